@@ -1,0 +1,83 @@
+"""The Debian packages of a cluster: what is missing, and its installation by root.
+
+Services that the packages bring are not started, and not enabled either: the testbed starts its own, in its own
+namespaces, and the machine stays as it was.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hack.testbed.errors import TestbedError
+from hack.testbed.progress import say, step
+
+# package: one of its files, so that the check is quick and also right where the program came by another way
+PACKAGES: Mapping[str, str] = {
+    "keepalived": "keepalived",
+    "iproute2": "ip",
+    "iputils-arping": "arping",
+    "iputils-ping": "ping",
+    "tcpdump": "tcpdump",
+    "curl": "curl",
+    "containerd": "containerd",
+    "runc": "runc",
+    "containernetworking-plugins": "/usr/lib/cni/ptp",
+    "nftables": "nft",
+    "conntrack": "conntrack",
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+    "busybox-static": "busybox",
+    "gcc": "gcc",
+    "libc6-dev": "/usr/include/stdlib.h",
+}
+SERVICES = ("keepalived", "containerd", "nftables", "conntrackd")
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's switch: exit status 101 forbids package scripts to start services
+
+
+def missing(packages: Sequence[str] = tuple(PACKAGES)) -> list[str]:
+    """The packages whose program is not on this machine."""
+    return [package for package in packages if not _present(PACKAGES[package])]
+
+
+def install() -> None:
+    """Install what is missing; without root, say what an administrator would have to install."""
+    absent = missing()
+    if not absent:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        say(f"not installed (needs root on a Debian machine; only `cluster` needs them): {' '.join(absent)}")
+        return
+    with step("Install Debian packages", " ".join(absent)), _no_services(absent):
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        _run(["apt-get", "-q", "update"], env)
+        _run(["apt-get", "-q", "install", "--yes", "--no-install-recommends", *absent], env)
+
+
+def _present(program: str) -> bool:
+    return Path(program).exists() if program.startswith("/") else shutil.which(program) is not None
+
+
+def _run(command: Sequence[str], env: Mapping[str, str]) -> None:
+    done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise TestbedError(f"`{' '.join(command)}` failed:\n{done.stdout[-2000:]}")
+
+
+@contextmanager
+def _no_services(packages: Sequence[str]) -> Iterator[None]:
+    """Keep the packages from starting services now, and from enabling them for the next boot."""
+    ours = not POLICY.exists()
+    if ours:
+        POLICY.write_text("#!/bin/sh\nexit 101\n")
+        POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            POLICY.unlink()
+    brought = [service for service in SERVICES if service in packages]
+    if brought and Path("/run/systemd/system").exists():
+        subprocess.run(["systemctl", "disable", "--quiet", *brought], check=False)

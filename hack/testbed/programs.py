@@ -1,0 +1,111 @@
+"""The Go programs of the testbed: what is needed, and its build from pinned modules into the cache.
+
+`ensure` builds what is not in the cache yet; a second run builds nothing. With KUBEBUILDER_ASSETS set, the programs
+that users of controller-runtime keep there (kube-apiserver, etcd, kubectl) are taken from there.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.testbed import cache, golang
+from hack.testbed.errors import TestbedError
+from hack.testbed.progress import say, step
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a program comes from and why it is needed."""
+
+    name: str
+    module: str  # the folder under tools/
+    package: str
+    why: str
+
+
+SOURCES = (
+    Source("etcd", "etcd", "go.etcd.io/etcd/server/v3", "the API server's storage (20 s on 4 cores)"),
+    Source("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "the Kubernetes API (100 s)"),
+    Source("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", "what users type (10 s)"),
+    Source(
+        "kube-controller-manager",
+        "kubernetes",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "runs DaemonSets, Deployments, EndpointSlices (20 s)",
+    ),
+    Source("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "places pods on nodes (5 s)"),
+    Source("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", "runs the pods of a node (15 s)"),
+    Source("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", "carries Service traffic to pods (5 s)"),
+    Source("helm", "helm", "helm.sh/helm/v4/cmd/helm", "installs the chart (70 s)"),
+)
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The built programs, by name."""
+
+    paths: dict[str, Path]
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.paths[name])
+
+
+def ensure(names: Sequence[str] = tuple(source.name for source in SOURCES)) -> Programs:
+    """Have these programs, building those that are neither in KUBEBUILDER_ASSETS nor in the cache."""
+    given = _assets(names)
+    wanted = [source for source in SOURCES if source.name in names and source.name not in given]
+    paths = {source.name: cache.root() / _entry(source) / source.name for source in wanted}
+    absent = [source for source in wanted if not paths[source.name].exists()]
+    if absent:
+        say(f"{len(absent)} programs to build with {golang.description()}; once, then they are kept in {cache.root()}")
+    for number, source in enumerate(absent, start=1):
+        with step(f"Build {source.name}", source.why, done=number, of=len(absent)):
+            cache.entry(_entry(source), lambda draft, source=source: _build(source, draft))  # type: ignore[misc]
+    return Programs(given | paths)
+
+
+def _assets(names: Sequence[str]) -> dict[str, Path]:
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    if not folder:
+        return {}
+    if not Path(folder).is_dir():
+        raise TestbedError(f"KUBEBUILDER_ASSETS={folder} is not a directory; unset it and the programs are built")
+    return {name: Path(folder, name) for name in names if Path(folder, name).is_file()}
+
+
+def _entry(source: Source) -> str:
+    """The cache entry of a program: a directory of its own, named by everything that goes into the build."""
+    module = golang.TOOLS / source.module
+    inputs = cache.key(module / "go.mod", module / "go.sum", source.package, *_flags(source), golang.description())
+    return f"programs/{source.name}-{inputs}"
+
+
+def _flags(source: Source) -> list[str]:
+    ldflags = ["-s", "-w"]
+    if source.module == "kubernetes":  # else it calls itself v0.0.0-master, and clients believe it
+        version = _required(source.module, "k8s.io/kubernetes")
+        major, minor, _ = version.removeprefix("v").split(".")
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        ldflags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()]
+    return ["-trimpath", "-buildvcs=false", f"-ldflags={' '.join(ldflags)}"]
+
+
+def _required(module: str, path: str) -> str:
+    found = re.search(rf"^\s*(?:require )?{re.escape(path)} (v\S+)", (golang.TOOLS / module / "go.mod").read_text(), re.M)
+    if not found:
+        raise TestbedError(f"tools/{module}/go.mod does not require {path}")
+    return found[1]
+
+
+def _build(source: Source, draft: Path) -> None:
+    draft.mkdir()
+    command = [str(golang.go()), "build", *_flags(source), "-o", str(draft / source.name), source.package]
+    done = subprocess.run(
+        command, cwd=golang.TOOLS / source.module, env=golang.environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise TestbedError(f"{source.name} does not build:\n{done.stderr[-3000:]}")

@@ -1,0 +1,46 @@
+"""
+An IP address as a value: family and integer.
+
+Addresses are parsed once, at the edge, and written canonically (RFC 5952 for IPv6). Order is family, then number.
+"""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import NamedTuple
+
+from kavip.errors import BadInput
+
+BITS = {4: 32, 6: 128}
+
+
+class Address(NamedTuple):
+    """One address; *family* is 4 or 6."""
+
+    family: int
+    value: int
+
+    def __str__(self) -> str:
+        """The canonical text, without a prefix length."""
+        return str(IPv4Address(self.value) if self.family == 4 else IPv6Address(self.value))
+
+
+def parse_address(text: str, field: str = "") -> Address:
+    """
+    Read one IPv4 or IPv6 address, without prefix length or zone.
+
+    Raises :class:`BadInput` naming *field*.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise BadInput(field, text, "want one IPv4 or IPv6 address, such as 192.0.2.10 or 2001:db8::10") from None
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise BadInput(field, text, "want an address without a zone")
+    return Address(address.version, int(address))
+
+
+def read_address(text: str) -> Address | None:
+    """Read an address that somebody else wrote, a status for example; None where it is none."""
+    try:
+        return parse_address(text)
+    except BadInput:
+        return None

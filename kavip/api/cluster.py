@@ -1,0 +1,108 @@
+"""What kavip reads of the cluster around Services: Nodes, Namespaces, Pods, Secrets and OpenShift's Network."""
+
+from kavip.api.address import Address, read_address
+from kavip.api.meta import Metadata, Wire, field
+
+
+class NodeAddress(Wire):
+    """``status.addresses[]``."""
+
+    type: str
+    address: str
+
+
+class NodeStatus(Wire):
+    """``status``."""
+
+    addresses: list[NodeAddress] | None = None
+
+
+class Node(Wire):
+    """A Node."""
+
+    metadata: Metadata = Metadata()
+    status: NodeStatus = NodeStatus()
+
+    def addresses(self, *types: str) -> tuple[Address, ...]:
+        """The readable addresses of *types* (``InternalIP``, ``ExternalIP``), in the node's order."""
+        found = (read_address(entry.address) for entry in self.status.addresses or () if entry.type in types)
+        return tuple(address for address in found if address)
+
+    def internal_ip(self, family: int) -> Address | None:
+        """The first InternalIP of *family*."""
+        return next((address for address in self.addresses("InternalIP") if address.family == family), None)
+
+
+class Namespace(Wire):
+    """A Namespace; its labels matter to selectors."""
+
+    metadata: Metadata = Metadata()
+
+
+class PodCondition(Wire):
+    """``status.conditions[]``."""
+
+    type: str
+    status: str
+
+
+class PodStatus(Wire):
+    """``status``."""
+
+    phase: str = ""
+    pod_ip: str = field(name="podIP", default="")
+    host_ip: str = field(name="hostIP", default="")
+    conditions: list[PodCondition] | None = None
+
+
+class PodSpec(Wire):
+    """``spec``."""
+
+    node_name: str = ""
+
+
+class Pod(Wire):
+    """A Pod of a group's DaemonSet."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the Ready condition holds."""
+        return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions or ())
+
+
+class Secret(Wire):
+    """A Secret; *data* is base64 text."""
+
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None
+
+
+class ExternalIPPolicy(Wire):
+    """``spec.externalIP.policy`` of OpenShift's Network."""
+
+    allowed_cidrs: list[str] | None = field(name="allowedCIDRs", default=None)
+    rejected_cidrs: list[str] | None = field(name="rejectedCIDRs", default=None)
+
+
+class ExternalIP(Wire):
+    """``spec.externalIP``; an absent policy is no policy, an empty one admits nothing."""
+
+    policy: ExternalIPPolicy | None = None
+    auto_assign_cidrs: list[str] | None = field(name="autoAssignCIDRs", default=None)
+
+
+class NetworkSpec(Wire):
+    """``spec``."""
+
+    external_ip: ExternalIP | None = field(name="externalIP", default=None)
+
+
+class Network(Wire):
+    """``config.openshift.io/v1`` Network ``cluster``."""
+
+    metadata: Metadata = Metadata()
+    spec: NetworkSpec = NetworkSpec()

@@ -1,0 +1,31 @@
+"""
+Conditions as lists merged by type: ours are set, everybody else's are left alone.
+
+``lastTransitionTime`` changes only when *status* does (Kubernetes API conventions).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kavip.api.meta import Condition
+
+
+def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
+    """The condition of type *kind*, or None."""
+    return next((entry for entry in conditions or () if entry.type == kind), None)
+
+
+def merged(old: Sequence[Condition] | None, new: Iterable[Condition], *, now: str) -> list[Condition]:
+    """*old* with each of *new* put in its place or at the end; *now* is RFC 3339."""
+    result = {entry.type: entry for entry in old or ()}
+    for entry in new:
+        before = result.get(entry.type)
+        moved = before is None or before.status != entry.status or not before.last_transition_time
+        result[entry.type] = Condition(
+            type=entry.type,
+            status=entry.status,
+            reason=entry.reason,
+            message=entry.message,
+            observed_generation=entry.observed_generation,
+            last_transition_time=now if moved or before is None else before.last_transition_time,
+        )
+    return list(result.values())

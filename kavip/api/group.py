@@ -1,0 +1,157 @@
+"""``KeepalivedGroup``: keepalived-operator's kind with kavip's additions (fields: config/crd)."""
+
+from kavip import names
+from kavip.api.meta import Condition, LabelSelector, Metadata, Passthrough, Wire, field
+
+
+class SecretRef(Wire):
+    """``spec.passwordAuth.secretRef``."""
+
+    name: str = ""
+
+
+class PasswordAuth(Wire):
+    """``spec.passwordAuth``."""
+
+    secret_ref: SecretRef = SecretRef()
+    secret_key: str = names.DEFAULT_SECRET_KEY
+
+
+class GroupVirtualIP(Wire):
+    """``spec.virtualIPs[]``: a VIP of the group itself, without a Service."""
+
+    address: str
+    interface: str = ""
+
+
+class CaFrom(Wire):
+    """``spec.checks[].caFrom``: the ConfigMap key that holds the CA of the checked URL."""
+
+    name: str
+    key: str = "ca.crt"
+
+
+class Check(Wire):
+    """``spec.checks[]``: an HTTP(S) health check that each node's agent runs."""
+
+    name: str
+    url: str
+    interval_seconds: int = 2
+    timeout_seconds: int = 1
+    fail_after: int = 3
+    succeed_after: int = 2
+    on_failure: str = "Fault"
+    weight: int | None = None
+    ca_from: CaFrom | None = None
+
+
+class Instances(Wire):
+    """``spec.instances``."""
+
+    mode: str = "PerService"
+    count: int = names.DEFAULT_INSTANCE_COUNT
+
+
+class GroupSpec(Wire):
+    """``spec``; None means absent, which keeps keepalived-operator's meaning."""
+
+    image: str = names.DEFAULT_IMAGE
+    interface: str = ""
+    interface_from_ip: str = field(name="interfaceFromIP", default="")
+    node_selector: dict[str, str] | None = None
+    password_auth: PasswordAuth | None = None
+    verbatim_config: dict[str, str] | None = None
+    blacklist_router_ids: list[int] | None = field(name="blacklistRouterIDs", default=None)
+    unicast_enabled: bool | None = None
+    daemonset_pod_priority_class_name: str = ""
+    daemonset_pod_annotations: dict[str, str] | None = None
+    # kavip's own
+    vrrp_interface: str = ""
+    virtual_ips: list[GroupVirtualIP] | None = field(name="virtualIPs", default=None)
+    checks: list[Check] | None = None
+    no_preempt: bool | None = None
+    preempt_delay_seconds: int | None = None
+    vrrp_version: int | None = None
+    advert_interval_milliseconds: int | None = None
+    segment: str | None = None
+    openshift_cluster_name: str = ""
+    instances: Instances = Instances()
+    metrics_port: int | None = None
+    allowed_namespaces: LabelSelector | None = None
+    allow_verbatim: list[str] | None = None
+    allow_scripts: bool = False
+    resources: Passthrough | None = None
+    tolerations: list[Passthrough] | None = None
+    affinity: Passthrough | None = None
+    image_pull_secrets: list[Passthrough] | None = None
+    service_account_name: str = ""
+    update_strategy: Passthrough | None = None
+    agent_image: str = ""
+
+
+class InstanceStatus(Wire):
+    """``status.instances[]``: one VRRP instance as the agents see it; *virtual_ips* is a count."""
+
+    name: str
+    router_id: int = field(name="routerID")
+    family: int
+    node: str = ""
+    state: str = ""
+    virtual_ips: int = field(name="virtualIPs", default=0)
+
+
+class GroupVirtualIPStatus(Wire):
+    """``status.virtualIPs[]``: the group's own VIPs only."""
+
+    address: str
+    node: str = ""
+    state: str = ""
+
+
+class NodesStatus(Wire, omit_defaults=False):
+    """``status.nodes``: *desired* by selector, *ready* pods, *current* run the newest configuration."""
+
+    desired: int = 0
+    ready: int = 0
+    current: int = 0
+
+
+class GroupStatus(Wire):
+    """``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``)."""
+
+    conditions: list[Condition] | None = None
+    router_ids: dict[str, int] | None = field(name="routerIDs", default=None)
+    observed_generation: int = 0
+    instances: list[InstanceStatus] | None = None
+    virtual_ips: list[GroupVirtualIPStatus] | None = field(name="virtualIPs", default=None)
+    nodes: NodesStatus | None = None
+    config_hash: str = ""
+    metrics_port: int = 0
+
+
+class KeepalivedGroup(Wire):
+    """A KeepalivedGroup."""
+
+    metadata: Metadata = Metadata()
+    spec: GroupSpec = GroupSpec()
+    status: GroupStatus = GroupStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.metadata.key
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the group is labelled as the default one."""
+        return self.metadata.label(names.DEFAULT_GROUP_LABEL) == "true"
+
+    @property
+    def segment(self) -> str:
+        """The segment over which VRIDs are unique; a group that names none is one of its own."""
+        return self.spec.segment or f"group:{self.key}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all VIPs of the group live in ``spec.instances.count`` VRRP instances."""
+        return self.spec.instances.mode == "Shared"

@@ -1,0 +1,106 @@
+"""Metadata, conditions and selectors: what all kinds share."""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec import field as field  # re-exported: wire names that camelCase does not give
+
+
+class Wire(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of all wire types: frozen, camelCase on the wire, defaults left out."""
+
+
+class OwnerReference(Wire):
+    """``metadata.ownerReferences[]``."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class Metadata(Wire):
+    """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts as it reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or ``name`` of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def age_key(self) -> tuple[str, str]:
+        """Sorts the older object first; ties by key. An object without a timestamp is the youngest."""
+        return self.creation_timestamp or "~", self.key
+
+    def annotation(self, key: str) -> str:
+        """The annotation *key*, blanks around it removed; "" where it is absent: an empty value counts as absent."""
+        return (self.annotations or {}).get(key, "").strip()
+
+    def label(self, key: str) -> str:
+        """The label *key*, or ""."""
+        return (self.labels or {}).get(key, "")
+
+
+class Condition(Wire, omit_defaults=False):
+    """``metav1.Condition``; *observed_generation* 0 is left out by :func:`kavip.api.conditions.wire`."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class Requirement(Wire):
+    """One of ``matchExpressions``."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(Wire):
+    """``metav1.LabelSelector``; an empty one matches everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+    def matches(self, labels: dict[str, str] | None) -> bool:
+        """Tell whether *labels* satisfy every term; an unknown operator matches nothing."""
+        labels = labels or {}
+        return all(labels.get(key) == value for key, value in (self.match_labels or {}).items()) and all(
+            _satisfies(term, labels) for term in self.match_expressions or ()
+        )
+
+
+def _satisfies(term: Requirement, labels: dict[str, str]) -> bool:
+    match term.operator:
+        case "In":
+            return labels.get(term.key) in (term.values or ())
+        case "NotIn":
+            return labels.get(term.key) not in (term.values or ())
+        case "Exists":
+            return term.key in labels
+        case "DoesNotExist":
+            return term.key not in labels
+    return False
+
+
+Passthrough = dict[str, Any]
+"""JSON that kavip hands on to the API server, which knows what it means (tolerations, affinity, resources)."""
+

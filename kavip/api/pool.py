@@ -1,0 +1,64 @@
+"""``VIPPool``: addresses that kavip may hand out (fields: config/crd)."""
+
+from kavip.api.meta import Condition, LabelSelector, Metadata, Wire, field
+
+
+class Reservation(Wire):
+    """``spec.reservations[]``: *address* is kept for *service* (``ns/name``) even while it does not exist."""
+
+    address: str
+    service: str
+
+
+class PoolSpec(Wire):
+    """``spec``."""
+
+    addresses: list[str] = []
+    exclude: list[str] | None = None
+    auto_assign: bool = True
+    priority: int = 100
+    service_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
+    groups: list[str] | None = None
+    avoid_buggy_ips: bool = field(name="avoidBuggyIPs", default=False)
+    reservations: list[Reservation] | None = None
+    cooldown_seconds: int = 0
+    max_per_namespace: int | None = None
+
+
+class Usage(Wire, omit_defaults=False):
+    """``status.ipv4`` and ``status.ipv6``; clamped to int64, a /64 is larger."""
+
+    total: int = 0
+    assigned: int = 0
+    available: int = 0
+
+
+class Cooling(Wire):
+    """``status.cooling[]``: a freed address that rests *until* (RFC 3339), but not for the *service* that freed it."""
+
+    address: str
+    service: str
+    until: str
+
+
+class PoolStatus(Wire):
+    """``status``."""
+
+    ipv4: Usage | None = None
+    ipv6: Usage | None = None
+    cooling: list[Cooling] | None = None
+    conditions: list[Condition] | None = None
+
+
+class VIPPool(Wire):
+    """A VIPPool."""
+
+    metadata: Metadata = Metadata()
+    spec: PoolSpec = PoolSpec()
+    status: PoolStatus = PoolStatus()
+
+    @property
+    def name(self) -> str:
+        """The pool's name; pools are cluster-scoped."""
+        return self.metadata.name

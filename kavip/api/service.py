@@ -1,0 +1,93 @@
+"""``v1.Service``: the parts that kavip reads."""
+
+from kavip import names
+from kavip.api.address import Address, read_address
+from kavip.api.meta import Condition, Metadata, Wire, field
+
+
+
+class ServicePort(Wire):
+    """``spec.ports[]``."""
+
+    name: str = ""
+    protocol: str = "TCP"
+    port: int = 0
+    node_port: int = 0
+
+
+class ServiceSpec(Wire):
+    """``spec``."""
+
+    type: str = "ClusterIP"
+    ports: list[ServicePort] | None = None
+    selector: dict[str, str] | None = None
+    cluster_ip: str = field(name="clusterIP", default="")
+    cluster_ips: list[str] | None = field(name="clusterIPs", default=None)
+    external_ips: list[str] | None = field(name="externalIPs", default=None)
+    load_balancer_ip: str = field(name="loadBalancerIP", default="")
+    load_balancer_class: str | None = None
+    ip_families: list[str] | None = None
+    ip_family_policy: str | None = None
+    external_traffic_policy: str = ""
+    health_check_node_port: int = 0
+
+
+class Ingress(Wire):
+    """``status.loadBalancer.ingress[]``."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+
+
+class LoadBalancer(Wire):
+    """``status.loadBalancer``."""
+
+    ingress: list[Ingress] | None = None
+
+
+class ServiceStatus(Wire):
+    """``status``."""
+
+    load_balancer: LoadBalancer = LoadBalancer()
+    conditions: list[Condition] | None = None
+
+
+class Service(Wire):
+    """A Service."""
+
+    metadata: Metadata = Metadata()
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.metadata.key
+
+    @property
+    def is_load_balancer(self) -> bool:
+        """Whether ``type: LoadBalancer``."""
+        return self.spec.type == "LoadBalancer"
+
+    @property
+    def ingress_addresses(self) -> tuple[Address, ...]:
+        """The addresses in status, in their order; host names and unreadable entries left out."""
+        found = (read_address(entry.ip) for entry in self.status.load_balancer.ingress or ())
+        return tuple(dict.fromkeys(address for address in found if address))
+
+    @property
+    def external_addresses(self) -> tuple[Address, ...]:
+        """The readable ones of ``spec.externalIPs``, in their order."""
+        found = (read_address(text) for text in self.spec.external_ips or ())
+        return tuple(dict.fromkeys(address for address in found if address))
+
+    @property
+    def virtual_ips(self) -> tuple[Address, ...]:
+        """The VIPs of the Service: the union of status and ``externalIPs`` (contract 2), sorted."""
+        return tuple(sorted({*(self.ingress_addresses if self.is_load_balancer else ()), *self.external_addresses}))
+
+    @property
+    def declared_group(self) -> str:
+        """The value of the group annotation, or ""."""
+        return self.metadata.annotation(names.GROUP_ANNOTATION)

@@ -1,0 +1,157 @@
+"""
+Every string that another system can see.
+
+Groups, kinds, annotations, labels, condition types, reasons, paths and ports stand here once; CRDs, chart, docs and
+tests are compared with this page. It imports nothing of kavip.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+# --- API groups and kinds -----------------------------------------------------------------------------------------
+KAVIP_GROUP: Final = "kavip.io"
+REDHATCOP_GROUP: Final = "redhatcop.redhat.io"  # keepalived-operator's group; its kind stays where users have it
+VERSION: Final = "v1alpha1"
+
+SERVICE: Final = "Service"
+KEEPALIVED_GROUP: Final = "KeepalivedGroup"
+VIP_POOL: Final = "VIPPool"
+NODE: Final = "Node"
+NAMESPACE: Final = "Namespace"
+POD: Final = "Pod"
+SECRET: Final = "Secret"
+NETWORK: Final = "Network"  # config.openshift.io/v1
+
+# --- What users write ---------------------------------------------------------------------------------------------
+LOAD_BALANCER_CLASS: Final = "kavip.io/keepalived"
+
+GROUP_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/keepalivedgroup"
+VERBATIM_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/verbatimconfig"
+SPREAD_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/spreadvips"
+POOL_ANNOTATION: Final = "kavip.io/pool"
+ADDRESSES_ANNOTATION: Final = "kavip.io/addresses"
+SHARING_KEY_ANNOTATION: Final = "kavip.io/sharing-key"
+REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
+
+ALLOW_STRANDING_ANNOTATION: Final = "kavip.io/allow-stranding"  # on a VIPPool
+TAKE_OVER_ANNOTATION: Final = "kavip.io/take-over"  # on a KeepalivedGroup
+DEFAULT_GROUP_LABEL: Final = "kavip.io/default-group"  # on a KeepalivedGroup
+
+SERVICE_ANNOTATIONS: Final = (
+    GROUP_ANNOTATION,
+    VERBATIM_ANNOTATION,
+    SPREAD_ANNOTATION,
+    POOL_ANNOTATION,
+    ADDRESSES_ANNOTATION,
+    SHARING_KEY_ANNOTATION,
+    REASSIGN_ANNOTATION,
+)
+"""The annotations that kavip reads on a Service."""
+
+# --- What kavip writes --------------------------------------------------------------------------------------------
+FIELD_MANAGER: Final = "kavip"
+CA_FIELD_MANAGER: Final = "kavip-ca"  # owns caBundle alone, so that `helm upgrade` keeps it
+CONFIG_HASH_ANNOTATION: Final = "kavip.io/config-hash"
+SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"
+GROUP_LABEL: Final = "keepalivedGroup"  # DaemonSet selector and pods, ConfigMap
+METRICS_LABEL: Final = "metrics"
+METRICS_LABEL_VALUE: Final = "keepalived"
+CONFIG_KEY: Final = "keepalived.conf"
+METRICS_PORT_NAME: Final = "metrics"
+PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"
+IP_MODE_VIP: Final = "VIP"
+
+LEASE_NAME: Final = "kavip-controller"
+OLD_OPERATOR_LEASE: Final = "03846a46.redhat.io"
+CA_SECRET_NAME: Final = "kavip-webhook-ca"
+DEFAULT_SEGMENT: Final = "default"
+DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"  # means kavip's own image
+DEFAULT_SECRET_KEY: Final = "password"
+DEFAULT_INSTANCE_COUNT: Final = 16
+MAX_ROUTER_ID: Final = 255
+
+# --- Ports and paths ----------------------------------------------------------------------------------------------
+WEBHOOK_PORT: Final = 9443
+METRICS_PORT: Final = 8080
+PROBE_PORT: Final = 8081
+AGENT_PORT: Final = 9650
+
+MUTATE_SERVICE_PATH: Final = "/mutate-v1-service"
+MUTATE_GROUP_PATH: Final = "/mutate-keepalivedgroup"
+VALIDATE_SERVICE_PATH: Final = "/validate-v1-service"
+VALIDATE_GROUP_PATH: Final = "/validate-keepalivedgroup"
+VALIDATE_POOL_PATH: Final = "/validate-vippool"
+
+LIVE_PATH: Final = "/livez"
+READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
+STATE_PATH: Final = "/state"
+
+ENV_PREFIX: Final = "KAVIP"
+METRIC_PREFIX: Final = "kavip_"
+
+
+class Condition(StrEnum):
+    """Types of conditions that kavip writes."""
+
+    ADDRESS_ASSIGNED = "kavip.io/AddressAssigned"  # on a Service
+    SERVICE_PROGRAMMED = "kavip.io/Programmed"  # on a Service
+    ADVERTISED = "kavip.io/Advertised"  # on a Service
+    ACCEPTED = "Accepted"  # on a group or pool
+    PROGRAMMED = "Programmed"  # on a group
+    READY = "Ready"  # on a group or pool
+    RECONCILE_SUCCESS = "ReconcileSuccess"  # on a group; keepalived-operator's
+    RECONCILE_ERROR = "ReconcileError"  # on a group; keepalived-operator's
+
+
+class Reason(StrEnum):
+    """Reasons, shared by conditions, events, refusals, logs and tests."""
+
+    # AddressAssigned: True
+    ASSIGNED = "Assigned"
+    STRANDED = "Stranded"
+    FOREIGN_STATUS = "ForeignStatus"
+    # AddressAssigned: False
+    NO_POOL = "NoPool"
+    POOL_NOT_FOUND = "PoolNotFound"
+    POOL_SELECTOR_MISMATCH = "PoolSelectorMismatch"
+    POOL_EXHAUSTED = "PoolExhausted"
+    ADDRESS_NOT_IN_POOL = "AddressNotInPool"
+    ADDRESS_IN_USE = "AddressInUse"
+    ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
+    SHARING_REFUSED = "SharingRefused"
+    FAMILY_NOT_AVAILABLE = "FamilyNotAvailable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    INVALID_REQUEST = "InvalidRequest"
+    # AddressAssigned: Unknown
+    LEFT_TO_PLATFORM = "LeftToPlatform"
+    # Programmed, on Services and groups
+    PROGRAMMED = "Programmed"
+    GROUP_NOT_FOUND = "GroupNotFound"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    ROUTER_IDS_EXHAUSTED = "RouterIDsExhausted"
+    INVALID_VERBATIM = "InvalidVerbatim"
+    NO_NODES = "NoNodes"
+    PENDING = "Pending"
+    REFUSED_BY_AGENT = "RefusedByAgent"
+    SECRET_MISSING = "SecretMissing"  # noqa: S105 - a reason, not a secret
+    # Advertised
+    MASTER = "Master"
+    NO_MASTER = "NoMaster"
+    SPLIT_BRAIN = "SplitBrain"
+    UNKNOWN = "Unknown"
+    # Accepted and Ready, on groups and pools
+    ACCEPTED = "Accepted"
+    INVALID = "Invalid"
+    OVERLAP = "Overlap"
+    OBJECT_CONFLICT = "ObjectConflict"
+    DUPLICATE_DEFAULT = "DuplicateDefault"
+    OLD_OPERATOR_RUNNING = "OldOperatorRunning"
+    READY = "Ready"
+    EXHAUSTED = "Exhausted"
+    NO_ADDRESSES = "NoAddresses"
+    PODS_NOT_READY = "PodsNotReady"
+    VRID_COLLISION = "VRIDCollision"
+    # keepalived-operator's, misspelling included: its users wait for these words
+    RECONCILE_SUCCEEDED = "LastReconcileCycleSucceded"
+    RECONCILE_FAILED = "LastReconcileCycleFailed"

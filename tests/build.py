@@ -1,0 +1,87 @@
+"""Builders: a few words make a whole object."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kavip import names
+from kavip.api.cluster import Namespace, Node, NodeAddress, NodeStatus
+from kavip.api.group import GroupSpec, GroupStatus, KeepalivedGroup
+from kavip.api.meta import Metadata
+from kavip.api.pool import PoolSpec, VIPPool
+from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
+
+
+def metadata(key: str, **more: Any) -> Metadata:
+    """Metadata of ``ns/name`` (or ``name``), old enough to sort by name."""
+    namespace, _, name = key.rpartition("/")
+    settled = {"uid": f"uid-{key}", "resource_version": "1", "creation_timestamp": "2026-01-01T00:00:00Z"}
+    return Metadata(name=name, namespace=namespace, **{**settled, **more})
+
+
+def service(
+    key: str,
+    *,
+    group: str = "",
+    pool: str = "",
+    wants: str = "",
+    holds: Sequence[str] = (),
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    type: str = "LoadBalancer",  # noqa: A002 - the field's own name
+    families: Sequence[str] = ("IPv4",),
+    port: int = 80,
+    **spec: Any,
+) -> Service:
+    """A Service ``ns/name``; *holds* are addresses in its status, *wants* the addresses annotation."""
+    given = {names.GROUP_ANNOTATION: group, names.POOL_ANNOTATION: pool, names.ADDRESSES_ANNOTATION: wants}
+    notes = {**{name: value for name, value in given.items() if value}, **(annotations or {})}
+    return Service(
+        metadata=metadata(key, annotations=notes or None, labels=labels, creation_timestamp=created),
+        spec=ServiceSpec(
+            **{"type": type, "ip_families": list(families), "ports": [ServicePort(port=port)], **spec},
+        ),
+        status=ServiceStatus(
+            load_balancer=LoadBalancer(
+                ingress=[Ingress(ip=text, ip_mode=names.IP_MODE_VIP) for text in holds] or None,
+            ),
+        ),
+    )
+
+
+def group(
+    key: str = "lb/edge",
+    *,
+    default: bool = False,
+    router_ids: dict[str, int] | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    **spec: Any,
+) -> KeepalivedGroup:
+    """A KeepalivedGroup on eth0."""
+    labels = {names.DEFAULT_GROUP_LABEL: "true"} if default else None
+    return KeepalivedGroup(
+        metadata=metadata(key, labels=labels, creation_timestamp=created, generation=1),
+        spec=GroupSpec(**{"interface": "eth0", **spec}),
+        status=GroupStatus(router_ids=router_ids),
+    )
+
+
+def pool(name: str = "edge", *addresses: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> VIPPool:
+    """A VIPPool; 192.0.2.128/28 when no addresses are given."""
+    return VIPPool(
+        metadata=metadata(name, creation_timestamp=created, generation=1),
+        spec=PoolSpec(addresses=list(addresses) or ["192.0.2.128/28"], **spec),
+    )
+
+
+def node(name: str, *addresses: str, labels: dict[str, str] | None = None) -> Node:
+    """A Node with InternalIPs."""
+    return Node(
+        metadata=metadata(name, labels=labels),
+        status=NodeStatus(addresses=[NodeAddress(type="InternalIP", address=text) for text in addresses]),
+    )
+
+
+def namespace(name: str, **labels: str) -> Namespace:
+    """A Namespace with labels."""
+    return Namespace(metadata=metadata(name, labels={"kubernetes.io/metadata.name": name, **labels}))
