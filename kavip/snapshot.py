@@ -1,0 +1,193 @@
+"""
+Snapshot: everything a decision may look at.
+
+Informers, files and tests fill it with :meth:`Snapshot.put` and :meth:`Snapshot.drop`; the webhook, the controller and
+the offline commands read it and differ in nothing else. Its indexes are kept as objects come and go, so that no question
+here scans all Services. Readers hold a view, not a copy: decisions are synchronous, nothing can change under them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address, read_address
+from kavip.api.cluster import Namespace, Network, Node
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+
+Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network
+
+KINDS: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        Service: names.SERVICE,
+        KeepalivedGroup: names.KEEPALIVED_GROUP,
+        VIPPool: names.VIP_POOL,
+        Node: names.NODE,
+        Namespace: names.NAMESPACE,
+        Network: names.NETWORK,
+    }
+)
+
+
+class Snapshot:
+    """The cluster as far as kavip cares. Read the attributes; change them only through :meth:`put` and :meth:`drop`."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.services: dict[str, Service] = {}
+        self.groups: dict[str, KeepalivedGroup] = {}
+        self.pools: dict[str, VIPPool] = {}
+        self.nodes: dict[str, Node] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.networks: dict[str, Network] = {}
+        self.ledger = Ledger()
+        self._parsed = Pools.of(())
+        self._pools_stale = False
+        self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # declared group, or "" -> Services
+
+    @classmethod
+    def from_objects(cls, objects: Iterable[Object]) -> Snapshot:
+        """A Snapshot of *objects*, in any order."""
+        snapshot = cls()
+        for each in objects:
+            snapshot.put(each)
+        return snapshot
+
+    # --- filling --------------------------------------------------------------------------------------------------
+    def put(self, obj: Object) -> None:
+        """Add *obj*, or replace what had its key."""
+        key = obj.metadata.key
+        self._store(KINDS[type(obj)])[key] = obj
+        match obj:
+            case Service():
+                self._index_service(key, obj)
+            case VIPPool():
+                self._pools_stale = True
+            case Node():
+                self.ledger.reserve(f"Node {key}", obj.addresses("InternalIP", "ExternalIP"))
+            case KeepalivedGroup():
+                self.ledger.reserve(f"KeepalivedGroup {key}", own_virtual_ips(obj))
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forget the object of *kind* with *key*; unknown ones are none."""
+        self._store(kind).pop(key, None)
+        match kind:
+            case names.SERVICE:
+                self._index_service(key, None)
+            case names.VIP_POOL:
+                self._pools_stale = True
+            case names.NODE | names.KEEPALIVED_GROUP:
+                self.ledger.reserve(f"{kind} {key}", ())
+
+    def _store(self, kind: str) -> dict[str, Object]:
+        stores: dict[str, dict[str, Object]] = {
+            names.SERVICE: self.services,
+            names.KEEPALIVED_GROUP: self.groups,
+            names.VIP_POOL: self.pools,
+            names.NODE: self.nodes,
+            names.NAMESPACE: self.namespaces,
+            names.NETWORK: self.networks,
+        }  # type: ignore[dict-item]  # one dict per kind, seen as a dict of their union
+        return stores[kind]
+
+    def _index_service(self, key: str, service: Service | None) -> None:
+        for candidates in self._candidates.values():
+            candidates.discard(key)
+        if service is not None and is_candidate(service):
+            self._candidates[service.declared_group].add(key)
+        self.ledger.observe(key, service)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+    @property
+    def network(self) -> Network | None:
+        """OpenShift's Network ``cluster``, or None on other clusters."""
+        return self.networks.get("cluster")
+
+    @property
+    def parsed_pools(self) -> Pools:
+        """The pools as ipam reads them; parsed again only after one has changed."""
+        if self._pools_stale:
+            self._parsed, self._pools_stale = Pools.of(self.pools.values()), False
+            self.ledger.configure(self._parsed)
+        return self._parsed
+
+    @property
+    def default_group(self) -> KeepalivedGroup | None:
+        """The group labelled as the default one; of several the oldest counts."""
+        labelled = (group for group in self.groups.values() if group.is_default)
+        return min(labelled, key=lambda group: group.metadata.age_key, default=None)
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """The labels of namespace *name*; none where it is not known."""
+        found = self.namespaces.get(name)
+        return (found.metadata.labels if found else None) or {}
+
+    def allows(self, group: KeepalivedGroup, namespace: str) -> bool:
+        """Whether Services of *namespace* may use *group* (``spec.allowedNamespaces``; absent: all)."""
+        selector = group.spec.allowed_namespaces
+        return selector is None or selector.matches(self.namespace_labels(namespace))
+
+    def group_of(self, service: Service) -> str | None:
+        """
+        The key of the group that *service* belongs to; None where kavip does not manage it (contract 2).
+
+        "" means managed by its class, with no group to use. The group need not exist.
+        """
+        if not is_candidate(service):
+            return None
+        if service.declared_group:
+            return service.declared_group
+        default = self.default_group
+        if service.spec.load_balancer_class == names.LOAD_BALANCER_CLASS:
+            return default.key if default else ""
+        if default is None or not self.allows(default, service.metadata.namespace) or has_foreign_status(service):
+            return None
+        return default.key
+
+    def members(self, group: str) -> list[Service]:
+        """The Services that belong to the group with key *group*, sorted by key."""
+        keys = set(self._candidates.get(group, ()))
+        default = self.default_group
+        if default is not None and default.key == group:
+            keys |= self._candidates.get("", set())
+        found = (self.services[key] for key in sorted(keys))
+        return [service for service in found if self.group_of(service) == group]
+
+    def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
+        """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""
+        return [
+            other for key, other in sorted(self.groups.items()) if key != group.key and other.segment == group.segment
+        ]
+
+    def group_nodes(self, group: KeepalivedGroup) -> list[Node]:
+        """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""
+        wanted = (group.spec.node_selector or {}).items()
+        return [node for _, node in sorted(self.nodes.items()) if wanted <= (node.metadata.labels or {}).items()]
+
+
+def is_candidate(service: Service) -> bool:
+    """Whether kavip may manage *service* at all: it has VIPs to hold, and no other controller's class."""
+    spec = service.spec
+    if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
+        return False
+    return service.is_load_balancer or bool(spec.external_ips and service.declared_group)
+
+
+def has_foreign_status(service: Service) -> bool:
+    """Whether somebody else wrote the address that stands in status: kavip always writes its condition with it."""
+    written = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    return bool(service.status.load_balancer.ingress) and written is None
+
+
+def own_virtual_ips(group: KeepalivedGroup) -> tuple[Address, ...]:
+    """The readable addresses of ``spec.virtualIPs``; a prefix length is not part of the address."""
+    found = (read_address(entry.address.partition("/")[0]) for entry in group.spec.virtual_ips or ())
+    return tuple(sorted({address for address in found if address}))
