@@ -52,6 +52,8 @@ class Snapshot:
         self._parsed = Pools.of(())
         self._pools_stale = False
         self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # declared group, or "" -> Services
+        self._declared: dict[str, str] = {}  # the inverse
+        self._default: KeepalivedGroup | None = None
 
     @classmethod
     def from_objects(cls, objects: Iterable[Object]) -> Snapshot:
@@ -72,9 +74,10 @@ class Snapshot:
             case VIPPool():
                 self._pools_stale = True
             case Node():
-                self.ledger.reserve(f"Node {key}", obj.addresses("InternalIP", "ExternalIP"))
+                self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
             case KeepalivedGroup():
-                self.ledger.reserve(f"KeepalivedGroup {key}", own_virtual_ips(obj))
+                self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", own_virtual_ips(obj))
+                self._choose_default()
 
     def drop(self, kind: str, key: str) -> None:
         """Forget the object of *kind* with *key*; unknown ones are none."""
@@ -86,6 +89,7 @@ class Snapshot:
                 self._pools_stale = True
             case names.NODE | names.KEEPALIVED_GROUP:
                 self.ledger.reserve(f"{kind} {key}", ())
+                self._choose_default()
 
     def _store(self, kind: str) -> dict[str, Object]:
         stores: dict[str, dict[str, Object]] = {
@@ -99,11 +103,18 @@ class Snapshot:
         return stores[kind]
 
     def _index_service(self, key: str, service: Service | None) -> None:
-        for candidates in self._candidates.values():
-            candidates.discard(key)
+        if (before := self._declared.pop(key, None)) is not None:
+            self._candidates[before].discard(key)
+            if not self._candidates[before]:
+                del self._candidates[before]
         if service is not None and is_candidate(service):
+            self._declared[key] = service.declared_group
             self._candidates[service.declared_group].add(key)
         self.ledger.observe(key, service)
+
+    def _choose_default(self) -> None:
+        labelled = (group for group in self.groups.values() if group.is_default)
+        self._default = min(labelled, key=lambda group: group.metadata.age_key, default=None)
 
     # --- reading --------------------------------------------------------------------------------------------------
     @property
@@ -122,8 +133,7 @@ class Snapshot:
     @property
     def default_group(self) -> KeepalivedGroup | None:
         """The group labelled as the default one; of several the oldest counts."""
-        labelled = (group for group in self.groups.values() if group.is_default)
-        return min(labelled, key=lambda group: group.metadata.age_key, default=None)
+        return self._default
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none where it is not known."""

@@ -1,0 +1,23 @@
+"""
+kavip makes ``type: LoadBalancer`` Services work on clusters without a cloud.
+
+A guided tour, from the bottom up:
+
+* :mod:`kavip.names`, :mod:`kavip.errors`: every string another system can see; every exception.
+* :mod:`kavip.api`: wire types, the only place that knows the names of JSON fields.
+* :mod:`kavip.ipam`: parse, validate, allocate: which address may a Service have, and why not.
+* :mod:`kavip.vrrp`: keepalived: VRIDs, verbatim lines, the model and its text.
+* :mod:`kavip.snapshot`: everything a decision may look at, with its indexes.
+* :mod:`kavip.kube`: the API server: client, informer, work queue, lease and leader, events.
+* :mod:`kavip.webhook`: admission: policy (pure), certificates, server.
+* :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
+* :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
+* :mod:`kavip.app`, :mod:`kavip.offline`, :mod:`kavip.cli`: what puts them together.
+
+Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and know
+no clock. ``async def`` is the mark of I/O.
+"""
+
+from typing import Final
+
+__version__: Final = "0.1.0"

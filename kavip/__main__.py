@@ -1,0 +1,5 @@
+"""``python -m kavip``."""
+
+from kavip.cli import main
+
+main()

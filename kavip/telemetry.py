@@ -1,0 +1,101 @@
+"""
+Logs and metrics.
+
+Logs: structlog, JSON unless on a terminal; the message is a stable lower-case phrase, values are fields. Metrics: all
+declared here, on a registry of our own, with every label set that is known beforehand created at 0, so that ``rate()``
+and alerts work from the first scrape. Labels never carry names of objects, but for pools and groups.
+"""
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from kavip import __version__, names
+
+REGISTRY: Final = CollectorRegistry()
+_FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+def _counter(name: str, doc: str, *labels: str) -> Counter:
+    return Counter(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, doc: str, *labels: str) -> Gauge:
+    return Gauge(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, doc: str, *labels: str) -> Histogram:
+    return Histogram(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY, buckets=_FAST)
+
+
+BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
+LEADER: Final = _gauge("leader", "Whether this replica runs the controller.")
+RECONCILES: Final = _counter("reconcile_total", "Keys worked on.", "kind", "result")
+RECONCILE_SECONDS: Final = _histogram("reconcile_seconds", "Time to work on one key, writes included.", "kind")
+QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys that wait for a worker.")
+API_REQUESTS: Final = _counter("api_requests_total", "Calls to the API server.", "verb", "code")
+WATCH_ERRORS: Final = _counter("watch_errors_total", "Watches that broke, and objects that could not be read.", "kind")
+INFORMER_SYNCED: Final = _gauge("informer_synced", "Whether the cache of a kind is filled.", "kind")
+EVENTS_DROPPED: Final = _counter("events_dropped_total", "Kubernetes Events that were never sent: the queue was full.")
+REVIEWS: Final = _counter("webhook_requests_total", "Admission reviews answered.", "path", "verdict")
+REVIEW_SECONDS: Final = _histogram("webhook_request_seconds", "Time to answer one admission review.", "path")
+CERTIFICATE_EXPIRY: Final = _gauge(
+    "certificate_expiry_timestamp_seconds", "When a certificate of the webhook ends.", "certificate"
+)
+POOL_ADDRESSES: Final = _gauge("pool_addresses", "Addresses of a pool.", "pool", "family", "state")
+SERVICES_WAITING: Final = _gauge("services_waiting", "Managed Services without the addresses they ask for.")
+CONFLICTS: Final = _counter("address_conflicts_total", "Addresses found with two holders that do not share them.")
+
+BUILD_INFO.labels(__version__).set(1)
+for _kind in ("service", "group", "pool"):
+    RECONCILE_SECONDS.labels(_kind)
+    for _result in ("done", "error", "conflict"):
+        RECONCILES.labels(_kind, _result)
+for _path in (
+    names.MUTATE_SERVICE_PATH,
+    names.MUTATE_GROUP_PATH,
+    names.VALIDATE_SERVICE_PATH,
+    names.VALIDATE_GROUP_PATH,
+    names.VALIDATE_POOL_PATH,
+):
+    REVIEW_SECONDS.labels(_path)
+    for _verdict in ("allowed", "denied", "error"):
+        REVIEWS.labels(_path, _verdict)
+
+
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY)
+
+
+def configure_logging(level: str, form: str) -> None:
+    """Send structlog's and the standard library's lines to stderr, alike; *form* is auto, json or text."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    renderer = structlog.dev.ConsoleRenderer(colors=False) if as_text else structlog.processors.JSONRenderer()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=number, force=True)
+    # Libraries below warning would print request lines, and kubernetes_asyncio response bodies with Secrets in them.
+    for noisy in ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
