@@ -14,7 +14,8 @@ from pathlib import Path
 
 from hack.testbed.errors import TestbedError
 
-_DEAD = "ZX"  # states in /proc/PID/stat of a process that has exited, waited for or not
+_STATE, _PARENT, _START = 0, 1, 19  # in what _stat returns
+_DEAD = "ZX"  # states of a process that has exited, waited for or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ class Process:
         try:
             poll = select.poll()
             poll.register(handle, select.POLLIN)
-            return not self.alive or bool(poll.poll(timeout * 1000))
+            # A zombie counts as running here: while its other threads still exit, its ports are still taken.
+            stranger = _start(self.pid) != self.start
+            return stranger or bool(poll.poll(timeout * 1000))
         finally:
             os.close(handle)
             _reap(self.pid)
@@ -66,12 +69,8 @@ class Process:
 
 def find(pid: int) -> Process | None:
     """The running process with this pid."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
-    return None if fields[0] in _DEAD else Process(pid, int(fields[19]))
+    fields = _stat(pid)
+    return Process(pid, int(fields[_START])) if fields and fields[_STATE] not in _DEAD else None
 
 
 def recorded(path: Path) -> Process | None:
@@ -124,8 +123,8 @@ def children(roots: Iterable[int]) -> set[int]:
     """The pids in `roots` and everything that descends from them."""
     offspring: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            offspring.setdefault(_parent(entry), []).append(int(entry.name))
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
+            offspring.setdefault(int(fields[_PARENT]), []).append(int(entry.name))
     family: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -150,11 +149,17 @@ def tail(log: Path, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _parent(entry: Path) -> int:
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat from its third field on: the second, the name, may hold spaces and brackets. Empty when gone."""
     try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
+        return []
+
+
+def _start(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[_START]) if fields else -1
 
 
 def _reap(pid: int) -> None:

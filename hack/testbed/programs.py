@@ -90,7 +90,8 @@ def _flags(source: Source) -> list[str]:
         version = _required(source.module, "k8s.io/kubernetes")
         major, minor, _ = version.removeprefix("v").split(".")
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-        ldflags += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()]
+        packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")  # the latter: the user agent
+        ldflags += [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
     return ["-trimpath", "-buildvcs=false", f"-ldflags={' '.join(ldflags)}"]
 
 

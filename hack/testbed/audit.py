@@ -1,0 +1,89 @@
+"""The API server's audit log, for tests: who asked for what, and what the answer was.
+
+The log is written before the answer is sent, so a test that has its answer finds its request here. Bodies are kept for
+writes only. System components are not recorded: their chatter is no test's business.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SYSTEM = [
+    "system:apiserver",
+    "system:kube-controller-manager",
+    "system:kube-scheduler",
+    "system:kube-proxy",
+]
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "users": SYSTEM},
+        {"level": "None", "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"]},
+        {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/healthz*", "/openapi/*", "/api*", "/version"]},
+        {"level": "Request", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+        {"level": "Metadata"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One request. A watch appears twice: when it starts and when it ends."""
+
+    verb: str
+    user: str
+    agent: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    stage: str
+    uri: str
+    body: Any  # JSON as it was sent; None for reads
+
+
+class AuditLog:
+    """The log of one API server. `mark()` forgets what came before."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def mark(self) -> None:
+        """From now on `events` starts here."""
+        self._offset = self.path.stat().st_size if self.path.exists() else 0
+
+    def events(self, **wanted: object) -> list[Event]:
+        """The requests since the mark whose attributes equal the given ones: `events(verb="patch", user="kavip")`."""
+        return [event for event in self if all(getattr(event, key) == value for key, value in wanted.items())]
+
+    def __iter__(self) -> Iterator[Event]:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if line.endswith(b"\n"):  # else the server is still writing it
+                    yield _event(json.loads(line))
+
+
+def _event(line: dict[str, Any]) -> Event:
+    ref = line.get("objectRef", {})
+    return Event(
+        verb=line["verb"],
+        user=line["user"].get("username", ""),
+        agent=line.get("userAgent", ""),
+        resource=ref.get("resource", ""),
+        subresource=ref.get("subresource", ""),
+        namespace=ref.get("namespace", ""),
+        name=ref.get("name", ""),
+        code=line.get("responseStatus", {}).get("code", 0),
+        stage=line["stage"],
+        uri=line["requestURI"],
+        body=line.get("requestObject"),
+    )

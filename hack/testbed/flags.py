@@ -1,0 +1,99 @@
+"""The command lines of the control plane's programs: addresses in, flags out, nothing else."""
+
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+NODE_PORTS = "20000-32767"  # wider than the default 30000-32767, so that thousands of LoadBalancer Services fit
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a control plane listens. Port 0: any that is free."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    etcd_port: int = 0
+    etcd_peer_port: int = 0
+    services: str = "10.96.0.0/16"
+
+    def chosen(self) -> "Address":
+        """The same with every port 0 replaced by a free one."""
+        api, etcd, peer = free_ports(3)
+        return replace(
+            self,
+            port=self.port or api,
+            etcd_port=self.etcd_port or etcd,
+            etcd_peer_port=self.etcd_peer_port or peer,
+        )
+
+
+def etcd(state: Path, address: Address) -> list[str]:
+    """One member, on loopback in any case."""
+    client = f"http://127.0.0.1:{address.etcd_port}"
+    peer = f"http://127.0.0.1:{address.etcd_peer_port}"
+    return [
+        f"--data-dir={state / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",  # nothing here has to survive a power cut
+        "--log-level=warn",
+    ]
+
+
+def apiserver(state: Path, address: Address, *, controllers: bool) -> list[str]:
+    """`controllers`: whether kube-controller-manager runs, which makes the service accounts that pods need."""
+    local = address.host.startswith("127.")
+    return [
+        f"--etcd-servers=http://127.0.0.1:{address.etcd_port}",
+        f"--bind-address={address.host if local else '::'}",
+        f"--advertise-address={address.host}",
+        f"--secure-port={address.port}",
+        # a loopback address may not stand in the `kubernetes` Endpoints
+        f"--endpoint-reconciler-type={'none' if local else 'lease'}",
+        f"--cert-dir={state}",
+        f"--tls-cert-file={state / 'apiserver.crt'}",
+        f"--tls-private-key-file={state / 'apiserver.key'}",
+        f"--client-ca-file={state / 'ca.crt'}",
+        f"--kubelet-client-certificate={state / 'to-kubelet.crt'}",
+        f"--kubelet-client-key={state / 'to-kubelet.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={state / 'sa.key'}",
+        f"--service-account-signing-key-file={state / 'sa.key'}",
+        f"--service-cluster-ip-range={address.services}",
+        f"--service-node-port-range={NODE_PORTS}",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
+        "--enable-aggregator-routing=true",  # webhooks by endpoint: no kube-proxy needed on the way
+        f"--audit-policy-file={state / 'audit-policy.json'}",
+        f"--audit-log-path={state / 'audit.log'}",
+        "--audit-log-maxsize=4096",  # MiB: never rotated under a test that reads it
+        *([] if controllers else ["--disable-admission-plugins=ServiceAccount"]),
+    ]
+
+
+def component(state: Path, name: str, kubeconfig: Path) -> list[str]:
+    """kube-controller-manager or kube-scheduler, the only one of its kind."""
+    common = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+    controllers = [
+        f"--service-account-private-key-file={state / 'sa.key'}",
+        f"--root-ca-file={state / 'ca.crt'}",
+        "--use-service-account-credentials=true",
+    ]
+    return common + (controllers if name == "kube-controller-manager" else [])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

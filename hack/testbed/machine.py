@@ -1,0 +1,138 @@
+"""A machine made of namespaces: network, processes, mounts and host name of its own, on the real file system.
+
+Everything in it descends from one process, its init. When that is killed the kernel takes everything away at once:
+processes (containers included), interfaces, mounts. So to stop a machine is a power cut, and nothing of it can be left
+behind. Files are shared with the real machine, except that /run is empty and that what is written below /var stays
+inside; the directory `home` is the same everywhere.
+"""
+
+import shlex
+import signal
+from pathlib import Path
+
+from hack.testbed import process
+from hack.testbed.errors import TestbedError
+from hack.testbed.place import Result, run
+from hack.testbed.process import Process
+
+# Runs as pid 1 of the machine. File descriptor 9 holds `home`, so that it can be put back should /var or /run hide it.
+# With SIGCHLD ignored the kernel reaps orphans, and a process that exits is gone at once.
+_BOOT = """
+set -e
+exec 9<"$1"
+mount --make-rshared /
+mount -t tmpfs tmpfs /run
+mkdir /run/.upper /run/.work
+mount -t overlay -o lowerdir=/var,upperdir=/run/.upper,workdir=/run/.work overlay /var
+mkdir -p "$1"
+mount --rbind /proc/self/fd/9 "$1"
+hostname "$2"
+ip link set lo up
+for scope in all default; do
+  echo 0 >/proc/sys/net/ipv6/conf/$scope/accept_dad || true
+  echo 1 >/proc/sys/net/ipv6/conf/$scope/forwarding || true
+done
+echo 1 >/proc/sys/net/ipv4/ip_forward
+trap '' CHLD
+exec sleep infinity 9<&-
+"""
+_NAMESPACES = ("--net", "--mount", "--pid", "--uts")
+
+
+class Machine:
+    """One machine: on after `start`, off after `stop`; its `home` survives in between like a disk."""
+
+    def __init__(self, name: str, home: Path) -> None:
+        self.name = name
+        self.home = home
+        self._outer: Process | None = None  # the unshare that made it
+        self._init: Process | None = None
+
+    @property
+    def init(self) -> int:
+        """The pid of its init, as the real machine numbers it."""
+        if self._init is None:
+            raise TestbedError(f"machine {self.name} is off")
+        return self._init.pid
+
+    @property
+    def netns(self) -> str:
+        """A path that stands for its network namespace."""
+        return f"/proc/{self.init}/ns/net"
+
+    @property
+    def running(self) -> bool:
+        """Whether it is on."""
+        return self._init is not None and self._init.alive
+
+    def start(self) -> None:
+        """Switch it on."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        log = self.home / "boot.log"
+        log.unlink(missing_ok=True)
+        isolate = ["unshare", "--fork", "--kill-child", *_NAMESPACES, "--propagation=private", "--mount-proc"]
+        self._outer = process.spawn([*isolate, "sh", "-c", _BOOT, "sh", str(self.home), self.name], log=log)
+        self._outer.record(self.home / "machine.pid")
+        process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=20, interval=0.005)
+
+    def stop(self) -> None:
+        """Cut its power: everything in it ends now."""
+        ends = [one for one in (self._init, self._outer) if one]
+        self._init = self._outer = None
+        process.kill(ends)
+
+    def command(self, *command: str) -> list[str]:
+        """The command line that runs a command in its network, and else outside."""
+        return ["nsenter", f"--target={self.init}", "--net", "--", *command]
+
+    def inside(self, *command: str) -> list[str]:
+        """The command line that runs a command in it; the command dies with the process that runs this line."""
+        enter = ["nsenter", f"--target={self.init}", *_NAMESPACES, "--", "setpriv", "--pdeathsig=KILL"]
+        return [*enter, "env", f"--chdir={Path.cwd()}", *command]
+
+    def exec(self, *command: str, input: str | None = None, check: bool = True, timeout: float = 120) -> Result:
+        """Run a command in it to its end."""
+        return run(self.inside(*command), input=input, check=check, timeout=timeout)
+
+    def spawn(self, *command: str, log: Path) -> Process:
+        """Start a long-running program in it, whose parent is its init."""
+        background = f'setsid "$@" </dev/null >>{shlex.quote(str(log))} 2>&1 & echo $!'
+        inner = int(run([*self.inside("sh", "-c", background, "sh", *command)]).stdout)
+        started = next((one for one in self.processes() if _inner_pids(one.pid)[-1:] == [inner]), None)
+        if started is None:
+            raise TestbedError(f"{command[0]} exited at once in {self.name}:\n{process.tail(log)}")
+        return started
+
+    def processes(self, name: str | None = None) -> list[Process]:
+        """Everything that runs in it, containers included; or what of it has that name."""
+        family = sorted(process.children([self.init]) - {self.init})
+        found = [process.find(pid) for pid in family if name is None or _name(pid) == name]
+        return [one for one in found if one]
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> list[Process]:
+        """Send a signal to every process in it that has this name; the processes that were hit."""
+        return [one for one in self.processes(name) if one.signal(number)]
+
+    def _booted(self, log: Path) -> bool:
+        """Whether init has finished its script: then it is `sleep`."""
+        if self._outer is None or not self._outer.alive:
+            raise TestbedError(f"machine {self.name} does not boot: {process.tail(log)}")
+        offspring = process.children([self._outer.pid]) - {self._outer.pid}
+        self._init = next((process.find(pid) for pid in offspring if _name(pid) == "sleep"), None)
+        return self._init is not None
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _inner_pids(pid: int) -> list[int]:
+    """The pid of a process as each of its process namespaces numbers it, outermost first."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return next(([int(word) for word in line.split()[1:]] for line in lines if line.startswith("NSpid:")), [])

@@ -1,0 +1,47 @@
+"""What namespaces need of this machine, and one clear message about all that is missing."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from hack.testbed import debian
+from hack.testbed.errors import TestbedError
+
+SEGMENT = ("iproute2",)
+CLUSTER = ("iproute2", "containerd", "runc", "containernetworking-plugins", "nftables", "conntrack")
+IMAGES = ("buildah", "debootstrap", "busybox-static", "gcc", "libc6-dev")
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, from capability.h
+
+
+def namespaces(purpose: str, packages: Sequence[str]) -> None:
+    """Raise unless machines can be made here; `purpose` begins the message."""
+    absent = [*_rights(), *(f"package {package}" for package in debian.missing(packages))]
+    absent = absent or _namespaces()
+    if absent:
+        raise TestbedError(
+            f"{purpose} needs what is missing here: {', '.join(absent)}. "
+            "`python -m hack.testbed programs`, run as root, installs packages; the control plane alone needs none of it."
+        )
+
+
+def packages(purpose: str, names: Sequence[str]) -> None:
+    """Raise unless root has these packages."""
+    absent = [*_rights(), *(f"package {package}" for package in debian.missing(names))]
+    if absent:
+        raise TestbedError(f"{purpose} needs what is missing here: {', '.join(absent)}")
+
+
+def _rights() -> list[str]:
+    if os.geteuid() != 0:
+        return ["root"]
+    status = Path("/proc/self/status").read_text()
+    effective = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
+    return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+
+
+def _namespaces() -> list[str]:
+    """Whether the kernel, or the container that we are in, lets us have namespaces after all."""
+    attempt = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "true"]
+    done = subprocess.run(attempt, capture_output=True, text=True, check=False)
+    return [f"permission to make namespaces ({done.stderr.strip()})"] if done.returncode else []

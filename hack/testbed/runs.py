@@ -1,0 +1,114 @@
+"""What the testbed runs on this machine: one directory per run, from which anybody can remove that run completely.
+
+A run belongs to the process that started it, unless it was detached to stay. `sweep` removes runs whose owner died
+without a goodbye; `remove` removes one. Both need nothing but the directory: pid files lead to the processes, and a
+machine's processes, mounts and interfaces go with its init.
+"""
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hack.testbed import cache, process
+from hack.testbed.errors import TestbedError
+
+_OWNER = "owner"  # not *.pid: it must survive the run
+
+
+def folder() -> Path:
+    """Where the runs are."""
+    path = cache.root() / "run"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def names() -> list[str]:
+    """The runs that there are, dead or alive."""
+    return sorted(path.name for path in folder().iterdir())
+
+
+def create(name: str = "") -> Path:
+    """A directory for a new run, owned by this process; without a name, one that nobody else has."""
+    state = folder() / (name or f"r{uuid.uuid4().hex[:8]}")
+    try:
+        state.mkdir()
+    except FileExistsError:
+        raise TestbedError(f"there is a run named {name} already; `down --name {name}` removes it") from None
+    _ourselves().record(state / _OWNER)
+    return state
+
+
+def detach(state: Path) -> None:
+    """Let a run stay when its owner exits."""
+    (state / _OWNER).unlink()
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A run that ends with the block, after those that were left behind have been removed."""
+    sweep()
+    state = create()
+    try:
+        yield state
+    finally:
+        remove(state)
+
+
+def sweep() -> list[str]:
+    """Remove the runs whose owner is dead."""
+    orphans = [folder() / name for name in names() if _orphaned(folder() / name)]
+    for state in orphans:
+        remove(state)
+    return [state.name for state in orphans]
+
+
+def remove(state: Path) -> None:
+    """End every process of a run and remove what is left of it; whoever started it, and however that one ended."""
+    found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
+    process.kill([one for one in found if one])
+    _remove_cgroups(cgroup(state))
+    for _ in range(20):  # a process that was just killed may still hold a directory for a moment
+        shutil.rmtree(state, ignore_errors=True)
+        if not state.exists():
+            return
+        time.sleep(0.1)
+    shutil.rmtree(state)
+
+
+def cgroup(state: Path) -> str:
+    """The name of the cgroup under which the pods of a run live."""
+    return f"kavip-{cache.key(str(state))[:8]}"
+
+
+def _ourselves() -> process.Process:
+    found = process.find(os.getpid())
+    assert found is not None
+    return found
+
+
+def _orphaned(state: Path) -> bool:
+    owner = state / _OWNER
+    return owner.exists() and process.recorded(owner) is None
+
+
+def _remove_cgroups(name: str) -> None:
+    """Remove a cgroup and all below it, from every hierarchy (version 1) or from the one that there is (version 2)."""
+    tops = [top for pattern in (name, f"*/{name}") for top in Path("/sys/fs/cgroup").glob(pattern)]
+    for top in tops:
+        below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
+        for group in [*below, top]:
+            process.wait_for(f"cgroup {group} is empty", lambda group=group: _rmdir(group), timeout=10)  # type: ignore[misc]
+
+
+def _rmdir(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:  # busy until the last process has been reaped
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Machines on one layer-2 segment: what keepalived needs, and what a cluster is built on. It needs root.
+
+The bridge lives in a machine of its own, and cables are made inside it, so this machine's network is never touched and
+two segments with the same addresses do not meet.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hack.testbed import need
+from hack.testbed.errors import TestbedError
+from hack.testbed.machine import Machine
+from hack.testbed.place import run
+
+MOST = 15  # nodes: their addresses end below .32, and VIP pools of tests begin at .128
+CLIENT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What the number of a host on the segment stands for."""
+
+    number: int
+
+    @property
+    def ipv4(self) -> str:
+        """In 192.0.2.0/24 (RFC 5737)."""
+        return f"192.0.2.{10 + self.number}"
+
+    @property
+    def ipv6(self) -> str:
+        """In 2001:db8:2::/64 (RFC 3849), with the same last digits."""
+        return f"2001:db8:2::{10 + self.number}"
+
+    @property
+    def mac(self) -> str:
+        """The same after a power cut, as a real card's is: neighbours need not learn it again."""
+        return f"02:00:c0:00:02:{10 + self.number:02x}"
+
+
+class Host(Machine):
+    """A machine with a network card, eth0, on a segment."""
+
+    def __init__(self, name: str, home: Path, number: int) -> None:
+        super().__init__(name, home)
+        self.number = number
+        self.address = Address(number)
+        self.ipv4 = self.address.ipv4
+        self.ipv6 = self.address.ipv6
+
+
+class Segment:
+    """A bridge, nodes n1, n2, ... and a client. Use it as a context manager."""
+
+    def __init__(self, state: Path, *, nodes: int = 3) -> None:
+        if not 0 <= nodes <= MOST:
+            raise TestbedError(f"a segment has up to {MOST} nodes, not {nodes}")
+        self.state = state
+        self.bridge = Machine("lan", state / "lan")
+        self.nodes = tuple(Host(f"n{number}", state / f"n{number}", number) for number in range(1, nodes + 1))
+        self.client = Host("client", state / "client", CLIENT)
+        self.hosts: tuple[Host, ...] = (*self.nodes, self.client)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Switch everything on."""
+        need.namespaces("a segment of machines", need.SEGMENT)
+        try:
+            self.bridge.start()
+            _ip(self.bridge, ["link add br0 type bridge mcast_snooping 0", "link set br0 up"])
+            for host in self.hosts:
+                self.power_on(host)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Switch everything off; nothing stays but the files of the hosts."""
+        for machine in (*self.hosts, self.bridge):
+            machine.stop()
+
+    def node(self, name: str) -> Host:
+        """The host of that name."""
+        found = next((host for host in self.hosts if host.name == name), None)
+        if found is None:
+            raise TestbedError(f"no host {name} here; there are {', '.join(host.name for host in self.hosts)}")
+        return found
+
+    def power_on(self, host: Host) -> None:
+        """Start a host and plug its cable in."""
+        host.start()
+        port = _port(host)
+        _ip(
+            self.bridge,
+            [
+                f"link add {port} type veth peer name eth0 address {host.address.mac} netns {host.init}",
+                f"link set {port} master br0 up",
+            ],
+        )
+        addresses = [f"addr add {host.ipv4}/24 dev eth0", f"addr add {host.ipv6}/64 dev eth0 nodad"]
+        _ip(host, ["link set eth0 up", *addresses])
+
+    def power_off(self, host: Host) -> None:
+        """Cut the power of a host: silence on the segment first, then everything in it is gone."""
+        _ip(self.bridge, [f"link del {_port(host)}"])
+        host.stop()
+
+    def cut(self, host: Host) -> None:
+        """Pull the cable at the switch: the host sees its link go down."""
+        _ip(self.bridge, [f"link set {_port(host)} down"])
+
+    def silence(self, host: Host) -> None:
+        """Lose every frame from and to a host, whose link stays up: a failure further away."""
+        run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
+
+    def mend(self, host: Host) -> None:
+        """End a `cut` or a `silence`."""
+        _ip(self.bridge, [f"link set {_port(host)} up"])
+        run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3"))
+
+
+def _port(host: Host) -> str:
+    return f"p-{host.name}"
+
+
+def _ip(machine: Machine, commands: Iterable[str]) -> None:
+    """Run `ip` commands in the network of a machine; pids that they mention are those of the real machine."""
+    run(machine.command("ip", "-batch", "-"), input="\n".join(commands))
