@@ -1,0 +1,46 @@
+"""The objects that kavip makes for a group, as far as it reads them back: DaemonSet and ConfigMap."""
+
+from kavip.api.meta import Metadata, OwnerReference, Wire
+
+
+class Container(Wire):
+    """``spec.template.spec.containers[]``: only who is there."""
+
+    name: str = ""
+
+
+class PodTemplateSpec(Wire):
+    """``spec.template.spec``."""
+
+    containers: list[Container] | None = None
+
+
+class PodTemplate(Wire):
+    """``spec.template``."""
+
+    spec: PodTemplateSpec = PodTemplateSpec()
+
+
+class DaemonSetSpec(Wire):
+    """``spec``."""
+
+    template: PodTemplate = PodTemplate()
+
+
+class DaemonSet(Wire):
+    """A DaemonSet; the API server raises ``metadata.generation`` with every change of its spec."""
+
+    metadata: Metadata = Metadata()
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class ConfigMap(Wire):
+    """A ConfigMap with text."""
+
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None
+
+
+def controller_of(metadata: Metadata) -> OwnerReference | None:
+    """The owner that controls the object, or None."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
