@@ -1,0 +1,156 @@
+"""
+The command line: thin; each command imports only what it runs, so that the agent stays small.
+
+Exit status: 0 done, 1 the answer is no (something refused, a difference), 2 the question was wrong (flag, variable, file).
+"""
+
+import asyncio
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kavip import __version__, names
+from kavip.errors import KavipError, SettingsError
+from kavip.settings import Settings, unknown_variables
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def options_of(settings: type) -> Callable[[F], F]:
+    """One option for each field of the dataclass *settings*: ``--log-level`` and ``KAVIP_LOG_LEVEL``."""
+
+    def decorate(command: F) -> F:
+        for each in reversed(dataclasses.fields(settings)):
+            choices = each.metadata.get("choices")
+            command = click.option(
+                f"--{each.name.replace('_', '-')}",
+                each.name,
+                envvar=f"{names.ENV_PREFIX}_{each.name.upper()}",
+                show_envvar=True,
+                default=each.default,
+                show_default=True,
+                type=click.Choice(choices) if choices else type(each.default),
+                help=each.metadata["doc"],
+            )(command)
+        return command
+
+    return decorate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="kavip")
+def cli() -> None:
+    """LoadBalancer Services on bare metal: admission webhook, IPAM and keepalived controller."""
+
+
+def _serve(roles: frozenset[str], given: dict[str, Any]) -> None:
+    from kavip import app, telemetry
+
+    _refuse_unknown_variables(Settings)
+    settings = Settings(**given)
+    telemetry.configure_logging(settings.log_level, settings.log_format)
+    sys.exit(asyncio.run(app.run(settings, roles=roles)))
+
+
+def _refuse_unknown_variables(settings: type) -> None:
+    known = {f"{names.ENV_PREFIX}_{each.name.upper()}" for each in dataclasses.fields(settings)}
+    if lines := unknown_variables(dict(os.environ), known):
+        raise SettingsError("; ".join(lines))
+
+
+@cli.command()
+@options_of(Settings)
+def run(**given: Any) -> None:
+    """Serve admission on every replica, and run the controller on the one that leads."""
+    _serve(frozenset({"webhook", "controller"}), given)
+
+
+@cli.command()
+@options_of(Settings)
+def webhook(**given: Any) -> None:
+    """Serve admission only."""
+    _serve(frozenset({"webhook"}), given)
+
+
+@cli.command()
+@options_of(Settings)
+def controller(**given: Any) -> None:
+    """Run the controller only."""
+    _serve(frozenset({"controller"}), given)
+
+
+def _files(command: F) -> F:
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        multiple=True,
+        required=True,
+        type=click.Path(path_type=Path),
+        help="file or folder of YAML or JSON; - reads standard input; may be repeated",
+    )(command)
+
+
+@cli.command()
+@_files
+def check(paths: tuple[Path, ...]) -> None:
+    """Say what the admission webhook would refuse of the objects in files."""
+    from kavip import offline
+
+    refused, lines = offline.check(offline.load(paths))
+    for line in lines:
+        click.echo(line, err=not refused)
+    sys.exit(1 if refused else 0)
+
+
+@cli.command()
+@_files
+@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+def plan(paths: tuple[Path, ...], output: str) -> None:
+    """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
+    from kavip import offline
+
+    result = offline.plan(offline.load(paths))
+    click.echo(offline.as_json(result) if output == "json" else offline.as_text(result))
+    sys.exit(1 if result.refused else 0)
+
+
+@cli.command()
+@_files
+@click.option("--group", default="", help="ns/name of one group; empty: all")
+def render(paths: tuple[Path, ...], group: str) -> None:
+    """Print the keepalived.conf of each group in files."""
+    from kavip import offline
+
+    for each in offline.plan(offline.load(paths)).groups:
+        if group in ("", each.key):
+            click.echo(each.keepalived_conf, nl=False)
+
+
+@cli.command()
+@click.argument("cluster_name")
+def vrids(cluster_name: str) -> None:
+    """Print the VRIDs that an OpenShift IPI cluster called CLUSTER_NAME takes on its segment."""
+    from kavip.vrrp import openshift
+
+    ids = openshift.router_ids(cluster_name)
+    click.echo(f"api {ids.api}\ningress {ids.ingress}\ndns {ids.dns} (OpenShift 4.7 and older)")
+
+
+def main() -> None:
+    """Run the command line; errors of our own are one line, exit status 2."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"kavip: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)
+    except KavipError as error:
+        click.echo(f"kavip: {error}", err=True)
+        sys.exit(2)
