@@ -1,0 +1,109 @@
+"""The envelope of a review: read, asked, answered."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from kavip.api import review
+from kavip.api.review import AdmissionResponse, Operation, Status, StatusCause, StatusDetails
+from kavip.api.service import Service
+from kavip.errors import BadInput
+
+SERVICE: dict[str, Any] = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}}
+
+
+def body(**request: Any) -> bytes:
+    """A review as the API server sends it."""
+    asked = {"uid": "u1", "operation": "CREATE", "object": SERVICE, "oldObject": None, **request}
+    return json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": asked}).encode()
+
+
+def test_a_create_has_a_new_object_only() -> None:
+    """``oldObject: null`` is no object."""
+    asked = review.question(review.read(body(userInfo={"username": "jane"})), Service)
+    assert (asked.operation, asked.old, asked.user) == (Operation.CREATE, None, "jane")
+    assert asked.subject.key == "shop/web"
+
+
+def test_a_delete_is_about_the_old_object() -> None:
+    """Where the object goes, the question is about what it was."""
+    asked = review.question(review.read(body(operation="DELETE", object=None, oldObject=SERVICE)), Service)
+    assert asked.old is None
+    assert asked.subject.key == "shop/web"
+
+
+def test_the_namespace_of_the_request_fills_in() -> None:
+    """An object that names no namespace gets that of the request."""
+    raw = {"metadata": {"name": "web"}}
+    assert review.question(review.read(body(object=raw, namespace="shop")), Service).subject.key == "shop/web"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "AdmissionReview"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"[]", r"Expected `object`, got `array`"),
+        (b"{}", "missing required field"),
+        (b"[" * 100_000, "cannot be read"),
+        (body().replace(b"k8s.io/v1", b"k8s.io/v1beta1"), "want admission.k8s.io/v1, AdmissionReview"),
+        (body(uid=""), "request.uid"),
+        (body(operation="LOOK"), r"Invalid enum value 'LOOK'"),
+    ],
+)
+def test_an_envelope_that_is_none_is_bad_input(data: bytes, message: str) -> None:
+    """What is not an AdmissionReview of v1 is refused with the reason."""
+    with pytest.raises(BadInput, match=message):
+        review.read(data)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"object": None}, "request.object"),
+        ({"object": {"spec": {"ports": "80"}}}, r"Service.*Expected `array \| null`, got `str` - at `\$.spec.ports`"),
+        ({"object": 7}, "Expected `object`, got `int`"),
+    ],
+)
+def test_an_object_that_is_none_is_bad_input_and_is_not_quoted(request_: dict[str, Any], message: str) -> None:
+    """A broken object is told by its path, not by its contents."""
+    asked = review.read(body(**request_))
+    with pytest.raises(BadInput, match=message):
+        review.question(asked, Service)
+
+
+def test_an_answer_says_all_that_was_found() -> None:
+    """Code, causes and warnings stand in the body as Kubernetes spells them."""
+    cause = StatusCause(reason="Invalid", message="no", field="spec.externalIPs[0]")
+    details = StatusDetails(name="web", kind="Service", causes=[cause])
+    status = Status(code=422, reason="Invalid", message="no", status="Failure", details=details)
+    response = AdmissionResponse(uid="u1", allowed=False, status=status, warnings=["mind"])
+    assert json.loads(review.answer(response)) == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": "u1",
+            "allowed": False,
+            "status": {
+                "code": 422,
+                "reason": "Invalid",
+                "message": "no",
+                "status": "Failure",
+                "details": {
+                    "name": "web",
+                    "kind": "Service",
+                    "causes": [{"reason": "Invalid", "message": "no", "field": "spec.externalIPs[0]"}],
+                },
+            },
+            "warnings": ["mind"],
+        },
+    }
+
+
+def test_a_patch_travels_as_base64() -> None:
+    """The API server wants the patch as base64, with its type."""
+    response = AdmissionResponse(uid="u1", allowed=True, patch=b"[]", patch_type="JSONPatch")
+    sent = json.loads(review.answer(response))["response"]
+    assert (base64.b64decode(sent["patch"]), sent["patchType"]) == (b"[]", "JSONPatch")
