@@ -20,6 +20,8 @@ NODE: Final = "Node"
 NAMESPACE: Final = "Namespace"
 POD: Final = "Pod"
 SECRET: Final = "Secret"
+CONFIG_MAP: Final = "ConfigMap"
+DAEMON_SET: Final = "DaemonSet"
 NETWORK: Final = "Network"  # config.openshift.io/v1
 
 # --- What users write ---------------------------------------------------------------------------------------------
@@ -57,6 +59,7 @@ GROUP_LABEL: Final = "keepalivedGroup"  # DaemonSet selector and pods, ConfigMap
 METRICS_LABEL: Final = "metrics"
 METRICS_LABEL_VALUE: Final = "keepalived"
 CONFIG_KEY: Final = "keepalived.conf"
+AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent must know beside it
 METRICS_PORT_NAME: Final = "metrics"
 PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"
 IP_MODE_VIP: Final = "VIP"

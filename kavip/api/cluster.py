@@ -11,10 +11,18 @@ class NodeAddress(Wire):
     address: str
 
 
+class NodeCondition(Wire):
+    """``status.conditions[]``."""
+
+    type: str
+    status: str
+
+
 class NodeStatus(Wire):
     """``status``."""
 
     addresses: list[NodeAddress] | None = None
+    conditions: list[NodeCondition] | None = None
 
 
 class Node(Wire):
@@ -27,6 +35,11 @@ class Node(Wire):
         """The readable addresses of *types* (``InternalIP``, ``ExternalIP``), in the node's order."""
         found = (read_address(entry.address) for entry in self.status.addresses or () if entry.type in types)
         return tuple(address for address in found if address)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing speaks against it: a node that does not say (in files, for example) counts as ready."""
+        return all(entry.status == "True" for entry in self.status.conditions or () if entry.type == "Ready")
 
     def internal_ip(self, family: int) -> Address | None:
         """The first InternalIP of *family*."""
