@@ -177,5 +177,5 @@ class ControlPlane:
         write_private(self.kubeconfig, self.authority.kubeconfig(self.server, "admin", ADMINS).encode())
 
 
-class _PortTaken(Exception):  # noqa: N818: not an error yet: another attempt follows
+class _PortTaken(Exception):  # noqa: N818 - not an error yet: another attempt follows
     pass

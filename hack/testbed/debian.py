@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hack.testbed.errors import TestbedError
+from hack.testbed.place import run
 from hack.testbed.progress import say, step
 
 # package: one of its files, so that the check is quick and also right where the program came by another way
@@ -51,19 +51,13 @@ def install() -> None:
         say(f"not installed (needs root on a Debian machine; only `cluster` needs them): {' '.join(absent)}")
         return
     with step("Install Debian packages", " ".join(absent)), _no_services(absent):
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        _run(["apt-get", "-q", "update"], env)
-        _run(["apt-get", "-q", "install", "--yes", "--no-install-recommends", *absent], env)
+        env = {"DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "-q", "update"], env=env, timeout=600)
+        run(["apt-get", "-q", "install", "--yes", "--no-install-recommends", *absent], env=env, timeout=1800)
 
 
 def _present(program: str) -> bool:
     return Path(program).exists() if program.startswith("/") else shutil.which(program) is not None
-
-
-def _run(command: Sequence[str], env: Mapping[str, str]) -> None:
-    done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise TestbedError(f"`{' '.join(command)}` failed:\n{done.stdout[-2000:]}")
 
 
 @contextmanager

@@ -6,18 +6,22 @@
     cluster        a function: cluster(nodes=3, images=(...)) starts a cluster once per session and arguments
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from hack.testbed import programs as building
 from hack.testbed import runs
+from hack.testbed.cluster import Cluster
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 from hack.testbed.segment import Segment
 
 MakeSegment = Callable[..., Segment]
+MakeCluster = Callable[..., Cluster]
 
 
 @pytest.fixture(scope="session")
@@ -41,5 +45,18 @@ def segment() -> Iterator[MakeSegment]:
         def make(nodes: int = 3) -> Segment:
             state = stack.enter_context(runs.temporary())
             return stack.enter_context(Segment(state, nodes=nodes))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def cluster(programs: Programs) -> Iterator[MakeCluster]:
+    """Makes clusters that last as long as the session; the same arguments give the same cluster."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def make(nodes: int = 3, images: tuple[Path, ...] = ()) -> Cluster:
+            state = stack.enter_context(runs.temporary())
+            return stack.enter_context(Cluster(programs, state, nodes=nodes, images=images))
 
         yield make

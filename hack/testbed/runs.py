@@ -5,6 +5,7 @@ without a goodbye; `remove` removes one. Both need nothing but the directory: pi
 machine's processes, mounts and interfaces go with its init.
 """
 
+import functools
 import os
 import shutil
 import time
@@ -101,7 +102,7 @@ def _remove_cgroups(name: str) -> None:
     for top in tops:
         below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
         for group in [*below, top]:
-            process.wait_for(f"cgroup {group} is empty", lambda group=group: _rmdir(group), timeout=10)  # type: ignore[misc]
+            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
 
 
 def _rmdir(path: Path) -> bool:

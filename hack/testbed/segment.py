@@ -4,7 +4,7 @@ The bridge lives in a machine of its own, and cables are made inside it, so this
 two segments with the same addresses do not meet.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -50,19 +50,19 @@ class Host(Machine):
         self.address = Address(number)
         self.ipv4 = self.address.ipv4
         self.ipv6 = self.address.ipv6
+        self.routes: tuple[str, ...] = ()  # for `ip route add`, each time it is switched on
 
 
 class Segment:
     """A bridge, nodes n1, n2, ... and a client. Use it as a context manager."""
 
-    def __init__(self, state: Path, *, nodes: int = 3) -> None:
-        if not 0 <= nodes <= MOST:
-            raise TestbedError(f"a segment has up to {MOST} nodes, not {nodes}")
+    def __init__(self, state: Path, *, nodes: int = 3, others: Sequence[Host] = ()) -> None:
+        """`others`: hosts to plug in besides; with nodes=0 they are the only ones."""
         self.state = state
         self.bridge = Machine("lan", state / "lan")
-        self.nodes = tuple(Host(f"n{number}", state / f"n{number}", number) for number in range(1, nodes + 1))
+        self.nodes = tuple(Host(name, state / name, number) for number, name in numbered(nodes))
         self.client = Host("client", state / "client", CLIENT)
-        self.hosts: tuple[Host, ...] = (*self.nodes, self.client)
+        self.hosts: tuple[Host, ...] = (*others, *self.nodes, self.client)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -88,6 +88,11 @@ class Segment:
         for machine in (*self.hosts, self.bridge):
             machine.stop()
 
+    def attach(self) -> None:
+        """Take over a segment that another process has started."""
+        for machine in (*self.hosts, self.bridge):
+            machine.attach()
+
     def node(self, name: str) -> Host:
         """The host of that name."""
         found = next((host for host in self.hosts if host.name == name), None)
@@ -107,7 +112,7 @@ class Segment:
             ],
         )
         addresses = [f"addr add {host.ipv4}/24 dev eth0", f"addr add {host.ipv6}/64 dev eth0 nodad"]
-        _ip(host, ["link set eth0 up", *addresses])
+        _ip(host, ["link set eth0 up", *addresses, *(f"route add {route}" for route in host.routes)])
 
     def power_off(self, host: Host) -> None:
         """Cut the power of a host: silence on the segment first, then everything in it is gone."""
@@ -126,6 +131,13 @@ class Segment:
         """End a `cut` or a `silence`."""
         _ip(self.bridge, [f"link set {_port(host)} up"])
         run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3"))
+
+
+def numbered(nodes: int) -> list[tuple[int, str]]:
+    """The numbers and names of that many nodes."""
+    if not 0 <= nodes <= MOST:
+        raise TestbedError(f"a segment has up to {MOST} nodes, not {nodes}")
+    return [(number, f"n{number}") for number in range(1, nodes + 1)]
 
 
 def _port(host: Host) -> str:

@@ -1,0 +1,170 @@
+"""A cluster: a control plane and nodes on one segment, with a client beside them. It needs root.
+
+n0 runs the control plane and no pods; n1, n2, ... are nodes; `client` is a machine on the same segment that knows
+nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hack.testbed import images, need, process, runs
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.errors import TestbedError
+from hack.testbed.flags import Address
+from hack.testbed.node import Node, pod_routes
+from hack.testbed.place import Result, run
+from hack.testbed.process import Process
+from hack.testbed.programs import Programs
+from hack.testbed.segment import Host, Segment, numbered
+
+SERVICES = "10.96.0.0/16,2001:db8:96::/112"
+_READY = 180.0  # seconds; 15 on four idle cores
+
+
+class Cluster:
+    """A running cluster. Use it as a context manager, or `start` and `stop` it."""
+
+    def __init__(self, programs: Programs, state: Path, *, nodes: int = 3, images: Sequence[Path] = ()) -> None:
+        """`images`: archives to load into every node, besides those of the testbed."""
+        self.state = state
+        self._programs = programs
+        self._images = images
+        self.control = Host("n0", state / "n0", 0)
+        group = runs.cgroup(state)
+        self.nodes = tuple(
+            Node(name, state / name, number, cgroup=group, programs=programs) for number, name in numbered(nodes)
+        )
+        self._segment = Segment(state, nodes=0, others=[self.control, *self.nodes])
+        self.client = self._segment.client
+        self._route()
+        self.plane = ControlPlane(
+            programs,
+            state,
+            address=Address(self.control.ipv4, 6443, 2379, 2380, services=SERVICES),
+            place=self.control,
+            components=("kube-controller-manager", "kube-scheduler"),
+        )
+        self.audit = self.plane.audit
+        self.kubeconfig = self.plane.kubeconfig
+
+    @classmethod
+    def attach(cls, programs: Programs, state: Path) -> Self:
+        """A cluster that another process has started and left running."""
+        found = cls(programs, state, nodes=sum(1 for _ in state.glob("n[1-9]*/machine.pid")))
+        found._segment.attach()
+        if not found.control.running:
+            raise TestbedError(f"no cluster runs in {state}")
+        return found
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start everything; return when every node is Ready."""
+        need.namespaces("a cluster", need.CLUSTER)
+        self._images = [images.pause(), images.web(), *self._images]
+        try:
+            self._segment.start()
+            _together([self._start_plane, *(lambda node=node: self._prepare(node) for node in self.nodes)])
+            _together(lambda node=node: node.join(self.state) for node in self.nodes)
+            process.wait_for("every node is Ready", self._ready, timeout=_READY, interval=0.3)
+        except BaseException:
+            self.stop()
+            raise
+        self._write_wrappers()
+        return self
+
+    def stop(self) -> None:
+        """End everything; the files stay until the run is removed."""
+        self._segment.stop()  # the control plane runs in one of its machines
+
+    def kubectl(
+        self, *args: str, input: str | None = None, check: bool = True, kubeconfig: Path | None = None
+    ) -> Result:
+        """Run the real kubectl, as administrator unless another kubeconfig is given."""
+        return self.plane.kubectl(*args, input=input, check=check, kubeconfig=kubeconfig)
+
+    def helm(self, *args: str, check: bool = True, timeout: float = 300) -> Result:
+        """Run the real helm as administrator."""
+        command = self.control.command(self._programs["helm"], f"--kubeconfig={self.kubeconfig}", *args)
+        return run(command, check=check, timeout=timeout)
+
+    def load(self, *archives: Path) -> None:
+        """Import images into every node."""
+        _together(lambda node=node: node.load(*archives) for node in self.nodes if node.running)
+
+    def node(self, name: str) -> Node:
+        """The node of that name."""
+        found = next((node for node in self.nodes if node.name == name), None)
+        if found is None:
+            raise TestbedError(f"no node {name}; there are {', '.join(node.name for node in self.nodes)}")
+        return found
+
+    def stop_node(self, name: str) -> None:
+        """Cut the power of a node: its link and all that runs on it, containers included, at once."""
+        self._segment.power_off(self.node(name))
+
+    def start_node(self, name: str) -> None:
+        """Switch a node on again, with the disk that it had."""
+        node = self.node(name)
+        self._segment.power_on(node)
+        node.start_runtime()
+        node.join(self.state)
+
+    def cut_node(self, name: str) -> None:
+        """Pull the cable of a node; `mend_node` plugs it in again."""
+        self._segment.cut(self.node(name))
+
+    def mend_node(self, name: str) -> None:
+        """End a `cut_node`."""
+        self._segment.mend(self.node(name))
+
+    def kill_in_node(self, name: str, process_name: str) -> list[Process]:
+        """Kill -9 every process of that name on a node, in containers too; those that were hit."""
+        return self.node(name).kill(process_name)
+
+    def _start_plane(self) -> None:
+        self.plane.start()
+        self.plane.user("system:kube-proxy")
+        for node in self.nodes:
+            self.plane.user(f"system:node:{node.name}", "system:nodes")
+
+    def _prepare(self, node: Node) -> None:
+        node.start_runtime()
+        node.load(*self._images)
+
+    def _ready(self) -> bool:
+        path = "jsonpath={range .items[*]}{.status.conditions[?(@.type=='Ready')].status}{'\\n'}{end}"
+        found = self.kubectl("get", "nodes", "-o", path, check=False)
+        return found.stdout.split().count("True") == len(self.nodes)
+
+    def _route(self) -> None:
+        """Routes to the pods of other nodes; n0 is everybody's router, so that Service addresses have a route at all."""
+        for host in (self.control, *self.nodes):
+            pods = [route for other in self.nodes if other is not host for route in pod_routes(other.address)]
+            out = (f"via {self.control.ipv4}", f"via {self.control.ipv6}") if host is not self.control else ("dev eth0",) * 2
+            host.routes = (*pods, f"default {out[0]}", f"::/0 {out[1]}")
+
+    def _write_wrappers(self) -> None:
+        """kubectl and helm that work from this machine: programs that enter the network of n0 first."""
+        folder = self.state / "bin"
+        folder.mkdir(exist_ok=True)
+        for name in ("kubectl", "helm"):
+            program = self.control.command(self._programs[name], f"--kubeconfig={self.kubeconfig}")
+            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+            (folder / name).chmod(0o755)
+
+
+def _together(tasks: Iterable[Callable[[], None]]) -> None:
+    """Run tasks side by side; the first failure is raised when all have ended."""
+    with ThreadPoolExecutor() as pool:
+        futures = [pool.submit(task) for task in tasks]
+    for future in futures:
+        future.result()

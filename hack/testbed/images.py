@@ -1,0 +1,151 @@
+"""The images of the testbed, each a docker-archive in the cache, named by what it was built from.
+
+    pause   holds a pod's namespaces
+    web     a web server that answers with the name of its pod
+    base    Debian with Python and keepalived: stands in for the official Python image below kavip's own
+    kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
+"""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hack.testbed import buildah, cache, need
+from hack.testbed.errors import TestbedError
+from hack.testbed.place import run
+from hack.testbed.progress import step
+
+PAUSE = "localhost/pause:1"
+WEB = "localhost/web:1"
+BASE = "localhost/kavip-base:bookworm"
+PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
+_RECIPES = Path(__file__).parent / "images"
+_STRIP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
+# Debian forbids pip to write where apt does; an official Python image has no such conflict
+_MANAGED = "usr/lib/python3.11/EXTERNALLY-MANAGED"
+
+
+def pause() -> Path:
+    """The archive of PAUSE."""
+    return _small(PAUSE, "pause", ["pause.c", "pause.dockerfile"])
+
+
+def web() -> Path:
+    """The archive of WEB."""
+    return _small(WEB, "web", ["web.sh", "web.dockerfile"])
+
+
+def base() -> Path:
+    """The archive of BASE; the first time this takes about two minutes."""
+    need.packages("the base image", need.IMAGES)
+    name = f"images/base-{cache.key(_RECIPES / 'base.dockerfile', *PACKAGES, *_STRIP)}.tar"
+    return cache.entry(name, _debootstrap)
+
+
+def image(
+    tag: str,
+    *,
+    dockerfile: Path,
+    base_tag: str = BASE,
+    args: Mapping[str, str] | None = None,
+    volumes: Sequence[str] = (),
+    requirements: Path | None = None,
+) -> Path:
+    """The archive of an image built from a checkout; built again only when something that goes into it changed."""
+    context = dockerfile.absolute().parent
+    args = {"BASE": base_tag, **(args or {})}
+    inputs = [*_copied(dockerfile, context), dockerfile]
+    if base_tag == BASE:
+        buildah.load(BASE, base())
+        inputs_key = base().name
+    else:
+        inputs_key = base_tag
+    if requirements:
+        wheels = download(requirements)
+        args["PIP_ARGS"] = "--no-index --find-links /wheels"
+        volumes = [*volumes, f"{wheels}:/wheels:ro"]
+    names = [str(path.relative_to(context)) for path in inputs]
+    key = cache.key(tag, inputs_key, repr(sorted(args.items())), repr(sorted(volumes)), repr(names), *inputs)
+
+    def make(draft: Path) -> None:
+        with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"):
+            buildah.build(tag, dockerfile=dockerfile, context=context, archive=draft, args=args, volumes=volumes)
+
+    return cache.entry(f"images/{re.sub(r'[^a-z0-9.]+', '-', tag.lower())}-{key}.tar", make)
+
+
+def download(requirements: Path) -> Path:
+    """A directory with the wheels that a requirements file pins, for the Python of the base image."""
+
+    def make(draft: Path) -> None:
+        options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--python-version=3.11"]
+        with step("Download wheels", f"what {requirements.name} pins, for the image"):
+            run(["python3", "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"], timeout=1800)
+
+    return cache.entry(f"wheels-{cache.key(requirements)}", make)
+
+
+def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
+    """An image of one static program."""
+
+    def make(draft: Path) -> None:
+        need.packages(f"image {tag}", need.IMAGES)
+        context = draft.with_suffix(".context")
+        shutil.copytree(_RECIPES, context, dirs_exist_ok=True)
+        if name == "pause":
+            run(["gcc", "-Os", "-static", "-o", str(context / "pause"), str(context / "pause.c")])
+        else:
+            shutil.copy(shutil.which("busybox") or "/bin/busybox", context / "busybox")
+        buildah.build(tag, dockerfile=context / f"{name}.dockerfile", context=context, archive=draft)
+        shutil.rmtree(context)
+
+    return cache.entry(f"images/{name}-{cache.key(*(_RECIPES / file for file in recipe))}.tar", make)
+
+
+def _debootstrap(draft: Path) -> None:
+    """Debian in a directory, less what an image does not need, as a tar and then as an image."""
+    context = draft.with_suffix(".context")
+    cache.discard(context)
+    context.mkdir(parents=True)
+    root = context / "root"
+    with step("Install Debian for the base image", "debootstrap with Python and keepalived; about a minute"):
+        # in a mount namespace of its own, so that nothing stays mounted below it if it is interrupted
+        command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        run([*command, "bookworm", str(root), *_mirror()], timeout=1800)
+    for path in (*_STRIP, _MANAGED):
+        cache.discard(root / path)
+    for needed in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
+        (root / needed).mkdir(parents=True)
+    (root / "usr/bin/python").symlink_to("python3")
+    run(["tar", "--create", f"--file={context / 'root.tar'}", f"--directory={root}", "--one-file-system", "."], timeout=600)
+    with step("Build the base image", "from that directory"):
+        buildah.build(BASE, dockerfile=_RECIPES / "base.dockerfile", context=context, archive=draft, keep=True)
+    shutil.rmtree(context)
+
+
+def _mirror() -> list[str]:
+    """Where this machine's own apt gets bookworm from; nothing when it does not, and debootstrap knows itself."""
+    form = ["--format", "$(REPO_URI)", "Codename: bookworm", "Component: main", "Identifier: Packages"]
+    done = run(["apt-get", "indextargets", *form], check=False)
+    return done.stdout.split()[:1]
+
+
+def _copied(dockerfile: Path, context: Path) -> list[Path]:
+    """The files that a Dockerfile copies: only they decide whether an image is stale."""
+    text = dockerfile.read_text().replace("\\\n", " ")
+    found: list[Path] = []
+    for line in re.findall(r"^\s*(?:COPY|ADD)\s+(.*)$", text, re.MULTILINE | re.IGNORECASE):
+        if "--from=" in line:
+            continue
+        words = [word for word in re.split(r'[\s,\["\]]+', line) if word and not word.startswith("--")]
+        found += [file for pattern in words[:-1] for file in _files(context, pattern)]
+    return sorted(set(found))
+
+
+def _files(context: Path, pattern: str) -> list[Path]:
+    if pattern in {".", "./"}:
+        raise TestbedError("the Dockerfile copies its whole directory: name what it needs, so that it is known when to build")
+    named = list(context.glob(pattern.strip("/")))
+    inside = (file for path in named for file in ([path] if path.is_file() else path.rglob("*")))
+    return [file for file in inside if file.is_file() and "__pycache__" not in file.parts]

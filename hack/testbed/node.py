@@ -1,0 +1,120 @@
+"""A node: a host of the segment that runs containerd, kubelet and kube-proxy, as a real one does.
+
+What it writes is below its home (images, volumes) or lost when it is switched off (/run, /var). The flags are those
+of an ordinary node, except where a comment says why not.
+"""
+
+import json
+from pathlib import Path
+
+from hack.testbed import images, process
+from hack.testbed.programs import Programs
+from hack.testbed.segment import Address, Host
+
+PODS = "198.18.0.0/16,2001:db8:18::/48"
+_SOCKET = "/run/containerd/containerd.sock"
+_PLUGINS = "/usr/lib/cni"
+
+
+class Node(Host):
+    """A node of a cluster. `boot` it after it has been switched on."""
+
+    def __init__(self, name: str, home: Path, number: int, *, cgroup: str, programs: Programs) -> None:
+        super().__init__(name, home, number)
+        self._cgroup = f"/{cgroup}/{name}"
+        self._programs = programs
+
+    def start_runtime(self) -> None:
+        """Start containerd."""
+        config = self.home / "containerd.toml"
+        config.write_text(_containerd(self.home))
+        (self.home / "cni").mkdir(exist_ok=True)
+        (self.home / "cni" / "10-pods.conflist").write_text(json.dumps(_network(self.number)))
+        self.spawn("containerd", f"--config={config}", log=self.home / "containerd.log")
+        inside = Path(f"/proc/{self.init}/root{_SOCKET}")
+        process.wait_for(f"containerd on {self.name}", inside.is_socket, timeout=60)
+
+    def load(self, *archives: Path) -> None:
+        """Import images into containerd, as a pull would."""
+        for archive in archives:
+            self.exec("ctr", "--namespace=k8s.io", "images", "import", str(archive), timeout=300)
+
+    def join(self, state: Path) -> None:
+        """Start kubelet and kube-proxy with the kubeconfigs in the cluster's state directory."""
+        config = self.home / "kubelet.json"
+        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt", self._cgroup)))
+        self.spawn(
+            self._programs["kubelet"],
+            f"--config={config}",
+            f"--kubeconfig={state / f'system-node-{self.name}.kubeconfig'}",
+            f"--root-dir={self.home / 'kubelet'}",
+            f"--cert-dir={self.home / 'pki'}",
+            f"--hostname-override={self.name}",
+            f"--node-ip={self.ipv4},{self.ipv6}",
+            log=self.home / "kubelet.log",
+        )
+        self.spawn(
+            self._programs["kube-proxy"],
+            f"--kubeconfig={state / 'system-kube-proxy.kubeconfig'}",
+            f"--hostname-override={self.name}",
+            "--proxy-mode=nftables",  # kernels without IPVS and xt_statistic have this one
+            f"--cluster-cidr={PODS}",
+            "--conntrack-max-per-core=0",  # 0: leave alone what only the real machine may set
+            "--conntrack-tcp-timeout-established=0s",
+            "--conntrack-tcp-timeout-close-wait=0s",
+            log=self.home / "kube-proxy.log",
+        )
+
+
+def pod_routes(to: Address) -> tuple[str, str]:
+    """The routes to the pods of another node."""
+    return f"198.18.{to.number}.0/24 via {to.ipv4}", f"2001:db8:18:{to.number}::/64 via {to.ipv6}"
+
+
+def _network(number: int) -> dict[str, object]:
+    """CNI: a cable from each pod to its node, and routes; no bridge, so every packet passes the node's nftables."""
+    ranges = [[{"subnet": f"198.18.{number}.0/24"}], [{"subnet": f"2001:db8:18:{number}::/64"}]]
+    ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": ipam}]}
+
+
+def _containerd(home: Path) -> str:
+    return f"""version = 2
+root = "{home}/containerd"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{home}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{images.PAUSE}"
+  disable_apparmor = true
+  restrict_oom_score_adj = true  # root of a container or sandbox may lack CAP_SYS_RESOURCE
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{_PLUGINS}"
+  conf_dir = "{home}/cni"
+"""
+
+
+def _kubelet(home: Path, ca: Path, cgroup: str) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(ca)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": f"unix://{_SOCKET}",
+        "volumePluginDir": str(home / "plugins"),
+        "resolvConf": "",
+        # cgroups as they are found on any machine: pods live below a cgroup of this run and have no quality classes
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": cgroup,
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        # the disk is this machine's, not the node's: its being full evicts nobody
+        "localStorageCapacityIsolation": False,
+        "evictionHard": {name: "0%" for name in ("memory.available", "nodefs.available", "imagefs.available")},
+        "imageGCHighThresholdPercent": 100,
+    }
