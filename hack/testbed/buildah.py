@@ -28,7 +28,14 @@ def build(
     need.packages(f"image {tag}", need.IMAGES)
     options = [f"--build-arg={name}={value}" for name, value in (args or {}).items()]
     options += [f"--volume={volume}" for volume in volumes]
-    options += ["--pull=never", "--isolation=chroot", "--network=host", "--format=docker", f"--signature-policy={_policy()}"]
+    options += [f"--cni-config-dir={archive.parent}"]  # unused, but it makes that directory, by default below /etc
+    options += [
+        "--pull=never",
+        "--isolation=chroot",
+        "--network=host",
+        "--format=docker",
+        f"--signature-policy={_policy()}",
+    ]
     with cache.lock("containers"):
         _buildah("build", *options, f"--tag={tag}", f"--file={dockerfile}", str(context))
         _buildah("push", f"--signature-policy={_policy()}", tag, f"docker-archive:{archive}:{tag}")

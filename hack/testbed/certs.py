@@ -53,7 +53,9 @@ class Authority:
         builder = _builder(_name(name, groups), self._name, key.public_key())
         builder = builder.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+            )
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_key(key))
 
@@ -87,9 +89,7 @@ def write_private(path: Path, content: bytes) -> Path:
     return path
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key)

@@ -5,13 +5,14 @@ nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hack.testbed import images, need, process, runs
+from hack.testbed import images, need, process
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.errors import TestbedError
 from hack.testbed.flags import Address
@@ -34,10 +35,7 @@ class Cluster:
         self._programs = programs
         self._images = images
         self.control = Host("n0", state / "n0", 0)
-        group = runs.cgroup(state)
-        self.nodes = tuple(
-            Node(name, state / name, number, cgroup=group, programs=programs) for number, name in numbered(nodes)
-        )
+        self.nodes = tuple(Node(name, state / name, number, programs) for number, name in numbered(nodes))
         self._segment = Segment(state, nodes=0, others=[self.control, *self.nodes])
         self.client = self._segment.client
         self._route()
@@ -63,7 +61,9 @@ class Cluster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def start(self) -> Self:
@@ -72,8 +72,8 @@ class Cluster:
         self._images = [images.pause(), images.web(), *self._images]
         try:
             self._segment.start()
-            _together([self._start_plane, *(lambda node=node: self._prepare(node) for node in self.nodes)])
-            _together(lambda node=node: node.join(self.state) for node in self.nodes)
+            _together([self._start_plane, *(partial(self._prepare, node) for node in self.nodes)])
+            _together([partial(node.join, self.state) for node in self.nodes])
             process.wait_for("every node is Ready", self._ready, timeout=_READY, interval=0.3)
         except BaseException:
             self.stop()
@@ -98,7 +98,7 @@ class Cluster:
 
     def load(self, *archives: Path) -> None:
         """Import images into every node."""
-        _together(lambda node=node: node.load(*archives) for node in self.nodes if node.running)
+        _together([partial(node.load, *archives) for node in self.nodes if node.running])
 
     def node(self, name: str) -> Node:
         """The node of that name."""
@@ -149,7 +149,11 @@ class Cluster:
         """Routes to the pods of other nodes; n0 is everybody's router, so that Service addresses have a route at all."""
         for host in (self.control, *self.nodes):
             pods = [route for other in self.nodes if other is not host for route in pod_routes(other.address)]
-            out = (f"via {self.control.ipv4}", f"via {self.control.ipv6}") if host is not self.control else ("dev eth0",) * 2
+            out = (
+                (f"via {self.control.ipv4}", f"via {self.control.ipv6}")
+                if host is not self.control
+                else ("dev eth0",) * 2
+            )
             host.routes = (*pods, f"default {out[0]}", f"::/0 {out[1]}")
 
     def _write_wrappers(self) -> None:
@@ -162,7 +166,7 @@ class Cluster:
             (folder / name).chmod(0o755)
 
 
-def _together(tasks: Iterable[Callable[[], None]]) -> None:
+def _together(tasks: Sequence[Callable[[], object]]) -> None:
     """Run tasks side by side; the first failure is raised when all have ended."""
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(task) for task in tasks]

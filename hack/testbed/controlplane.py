@@ -62,7 +62,9 @@ class ControlPlane:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def start(self) -> Self:
@@ -126,7 +128,9 @@ class ControlPlane:
         for name in self._components:
             self._spawn(name, flags.component(self.state, name, self.user(f"system:{name}")))
         if CONTROLLERS in self._components:
-            process.wait_for("the controllers make service accounts", self._controllers_work, timeout=_READY, interval=0.2)
+            process.wait_for(
+                "the controllers make service accounts", self._controllers_work, timeout=_READY, interval=0.2
+            )
 
     def _spawn(self, name: str, arguments: Sequence[str]) -> None:
         started = self._place.spawn(self._programs[name], *arguments, log=self.state / f"{name}.log")
@@ -177,5 +181,5 @@ class ControlPlane:
         write_private(self.kubeconfig, self.authority.kubeconfig(self.server, "admin", ADMINS).encode())
 
 
-class _PortTaken(Exception):  # noqa: N818 - not an error yet: another attempt follows
-    pass
+class _PortTaken(Exception):
+    """Not an error yet: another attempt follows."""

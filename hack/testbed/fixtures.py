@@ -1,9 +1,9 @@
 """The testbed for pytest. Load it with `pytest_plugins = ["hack.testbed.fixtures"]`.
 
-    programs       the built programs
-    control_plane  etcd and kube-apiserver on loopback, one for the whole session: use namespaces of your own
-    segment        a function: segment(nodes=3) starts machines on one bridge, gone when the test ends
-    cluster        a function: cluster(nodes=3, images=(...)) starts a cluster once per session and arguments
+programs       the built programs
+control_plane  etcd and kube-apiserver on loopback, one for the whole session: use namespaces of your own
+segment        a function: segment(nodes=3) starts machines on one bridge, gone when the test ends
+cluster        a function: cluster(nodes=3, images=(...)) starts a cluster once per session and arguments
 """
 
 import functools

@@ -83,6 +83,7 @@ def component(state: Path, name: str, kubeconfig: Path) -> list[str]:
         f"--service-account-private-key-file={state / 'sa.key'}",
         f"--root-ca-file={state / 'ca.crt'}",
         "--use-service-account-credentials=true",
+        f"--flex-volume-plugin-dir={state / 'plugins'}",  # it makes that directory, by default below /usr
     ]
     return common + (controllers if name == "kube-controller-manager" else [])
 

@@ -28,7 +28,9 @@ def go() -> Path:
 @functools.cache
 def description() -> str:
     """Version and platform of the toolchain, for cache keys."""
-    return subprocess.run([go(), "version"], env=environment(), check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [go(), "version"], env=environment(), check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def minimum() -> Version:

@@ -1,9 +1,9 @@
 """The images of the testbed, each a docker-archive in the cache, named by what it was built from.
 
-    pause   holds a pod's namespaces
-    web     a web server that answers with the name of its pod
-    base    Debian with Python and keepalived: stands in for the official Python image below kavip's own
-    kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
+pause   holds a pod's namespaces
+web     a web server that answers with the name of its pod
+base    Debian with Python and keepalived: stands in for the official Python image below kavip's own
+kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
 """
 
 import re
@@ -81,7 +81,10 @@ def download(requirements: Path) -> Path:
     def make(draft: Path) -> None:
         options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--python-version=3.11"]
         with step("Download wheels", f"what {requirements.name} pins, for the image"):
-            run(["python3", "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"], timeout=1800)
+            run(
+                ["python3", "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"],
+                timeout=1800,
+            )
 
     return cache.entry(f"wheels-{cache.key(requirements)}", make)
 
@@ -118,7 +121,10 @@ def _debootstrap(draft: Path) -> None:
     for needed in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
         (root / needed).mkdir(parents=True)
     (root / "usr/bin/python").symlink_to("python3")
-    run(["tar", "--create", f"--file={context / 'root.tar'}", f"--directory={root}", "--one-file-system", "."], timeout=600)
+    run(
+        ["tar", "--create", f"--file={context / 'root.tar'}", f"--directory={root}", "--one-file-system", "."],
+        timeout=600,
+    )
     with step("Build the base image", "from that directory"):
         buildah.build(BASE, dockerfile=_RECIPES / "base.dockerfile", context=context, archive=draft, keep=True)
     shutil.rmtree(context)
@@ -145,7 +151,9 @@ def _copied(dockerfile: Path, context: Path) -> list[Path]:
 
 def _files(context: Path, pattern: str) -> list[Path]:
     if pattern in {".", "./"}:
-        raise TestbedError("the Dockerfile copies its whole directory: name what it needs, so that it is known when to build")
+        raise TestbedError(
+            "the Dockerfile copies its whole directory: name what it needs, so that it is known when to build"
+        )
     named = list(context.glob(pattern.strip("/")))
     inside = (file for path in named for file in ([path] if path.is_file() else path.rglob("*")))
     return [file for file in inside if file.is_file() and "__pycache__" not in file.parts]

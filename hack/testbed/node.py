@@ -19,9 +19,8 @@ _PLUGINS = "/usr/lib/cni"
 class Node(Host):
     """A node of a cluster. `boot` it after it has been switched on."""
 
-    def __init__(self, name: str, home: Path, number: int, *, cgroup: str, programs: Programs) -> None:
+    def __init__(self, name: str, home: Path, number: int, programs: Programs) -> None:
         super().__init__(name, home, number)
-        self._cgroup = f"/{cgroup}/{name}"
         self._programs = programs
 
     def start_runtime(self) -> None:
@@ -42,7 +41,7 @@ class Node(Host):
     def join(self, state: Path) -> None:
         """Start kubelet and kube-proxy with the kubeconfigs in the cluster's state directory."""
         config = self.home / "kubelet.json"
-        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt", self._cgroup)))
+        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt")))
         self.spawn(
             self._programs["kubelet"],
             f"--config={config}",
@@ -93,7 +92,7 @@ root = "{home}/containerd"
 """
 
 
-def _kubelet(home: Path, ca: Path, cgroup: str) -> dict[str, object]:
+def _kubelet(home: Path, ca: Path) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -106,9 +105,8 @@ def _kubelet(home: Path, ca: Path, cgroup: str) -> dict[str, object]:
         "containerRuntimeEndpoint": f"unix://{_SOCKET}",
         "volumePluginDir": str(home / "plugins"),
         "resolvConf": "",
-        # cgroups as they are found on any machine: pods live below a cgroup of this run and have no quality classes
+        # whatever cgroups this machine has: containers get theirs, nodes and quality classes do not
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": cgroup,
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,

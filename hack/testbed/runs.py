@@ -38,7 +38,7 @@ def create(name: str = "") -> Path:
     try:
         state.mkdir()
     except FileExistsError:
-        raise TestbedError(f"there is a run named {name} already; `down --name {name}` removes it") from None
+        raise TestbedError(f"a run named {name} is there already; `down --name {name}` removes it") from None
     _ourselves().record(state / _OWNER)
     return state
 
@@ -71,7 +71,7 @@ def remove(state: Path) -> None:
     """End every process of a run and remove what is left of it; whoever started it, and however that one ended."""
     found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
     process.kill([one for one in found if one])
-    _remove_cgroups(cgroup(state))
+    _remove_cgroups(state)
     for _ in range(20):  # a process that was just killed may still hold a directory for a moment
         shutil.rmtree(state, ignore_errors=True)
         if not state.exists():
@@ -80,9 +80,12 @@ def remove(state: Path) -> None:
     shutil.rmtree(state)
 
 
-def cgroup(state: Path) -> str:
-    """The name of the cgroup under which the pods of a run live."""
-    return f"kavip-{cache.key(str(state))[:8]}"
+def describe(state: Path) -> str:
+    """What a run is doing, in a few words."""
+    alive = sum(1 for file in state.rglob("*.pid") if process.recorded(file))
+    if _orphaned(state):
+        return f"left behind by a run that was killed; {alive} processes"
+    return f"{'belongs to a running test' if (state / _OWNER).exists() else 'stays until `down`'}; {alive} processes"
 
 
 def _ourselves() -> process.Process:
@@ -96,13 +99,17 @@ def _orphaned(state: Path) -> bool:
     return owner.exists() and process.recorded(owner) is None
 
 
-def _remove_cgroups(name: str) -> None:
-    """Remove a cgroup and all below it, from every hierarchy (version 1) or from the one that there is (version 2)."""
-    tops = [top for pattern in (name, f"*/{name}") for top in Path("/sys/fs/cgroup").glob(pattern)]
-    for top in tops:
-        below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
-        for group in [*below, top]:
-            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
+def _remove_cgroups(state: Path) -> None:
+    """Remove the cgroups of a run's containers, which a power cut leaves behind, empty."""
+    for container in _containers(state):
+        for pattern in (f"k8s.io/{container}", f"*/k8s.io/{container}"):  # version 2, version 1
+            for group in Path("/sys/fs/cgroup").glob(pattern):
+                process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
+
+
+def _containers(state: Path) -> list[str]:
+    """The identifiers of all containers that the nodes of a run have, from containerd's directories."""
+    return [path.name for path in state.glob("n*/containerd/io.containerd.grpc.v1.cri/*/*")]
 
 
 def _rmdir(path: Path) -> bool:

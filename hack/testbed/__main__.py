@@ -1,0 +1,119 @@
+"""The testbed's commands: `python -m hack.testbed COMMAND`, from the root of the repository."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from hack.testbed import debian, images, programs, runs
+from hack.testbed.cluster import Cluster
+from hack.testbed.errors import TestbedError
+from hack.testbed.progress import say, step
+
+ARCHIVE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+NAME = click.option("--name", default="default", show_default=True, help="Which cluster.")
+
+
+@click.group()
+def main() -> None:
+    """A real Kubernetes on this machine, from the package registries."""
+
+
+@main.command("programs")
+def get_programs() -> None:
+    """Install packages (as root) and build the programs that are not in the cache."""
+    debian.install()
+    found = programs.ensure()
+    say(f"{len(found.paths)} programs are ready")
+
+
+@main.command("base")
+def get_base() -> None:
+    """Build the images that everything else builds upon or runs with."""
+    for archive in (images.pause(), images.web(), images.base()):
+        click.echo(archive)
+
+
+@main.command("image")
+@click.option("--dockerfile", type=ARCHIVE, default="Dockerfile", show_default=True)
+@click.option("--tag", required=True, help="The image's name.")
+@click.option("--base", default=images.BASE, show_default=True, help="What ARG BASE becomes.")
+@click.option("--build-arg", "args", multiple=True, metavar="KEY=VALUE")
+@click.option("--volume", "volumes", multiple=True, metavar="SOURCE:TARGET:ro", help="Seen while the image is built.")
+@click.option("--requirements", type=ARCHIVE, help="Wheels to download for /wheels. [requirements/run.txt, if there]")
+def get_image(
+    dockerfile: Path, tag: str, base: str, args: tuple[str, ...], volumes: tuple[str, ...], requirements: Path | None
+) -> None:
+    """Build an image of this checkout and print the path of its archive."""
+    wrong = next((arg for arg in args if "=" not in arg), None)
+    if wrong:
+        raise click.BadParameter(f"{wrong!r} is not KEY=VALUE", param_hint="--build-arg")
+    usual = dockerfile.parent / "requirements" / "run.txt"
+    archive = images.image(
+        tag,
+        dockerfile=dockerfile,
+        base_tag=base,
+        args=dict(arg.split("=", 1) for arg in args),
+        volumes=volumes,
+        requirements=requirements or (usual if usual.exists() else None),
+    )
+    click.echo(archive)
+
+
+@main.command()
+@NAME
+@click.option("--nodes", default=3, show_default=True)
+@click.option("--load", "archives", multiple=True, type=ARCHIVE, help="An image archive for every node.")
+def up(name: str, nodes: int, archives: tuple[Path, ...]) -> None:
+    """Start a cluster and leave it running."""
+    runs.sweep()
+    built = programs.ensure()
+    state = runs.create(name)
+    cluster = Cluster(built, state, nodes=nodes, images=archives)
+    try:
+        with step(f"Start cluster {name}", f"{nodes} nodes, each a set of namespaces; ten seconds or so"):
+            cluster.start()
+    except BaseException:
+        runs.remove(state)
+        raise
+    runs.detach(state)
+    click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl and helm of this cluster')
+    say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
+    say(f"to remove it: python -m hack.testbed down --name {name}")
+
+
+@main.command()
+@NAME
+@click.option("--all", "everything", is_flag=True, help="Every run of this user, also those of tests that still run.")
+def down(name: str, everything: bool) -> None:
+    """Remove a cluster: processes, mounts, namespaces, cgroups and files, however its starter ended."""
+    for victim in runs.names() if everything else [name]:
+        state = runs.folder() / victim
+        if state.exists():
+            runs.remove(state)
+            say(f"removed {victim}")
+        else:
+            say(f"there is no run named {victim}")
+
+
+@main.command()
+@NAME
+@click.argument("archives", nargs=-1, required=True, type=ARCHIVE)
+def load(name: str, archives: tuple[Path, ...]) -> None:
+    """Import image archives into all nodes of a running cluster."""
+    Cluster.attach(programs.ensure(), runs.folder() / name).load(*archives)
+
+
+@main.command()
+def status() -> None:
+    """Tell what is running, and what was left behind."""
+    for name in runs.names():
+        click.echo(f"{name}\t{runs.describe(runs.folder() / name)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except TestbedError as error:
+        say(f"testbed: {error}")
+        sys.exit(1)
