@@ -1,0 +1,146 @@
+"""What the demo does, act by act; each takes the story and tells it on."""
+
+import statistics
+import time
+from pathlib import Path
+
+from hack.demo.story import MANIFESTS, PATIENCE, Story
+
+GROUP, SERVICE = "lb/edge", "shop/web"
+NAMESPACE = "kavip"
+CHART = Path(__file__).parents[2] / "charts" / "kavip"
+
+
+def install(story: Story, *, repository: str, tag: str) -> None:
+    """Helm-install kavip and wait until it answers."""
+    story.title("Install kavip")
+    image = ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=Never"]
+    story.helm("install", "kavip", str(CHART), "-n", NAMESPACE, "--create-namespace", *image)
+    deployed = lambda: _ready_replicas(story) == 2  # noqa: E731
+    story.wait("both replicas of kavip are ready", deployed)
+    story.kubectl("get", "pods", "-n", NAMESPACE, "-o", "wide")
+
+
+def _ready_replicas(story: Story) -> int:
+    found = story.get("deployment", "kavip", "-n", NAMESPACE) or {}
+    return int(found.get("status", {}).get("readyReplicas", 0))
+
+
+def use(story: Story) -> None:
+    """Apply a pool, a group, a Deployment and a Service; the VIP answers."""
+    story.title("A pool, a group, a Deployment and a plain Service of type LoadBalancer")
+    for name in ("pool", "group", "web"):
+        story.kubectl("apply", "-f", str(MANIFESTS / f"{name}.yaml"))
+    story.wait("the Service has an EXTERNAL-IP", lambda: story.address(SERVICE))
+    address = story.address(SERVICE)
+    story.wait("the client gets an answer from the VIP over HTTP", lambda: story.answers(address), patience=150)
+    story.claim("kavip says Programmed", _programmed(story, SERVICE))
+    story.kubectl("get", "service", "web", "-n", "shop")
+    _conditions(story, "service", SERVICE)
+    story.kubectl("get", "vippools,keepalivedgroups", "-A")
+    _conditions(story, "keepalivedgroup", GROUP)
+    answers = {story.answers(address) for _ in range(20)} - {""}
+    story.claim("both pods of the Deployment answer behind the VIP", len(answers) == 2, ", ".join(sorted(answers)))
+    story.claim("exactly one node holds the VIP", len(story.holders(address)) == 1)
+
+
+def _programmed(story: Story, key: str) -> bool:
+    began = time.monotonic()
+    while time.monotonic() - began < PATIENCE:
+        if story.condition("service", key, "kavip.io/Programmed")[0] == "True":
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _conditions(story: Story, kind: str, key: str) -> None:
+    namespace, _, name = key.rpartition("/")
+    path = "jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{'\\n'}{end}"
+    story.kubectl("get", kind, name, "-n", namespace, "-o", path)
+
+
+def refuse(story: Story) -> None:
+    """Apply what must not come in: each is refused in one line that says what to do."""
+    story.title("What kavip refuses at kubectl apply")
+    story.kubectl("apply", "-f", str(MANIFESTS / "tiny.yaml"))
+    for manifest in sorted((MANIFESTS / "refused").glob("*.yaml")):
+        expected = manifest.read_text().splitlines()[0].removeprefix("# expect: ")
+        before = time.monotonic()
+        done = story.kubectl("apply", "-f", str(manifest), check=False)
+        refused = done.returncode != 0 and "denied the request" in done.stderr + done.stdout
+        said = expected in done.stderr
+        story.claim(f"{manifest.stem[3:]}: refused", refused and said, f"{time.monotonic() - before:.1f} s")
+    story.kubectl("delete", "-f", str(MANIFESTS / "tiny.yaml"), "--wait=false")
+
+
+def add(story: Story, *, times: int = 5) -> None:
+    """Add Services to the running group, and see how long each VIP takes to answer; nobody else notices."""
+    story.title("Services added to the running group")
+    manifest = (MANIFESTS / "web.yaml").read_text().rsplit("---\n", 1)[1]
+    seconds, first = [], story.address(SERVICE)
+    with story.asking(first) as neighbour:
+        for number in range(times):
+            name, address = f"web{number}", f"192.0.2.{150 + number}"
+            wish = f"  annotations:\n    kavip.io/addresses: {address}\n"
+            text = manifest.replace("  name: web\n", f"  name: {name}\n{wish}")
+            began = time.monotonic()
+            story.cluster.kubectl("apply", "-f", "-", input=text)
+            answered = _until_answer(story, address, began)
+            seconds.append(answered)
+            print(f"   {name} {address}: {answered:.2f} s from kubectl apply to the first answer", flush=True)
+    story.figure("VIP of an added Service answers after (median)", f"{statistics.median(seconds):.2f} s")
+    story.claim("every added VIP answers", max(seconds) < PATIENCE)
+    story.claim("no request to the first VIP failed meanwhile", neighbour.failed == 0, f"{neighbour.asked} asked")
+
+
+def _until_answer(story: Story, address: str, began: float) -> float:
+    while not story.answers(address) and time.monotonic() - began < PATIENCE:
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def fail(story: Story) -> None:
+    """Kill the master's keepalived, and then a whole node; the VIP comes back by itself."""
+    address = story.address(SERVICE)
+    story.title("keepalived on the master node dies (kill -9)")
+    master = story.holders(address)[0]
+    with story.asking(address) as outage:
+        time.sleep(1)
+        daemons = story.daemons(master)
+        print(f"$ kill -9 {' '.join(str(one.pid) for one in daemons)}   # keepalived on {master.name}", flush=True)
+        for daemon in daemons:
+            daemon.signal(9)
+        time.sleep(8)
+    story.figure("VIP silent after kill -9 of keepalived", f"{outage.silence:.2f} s")
+    story.claim("the VIP answers again", bool(story.answers(address)), f"{outage.failed} of {outage.asked} requests lost")
+    story.wait("one node holds the VIP again", lambda: len(story.holders(address)) == 1)
+    story.wait("keepalived runs again on that node", lambda: story.daemons(master))
+
+    story.title("The master node loses power")
+    master = story.holders(address)[0]
+    with story.asking(address) as outage:
+        time.sleep(1)
+        print(f"   power off: {master.name}", flush=True)
+        story.cluster.stop_node(master.name)
+        time.sleep(8)
+    story.figure("VIP silent after the power cut of its node", f"{outage.silence:.2f} s")
+    story.wait("another node holds the VIP", lambda: len(story.holders(address)) == 1)
+    story.wait("the VIP answers again", lambda: story.answers(address))
+    print(f"   power on: {master.name}", flush=True)
+    story.cluster.start_node(master.name)
+
+
+def remove(story: Story) -> None:
+    """Delete the Service: VIP, VRID and configuration go."""
+    story.title("The Service is deleted")
+    address = story.address(SERVICE)
+    story.kubectl("delete", "service", "web", "-n", "shop")
+    story.wait("no node holds the VIP", lambda: not story.holders(address))
+    story.wait("its VRID is free", lambda: SERVICE not in _router_ids(story))
+    text = lambda: (story.get("configmap", "edge", "-n", "lb") or {}).get("data", {}).get("keepalived.conf", SERVICE)  # noqa: E731
+    story.wait("the configuration does not name it any more", lambda: f"vrrp_instance {SERVICE} " not in text())
+
+
+def _router_ids(story: Story) -> dict[str, int]:
+    found = story.get("keepalivedgroup", "edge", "-n", "lb") or {}
+    return dict(found.get("status", {}).get("routerIDs") or {})

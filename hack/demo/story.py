@@ -1,0 +1,174 @@
+"""
+The teller: runs commands as a user does, prints each before its output, and keeps what was claimed and what came of it.
+
+A claim that does not hold is printed at once and again in the summary; the story goes on, so that one run shows all.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hack.demo import prober
+from hack.testbed.cluster import Cluster
+from hack.testbed.node import Node
+from hack.testbed.place import Result
+from hack.testbed.process import Process
+
+MANIFESTS = Path(__file__).parent / "manifests"
+PATIENCE = 90.0  # seconds for anything that takes one or two on an idle machine
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that the demo says, and whether it was so."""
+
+    text: str
+    holds: bool
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Outage:
+    """What a client saw of a VIP: *silence* is the longest time without an answer, in seconds."""
+
+    silence: float = 0.0
+    asked: int = 0
+    failed: int = 0
+    first_answer: float | None = None
+
+
+@dataclass(slots=True)
+class Story:
+    """One telling on one *cluster*."""
+
+    cluster: Cluster
+    claims: list[Claim] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)
+
+    # --- telling --------------------------------------------------------------------------------------------------
+    def title(self, text: str) -> None:
+        """Begin a chapter."""
+        print(f"\n\033[1m== {text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
+
+    def claim(self, text: str, holds: bool, detail: str = "") -> bool:  # noqa: FBT001 - the thing claimed
+        """State *text* and whether it is so."""
+        self.claims.append(Claim(text, holds, detail))
+        print(f"   {'ok ' if holds else 'NOT'} {text}{f' ({detail})' if detail else ''}", flush=True)
+        return holds
+
+    def figure(self, name: str, value: str) -> None:
+        """A number for the summary."""
+        self.figures[name] = value
+        print(f"   --> {name}: {value}", flush=True)
+
+    def summary(self) -> bool:
+        """Print the figures and what did not hold; tell whether everything did."""
+        self.title("Summary")
+        for name, value in self.figures.items():
+            print(f"   {name}: {value}")
+        broken = [claim for claim in self.claims if not claim.holds]
+        print(f"   {len(self.claims) - len(broken)} of {len(self.claims)} claims hold")
+        for claim in broken:
+            print(f"   NOT {claim.text} {claim.detail}")
+        return not broken
+
+    # --- doing ----------------------------------------------------------------------------------------------------
+    def kubectl(self, *args: str, check: bool = True) -> Result:
+        """kubectl as the user types it, shown."""
+        return self._shown("kubectl", args, self.cluster.kubectl(*args, check=check))
+
+    def helm(self, *args: str) -> Result:
+        """Helm as the user types it, shown."""
+        return self._shown("helm", args, self.cluster.helm(*args))
+
+    def _shown(self, program: str, args: tuple[str, ...], done: Result) -> Result:
+        root = Path.cwd()
+        words = [word.replace(f"{root}/", "") for word in args]
+        print(f"$ {shlex.join([program, *words])}")
+        for line in (done.stdout + done.stderr).rstrip().splitlines():
+            print(f"  {line}")
+        sys.stdout.flush()
+        return done
+
+    def get(self, *args: str) -> Any:
+        """What ``kubectl get ... -o json`` says, not shown; None where there is nothing."""
+        done = self.cluster.kubectl("get", *args, "-o", "json", check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def wait(self, text: str, condition: Callable[[], object], *, patience: float = PATIENCE) -> float:
+        """Wait until *condition* is true and claim *text*; the seconds that it took."""
+        began = time.monotonic()
+        while not (holds := bool(condition())) and time.monotonic() - began < patience:
+            time.sleep(0.1)
+        took = time.monotonic() - began
+        self.claim(text, holds, f"{took:.1f} s")
+        return took
+
+    # --- looking --------------------------------------------------------------------------------------------------
+    def condition(self, kind: str, key: str, name: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition of an object ``ns/name``; blanks where it has none."""
+        namespace, _, own = key.rpartition("/")
+        found = self.get(kind, own, *(["-n", namespace] if namespace else [])) or {}
+        for entry in found.get("status", {}).get("conditions", []):
+            if entry["type"] == name:
+                return entry["status"], entry["reason"], entry["message"]
+        return "", "", ""
+
+    def address(self, key: str) -> str:
+        """The first address in the status of a Service, or ""."""
+        namespace, _, name = key.rpartition("/")
+        found = self.get("service", name, "-n", namespace) or {}
+        entries = found.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
+        return str(entries[0].get("ip", ""))
+
+    def holders(self, address: str) -> list[Node]:
+        """The nodes that have *address* on an interface now."""
+        return [node for node in self.cluster.nodes if node.running and _holds(node, address)]
+
+    def daemons(self, node: Node) -> list[Process]:
+        """The keepalived processes on *node*, whatever they call themselves."""
+        return [one for one in node.processes() if _program(one.pid) == "keepalived"]
+
+    def answers(self, address: str) -> str:
+        """What the client gets from ``http://ADDRESS/``, or ""."""
+        host = f"[{address}]" if ":" in address else address
+        command = self.cluster.client.command("curl", "-s", "-g", "-m", "2", f"http://{host}/")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    @contextmanager
+    def asking(self, address: str) -> Iterator[Outage]:
+        """Have the client ask the VIP every 20 ms, on new connections, for as long as the block lasts."""
+        outage = Outage()
+        command = [sys.executable, "-m", "hack.demo.prober", f"http://{address}/"]
+        process = subprocess.Popen(
+            self.cluster.client.command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield outage
+        finally:
+            said, _ = process.communicate("", timeout=30)
+            answers: list[tuple[float, float | None]] = [(sent, took) for sent, took in json.loads(said)]
+            outage.silence = prober.longest_silence(answers)
+            outage.asked, outage.failed = len(answers), sum(1 for _, took in answers if took is None)
+            outage.first_answer = next((sent + took for sent, took in answers if took is not None), None)
+
+
+def _holds(node: Node, address: str) -> bool:
+    found = node.exec("ip", "-o", "addr", "show", "to", address, check=False)
+    return address in found.stdout
+
+
+def _program(pid: int) -> str:
+    """The file name of the program that *pid* runs; "" where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return ""
