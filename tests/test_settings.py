@@ -1,0 +1,65 @@
+"""Settings: each field is a flag and a variable; what cannot be is told in one line, with exit status 2."""
+
+import subprocess
+import sys
+
+import pytest
+
+from kavip.errors import SettingsError
+from kavip.settings import Settings, unknown_variables
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ipam": "sometimes"}, "--ipam (KAVIP_IPAM): 'sometimes': want one of auto, always, never"),
+        ({"webhook_port": 70000}, "--webhook-port (KAVIP_WEBHOOK_PORT): 70000: want a port, 0 to 65535"),
+        ({"lease_seconds": 1}, "--lease-seconds (KAVIP_LEASE_SECONDS): 1: want at least 3"),
+        ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
+    ],
+)
+def test_a_value_that_cannot_be_names_flag_variable_value_and_remedy(given: dict[str, object], words: str) -> None:
+    """A value that cannot be is refused in one line."""
+    with pytest.raises(SettingsError) as refused:
+        Settings(**given)  # type: ignore[arg-type]
+    assert str(refused.value) == words
+
+
+def test_an_unknown_variable_names_the_nearest_known_one() -> None:
+    """A KAVIP_ variable that means nothing is told, with the one that was probably meant."""
+    lines = unknown_variables({"KAVIP_LOG_LEVL": "debug"}, {"KAVIP_LOG_LEVEL"})
+    assert lines == ["environment variable KAVIP_LOG_LEVL is unknown; did you mean KAVIP_LOG_LEVEL?"]
+
+
+def test_what_kubelet_injects_for_a_service_is_no_setting() -> None:
+    """The variables of a Service called kavip-webhook are passed over."""
+    injected = {
+        "KAVIP_WEBHOOK_SERVICE_HOST": "10.96.0.9",
+        "KAVIP_WEBHOOK_SERVICE_PORT_HTTPS": "443",
+        "KAVIP_PORT": "tcp://10.96.0.9:443",
+        "KAVIP_PORT_443_TCP_ADDR": "10.96.0.9",
+    }
+    assert unknown_variables(injected, set()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "words"),
+    [
+        (["run", "--ipam", "x"], {}, "'x' is not one of 'auto', 'always', 'never'"),
+        (["run", "--colour"], {}, "No such option: --colour"),
+        (["run"], {"KAVIP_IPAN": "auto"}, "KAVIP_IPAN is unknown; did you mean KAVIP_IPAM?"),
+        (["run", "--kubeconfig", "/nowhere/config"], {}, "/nowhere/config"),
+        (["plan", "-f", "/nowhere/file.yaml"], {}, "/nowhere/file.yaml"),
+        (["walk"], {}, "No such command 'walk'"),
+    ],
+)
+def test_bad_flags_and_variables_end_in_one_line_and_status_2(
+    arguments: list[str], variables: dict[str, str], words: str
+) -> None:
+    """The program says what is wrong in one line on standard error and exits with status 2."""
+    environment = {"PATH": "/usr/bin", "PYTHONPATH": ".", **variables}
+    command = [sys.executable, "-m", "kavip", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

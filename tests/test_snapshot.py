@@ -1,0 +1,123 @@
+"""The Snapshot answers who belongs to which group, whatever the order in which objects came."""
+
+import random
+
+from kavip import names
+from kavip.api.meta import Condition, LabelSelector
+from kavip.api.service import ServiceStatus
+from kavip.snapshot import Object, Snapshot
+from tests import build
+
+
+def test_an_annotated_load_balancer_belongs_to_its_group() -> None:
+    """The annotation opts a Service in, whether or not the group exists."""
+    web = build.service("shop/web", group="lb/edge")
+    assert Snapshot.from_objects([web]).group_of(web) == "lb/edge"
+
+
+def test_a_cluster_ip_service_belongs_only_with_external_ips() -> None:
+    """keepalived-operator's rule: any type, when it has externalIPs."""
+    plain = build.service("shop/a", group="lb/edge", type="ClusterIP")
+    external = build.service("shop/b", group="lb/edge", type="ClusterIP", external_ips=["192.0.2.5"])
+    snapshot = Snapshot.from_objects([plain, external])
+    assert snapshot.group_of(plain) is None
+    assert snapshot.group_of(external) == "lb/edge"
+
+
+def test_another_class_wins_over_our_annotation() -> None:
+    """A Service with a foreign loadBalancerClass is never touched."""
+    foreign = build.service("shop/web", group="lb/edge", load_balancer_class="io.cilium/l2-announcer")
+    assert Snapshot.from_objects([foreign]).group_of(foreign) is None
+
+
+def test_a_plain_load_balancer_belongs_to_the_default_group_if_there_is_one() -> None:
+    """The default group's label is the administrator's opt-in."""
+    web = build.service("shop/web")
+    snapshot = Snapshot.from_objects([web])
+    assert snapshot.group_of(web) is None
+    snapshot.put(build.group("lb/edge", default=True))
+    assert snapshot.group_of(web) == "lb/edge"
+    assert [service.key for service in snapshot.members("lb/edge")] == ["shop/web"]
+    snapshot.drop(names.KEEPALIVED_GROUP, "lb/edge")
+    assert snapshot.members("lb/edge") == []
+
+
+def test_of_two_default_groups_the_older_counts() -> None:
+    """Two default groups can come to be by a race."""
+    older = build.group("lb/z", default=True, created="2026-01-01T00:00:00Z")
+    younger = build.group("lb/a", default=True, created="2026-01-02T00:00:00Z")
+    found = Snapshot.from_objects([younger, older]).default_group
+    assert found is not None
+    assert found.key == "lb/z"
+
+
+def test_a_plain_service_outside_the_default_groups_namespaces_is_not_managed() -> None:
+    """Contract 8: not managed, and not refused."""
+    web = build.service("shop/web")
+    selector = LabelSelector(match_labels={"team": "edge"})
+    default = build.group("lb/edge", default=True, allowed_namespaces=selector)
+    snapshot = Snapshot.from_objects([web, default, build.namespace("shop")])
+    assert snapshot.group_of(web) is None
+    snapshot.put(build.namespace("shop", team="edge"))
+    assert snapshot.group_of(web) == "lb/edge"
+
+
+def test_a_plain_service_with_somebody_elses_address_is_not_adopted() -> None:
+    """An address in status without kavip's condition was written by another controller."""
+    foreign = build.service("shop/web", holds=["198.51.100.1"])
+    snapshot = Snapshot.from_objects([foreign, build.group("lb/edge", default=True)])
+    assert snapshot.group_of(foreign) is None
+
+
+def test_a_service_of_our_class_without_a_group_is_managed_with_none_to_use() -> None:
+    """Then it waits, and its condition says for what."""
+    web = build.service("shop/web", load_balancer_class=names.LOAD_BALANCER_CLASS)
+    assert Snapshot.from_objects([web]).group_of(web) == ""
+
+
+def test_the_order_of_objects_does_not_matter() -> None:
+    """Shuffled input gives the same members."""
+    objects: list[Object] = [build.service(f"shop/s{number}", group="lb/edge") for number in range(20)]
+    objects += [build.service("shop/plain"), build.group("lb/edge", default=True), build.pool(), build.node("n1", "192.0.2.1")]
+    expected = [service.key for service in Snapshot.from_objects(objects).members("lb/edge")]
+    shuffled = random.Random(7)  # noqa: S311 - a shuffle, not a secret
+    for _ in range(5):
+        shuffled.shuffle(objects)
+        assert [service.key for service in Snapshot.from_objects(objects).members("lb/edge")] == expected
+
+
+def test_a_service_that_changes_its_group_leaves_the_old_one() -> None:
+    """Indexes follow the object."""
+    snapshot = Snapshot.from_objects([build.service("shop/web", group="lb/edge")])
+    snapshot.put(build.service("shop/web", group="lb/lab"))
+    assert snapshot.members("lb/edge") == []
+    assert [service.key for service in snapshot.members("lb/lab")] == ["shop/web"]
+
+
+def test_nodes_are_picked_by_the_groups_selector() -> None:
+    """An empty selector picks every node."""
+    infra = build.node("n2", "192.0.2.2", labels={"role": "infra"})
+    snapshot = Snapshot.from_objects([infra, build.node("n1", "192.0.2.1")])
+    assert [node.metadata.name for node in snapshot.group_nodes(build.group())] == ["n1", "n2"]
+    picked = snapshot.group_nodes(build.group(node_selector={"role": "infra"}))
+    assert [node.metadata.name for node in picked] == ["n2"]
+
+
+def test_groups_of_one_segment_are_neighbours() -> None:
+    """A group without a segment is one of its own."""
+    first, second = build.group("lb/a", segment="dmz"), build.group("lb/b", segment="dmz")
+    lonely = build.group("lb/c")
+    snapshot = Snapshot.from_objects([first, second, lonely])
+    assert [group.key for group in snapshot.neighbours(first)] == ["lb/b"]
+    assert snapshot.neighbours(lonely) == []
+
+
+def test_a_plain_service_that_kavip_gave_an_address_stays_managed() -> None:
+    """Our condition tells our own address from a foreign one."""
+    held = build.service("shop/web", holds=["192.0.2.128"])
+    ours = ServiceStatus(
+        load_balancer=held.status.load_balancer,
+        conditions=[Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned")],
+    )
+    web = type(held)(metadata=held.metadata, spec=held.spec, status=ours)
+    assert Snapshot.from_objects([web, build.group("lb/edge", default=True)]).group_of(web) == "lb/edge"
