@@ -1,0 +1,39 @@
+{{- define "kavip.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "kavip.selectorLabels" -}}
+app.kubernetes.io/name: kavip
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kavip.labels" -}}
+{{ include "kavip.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* What every webhook has in common; a dict of root, name, path and failurePolicy. No caBundle: kavip writes it. */}}
+{{- define "kavip.webhook" -}}
+name: {{ .name }}.kavip.io
+clientConfig:
+  service:
+    namespace: {{ .root.Release.Namespace }}
+    name: kavip-webhook
+    path: {{ .path }}
+    port: 443
+failurePolicy: {{ .failurePolicy }}
+matchPolicy: Equivalent
+sideEffects: None
+admissionReviewVersions: [v1]
+{{- end }}
+
+{{- /* The namespaces that must work without kavip. */}}
+{{- define "kavip.elsewhere" -}}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values: {{ list "kube-system" .Release.Namespace | uniq | sortAlpha | toJson }}
+{{- end }}
