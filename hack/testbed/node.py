@@ -113,6 +113,6 @@ def _kubelet(home: Path, ca: Path) -> dict[str, object]:
         "failSwapOn": False,
         # the disk is this machine's, not the node's: its being full evicts nobody
         "localStorageCapacityIsolation": False,
-        "evictionHard": {name: "0%" for name in ("memory.available", "nodefs.available", "imagefs.available")},
+        "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,
     }

@@ -4,6 +4,7 @@ A pid alone names a process only until it exits. Together with its start time it
 record written by a run that was killed can be acted on days later without hitting a stranger.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -164,7 +165,5 @@ def _start(pid: int) -> int:
 
 def _reap(pid: int) -> None:
     """Collect the exit status if the process is our own child; nobody else's business otherwise."""
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass

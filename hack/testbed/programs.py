@@ -42,7 +42,7 @@ SOURCES = (
     Source("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", "carries Service traffic to pods (5 s)"),
     Source("helm", "helm", "helm.sh/helm/v4/cmd/helm", "installs the chart (70 s)"),
 )
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
+ALL = tuple(source.name for source in SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Programs:
         return str(self.paths[name])
 
 
-def ensure(names: Sequence[str] = tuple(source.name for source in SOURCES)) -> Programs:
+def ensure(names: Sequence[str] = ALL) -> Programs:
     """Have these programs, building those that are neither in KUBEBUILDER_ASSETS nor in the cache."""
     given = _assets(names)
     wanted = [source for source in SOURCES if source.name in names and source.name not in given]

@@ -1,0 +1,29 @@
+"""Users are client certificates."""
+
+import base64
+import json
+import stat
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from hack.testbed.certs import Authority, write_private
+
+
+def test_a_kubeconfig_carries_name_and_groups() -> None:
+    """The certificate in it says who the user is, as the API server reads it."""
+    authority = Authority()
+    config = json.loads(authority.kubeconfig("https://127.0.0.1:1", "bob", ["a", "b"]))
+    pem = base64.b64decode(config["users"][0]["user"]["client-certificate-data"])
+    certificate = x509.load_pem_x509_certificate(pem)
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.pem))
+    assert [part.value for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["bob"]
+    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    assert [part.value for part in groups] == ["a", "b"]
+
+
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    """No other user of the machine can become administrator of the testbed."""
+    path = write_private(tmp_path / "key", b"secret")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,0 +1,116 @@
+"""A whole cluster: one for this module, since it takes ten seconds."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from hack.testbed import process, runs
+from hack.testbed.cluster import Cluster
+from hack.testbed.images import WEB
+from hack.testbed.place import run
+from hack.testbed.programs import Programs
+
+pytestmark = pytest.mark.cluster
+VIP = "192.0.2.140"
+
+
+@pytest.fixture(scope="module")
+def small(programs: Programs) -> Iterator[Cluster]:
+    """Two nodes."""
+    with runs.temporary() as state, Cluster(programs, state, nodes=2) as started:
+        yield started
+    assert not state.exists()
+
+
+@pytest.fixture(scope="module")
+def web(small: Cluster) -> Cluster:
+    """The same with a web pod on each node behind a Service."""
+    labels = {"app": "web"}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    pod = {
+        "containers": [{"name": "web", "image": WEB}],
+        "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": labels}}],
+    }
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template},
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {
+            "type": "LoadBalancer",
+            "externalIPs": [VIP],
+            "ipFamilyPolicy": "RequireDualStack",
+            "selector": labels,
+            "ports": [{"port": 80}],
+        },
+    }
+    small.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [deployment, service]})
+    )
+    small.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    return small
+
+
+def test_services_answer_in_both_families(web: Cluster) -> None:
+    """From a node, by cluster address, through kube-proxy."""
+    addresses = web.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[*]}").stdout.split()
+    assert len(addresses) == 2
+    for address in addresses:
+        url = f"http://[{address}]/" if ":" in address else f"http://{address}/"
+        assert (
+            web.nodes[0]
+            .exec("curl", "-sS", "-m5", "--retry", "5", "--retry-connrefused", url)
+            .stdout.startswith("web-")
+        )
+
+
+def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
+    """What keepalived does, done by hand: the address on one node is enough."""
+    node = web.nodes[1]
+    node.exec("ip", "addr", "add", f"{VIP}/32", "dev", "eth0")
+    pods = {web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/").stdout for _ in range(20)}
+    node.exec("ip", "addr", "del", f"{VIP}/32", "dev", "eth0")
+    assert len(pods) == 2
+
+
+def test_exec_reaches_a_pod(web: Cluster) -> None:
+    """The API server finds its way to kubelet."""
+    shown = web.kubectl("exec", "deployment/web", "--", "/bin/busybox", "cat", "/tmp/www/index.html")
+    assert shown.stdout.startswith("web-")
+
+
+def test_the_wrappers_work_from_outside(small: Cluster) -> None:
+    """`kubectl` and `helm` in the bin directory know their cluster."""
+    assert "n1" in run([str(small.state / "bin/kubectl"), "get", "nodes"]).stdout
+    assert "NAME" in run([str(small.state / "bin/helm"), "list", "-A"]).stdout
+
+
+def test_another_process_can_take_it_over(small: Cluster, programs: Programs) -> None:
+    """The state directory is all it takes."""
+    again = Cluster.attach(programs, small.state)
+    assert again.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/n1", "node/n2"]
+
+
+def test_killing_by_name_hits_one_node_only(web: Cluster) -> None:
+    """The pod of that node restarts, the other one runs on."""
+    other = web.node("n2").processes("busybox")
+    assert web.kill_in_node("n1", "busybox")
+    assert web.node("n2").processes("busybox") == other
+    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=30)
+
+
+def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
+    """All that ran on it ends at once; switched on again, its pods run again."""
+    node = web.node("n1")
+    running = node.processes()
+    web.stop_node("n1")
+    assert not any(one.alive for one in running)
+    web.start_node("n1")
+    process.wait_for("its pod runs again", lambda: bool(node.processes("busybox")), timeout=60)

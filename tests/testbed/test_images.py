@@ -1,0 +1,33 @@
+"""What decides whether an image is stale."""
+
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import images
+from hack.testbed.errors import TestbedError
+
+
+def write(folder: Path, **files: str) -> Path:
+    """A checkout with a Dockerfile."""
+    for name, content in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return folder / "Dockerfile"
+
+
+def test_an_image_depends_on_what_its_dockerfile_copies(tmp_path: Path) -> None:
+    """Files, folders and patterns count; other stages, flags and files that are not copied do not."""
+    text = (
+        'FROM x\nCOPY --chown=1:1 pkg \\\n  run.txt /app/\nCOPY --from=other /tests /x\nADD ["a.*", "/"]\n# COPY no /\n'
+    )
+    dockerfile = write(tmp_path, Dockerfile=text, pkg__a="", pkg__b__c="", **{"run.txt": "", "a.one": "", "no": ""})
+    found = [str(path.relative_to(tmp_path)) for path in images._copied(dockerfile, tmp_path)]
+    assert found == ["a.one", "pkg/a", "pkg/b/c", "run.txt"]
+
+
+def test_a_dockerfile_that_copies_everything_is_refused(tmp_path: Path) -> None:
+    """Then nobody could tell when to build it again."""
+    with pytest.raises(TestbedError, match="copies its whole directory"):
+        images._copied(write(tmp_path, Dockerfile="COPY . /app\n"), tmp_path)

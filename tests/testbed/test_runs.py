@@ -1,0 +1,75 @@
+"""Whatever was started can be removed by anybody, later."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process, runs
+from hack.testbed.errors import TestbedError
+
+# What a run does that is killed before it can clean up; it prints the pid of what it started.
+DOOMED = """
+import os, signal
+from hack.testbed import process, runs
+state = runs.create("doomed")
+started = process.spawn(["sleep", "60"], log=state / "log")
+started.record(state / "sleep.pid")
+print(started.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache for this test only."""
+    monkeypatch.setenv("KAVIP_CACHE", str(tmp_path / "cache"))
+
+
+def test_what_a_killed_run_left_is_swept_away() -> None:
+    """Its processes end and its directory is gone; the next run need not know how it ended."""
+    killed = subprocess.run([sys.executable, "-c", DOOMED], capture_output=True, text=True, check=False)
+    left = process.find(int(killed.stdout))
+    assert left is not None
+    assert "left behind by a run that was killed; 1 processes" in runs.describe(runs.folder() / "doomed")
+    assert runs.sweep() == ["doomed"]
+    assert not left.alive
+    assert runs.names() == []
+
+
+def test_a_sweep_leaves_running_tests_and_detached_runs_alone() -> None:
+    """Two runs at once do not remove each other."""
+    runs.create("mine")
+    runs.detach(runs.create("kept"))
+    assert runs.sweep() == []
+    assert runs.names() == ["kept", "mine"]
+
+
+def test_stale_records_do_not_keep_a_run_from_being_removed() -> None:
+    """Pid files of processes that are gone, or damaged ones, are no obstacle; strangers are not hit."""
+    state = runs.create("old")
+    ourselves = process.find(1)
+    (state / "gone.pid").write_text("999999999 1\n")
+    (state / "cut.pid").write_text("12")
+    (state / "reused.pid").write_text("1 1\n")
+    runs.remove(state)
+    assert not state.exists()
+    assert process.find(1) == ourselves
+
+
+def test_a_name_is_taken_once() -> None:
+    """The message says how to get rid of the other one."""
+    runs.create("default")
+    with pytest.raises(TestbedError, match="`down --name default` removes it"):
+        runs.create("default")
+
+
+def test_a_temporary_run_ends_with_its_block() -> None:
+    """Also when the block fails."""
+    with pytest.raises(ValueError, match="no"), runs.temporary() as state:
+        started = process.spawn(["sleep", "60"], log=state / "log")
+        started.record(state / "deep.pid")
+        raise ValueError("no")
+    assert not started.alive
+    assert runs.names() == []

@@ -1,0 +1,84 @@
+"""Machines of namespaces on one bridge."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process
+from hack.testbed.fixtures import MakeSegment
+from hack.testbed.machine import Machine
+from hack.testbed.segment import Host, Segment
+
+pytestmark = pytest.mark.netns
+
+
+def reaches(segment: Segment, host: Host) -> bool:
+    """Whether the client gets an answer."""
+    return segment.client.exec("ping", "-c1", "-W1", host.ipv4, check=False).returncode == 0
+
+
+def test_hosts_reach_each_other_in_both_families(segment: MakeSegment) -> None:
+    """And they have the names and addresses that they say."""
+    lan = segment(nodes=2)
+    first, second = lan.nodes
+    assert first.exec("hostname").stdout == "n1\n"
+    for address in (second.ipv4, second.ipv6):
+        first.exec("ping", "-c1", "-W1", address)
+
+
+def test_a_host_can_be_cut_silenced_and_powered_off(segment: MakeSegment) -> None:
+    """Each keeps it from answering, and each can be undone."""
+    lan = segment(nodes=1)
+    host = lan.node("n1")
+    for hurt, heal in ((lan.cut, lan.mend), (lan.silence, lan.mend), (lan.power_off, lan.power_on)):
+        hurt(host)
+        assert not reaches(lan, host)
+        heal(host)
+        assert reaches(lan, host)
+
+
+def test_a_power_cut_ends_everything_in_a_machine(segment: MakeSegment, tmp_path: Path) -> None:
+    """Processes of any depth are gone when it returns."""
+    lan = segment(nodes=1)
+    host = lan.nodes[0]
+    started = host.spawn("sh", "-c", "unshare --pid --fork sleep 61; true", log=tmp_path / "log")
+    process.wait_for("the inner one runs", lambda: bool(host.processes("sleep")), timeout=5)
+    (inner,) = host.processes("sleep")
+    lan.power_off(host)
+    assert not started.alive
+    assert not inner.alive
+
+
+def test_only_processes_of_that_machine_are_killed_by_name(segment: MakeSegment, tmp_path: Path) -> None:
+    """Its neighbour runs the same program and keeps it."""
+    lan = segment(nodes=2)
+    mine, other = (host.spawn("sleep", "62", log=tmp_path / "log") for host in lan.nodes)
+    assert lan.nodes[0].kill("sleep", signal.SIGKILL) == [mine]
+    assert mine.wait(5)
+    assert other.alive
+
+
+def test_what_a_machine_writes_to_run_and_var_stays_in_it(segment: MakeSegment) -> None:
+    """The real machine's /run and /var are untouched, and its home is the same inside and outside."""
+    host = segment(nodes=1).nodes[0]
+    host.exec("touch", "/run/kavip-test", "/var/lib/kavip-test", str(host.home / "seen"))
+    assert not Path("/run/kavip-test").exists()
+    assert not Path("/var/lib/kavip-test").exists()
+    assert (host.home / "seen").exists()
+
+
+def test_two_segments_with_the_same_addresses_do_not_meet(segment: MakeSegment) -> None:
+    """The client of one gets no answer from a host of the other."""
+    one, other = segment(nodes=1), segment(nodes=1)
+    one.power_off(one.nodes[0])
+    assert reaches(other, other.nodes[0])
+    assert not reaches(one, one.nodes[0])
+
+
+def test_a_machine_can_be_taken_over(segment: MakeSegment) -> None:
+    """Another process finds it by its home."""
+    host = segment(nodes=1).nodes[0]
+    again = Machine(host.name, host.home)
+    again.attach()
+    assert again.init == host.init
