@@ -9,6 +9,7 @@ not what its schema says, and for I/O::
     │   └── UnsafeValue        a value that must not reach keepalived.conf
     ├── SettingsError          a flag, variable or file of our own; exit status 2
     ├── LeaseLost              the lease could not be renewed in time
+    ├── QueueClosed            the work queue was shut down; its workers end
     └── ApiError               the API server's answer, or its absence
         ├── NotFound           404
         ├── Conflict           409, a stale resourceVersion or a field manager's claim
@@ -44,6 +45,10 @@ class SettingsError(KavipError):
 
 class LeaseLost(KavipError):
     """The lease could not be renewed before its deadline."""
+
+
+class QueueClosed(KavipError):
+    """The work queue was shut down."""
 
 
 class ApiError(KavipError):

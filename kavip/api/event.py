@@ -1,0 +1,35 @@
+"""``events.k8s.io/v1`` Event: what ``kubectl describe`` shows below an object."""
+
+from kavip.api.meta import Metadata, Wire
+
+
+class ObjectReference(Wire, frozen=True):
+    """The object that an Event is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSeries(Wire, frozen=True):
+    """``series``: how often the same thing has happened, and when last."""
+
+    count: int
+    last_observed_time: str
+
+
+class Event(Wire, frozen=True):
+    """An Event; *type* is ``Normal`` or ``Warning``."""
+
+    metadata: Metadata = Metadata()
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    note: str = ""
+    type: str = ""

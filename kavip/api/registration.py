@@ -1,0 +1,23 @@
+"""``admissionregistration.k8s.io/v1``: the parts of a webhook configuration that kavip reads."""
+
+from kavip.api.meta import Metadata, Wire
+
+
+class ClientConfig(Wire, frozen=True):
+    """``webhooks[].clientConfig``; *ca_bundle* is base64 text."""
+
+    ca_bundle: str = ""
+
+
+class Webhook(Wire, frozen=True):
+    """``webhooks[]``."""
+
+    name: str = ""
+    client_config: ClientConfig = ClientConfig()
+
+
+class WebhookConfiguration(Wire, frozen=True):
+    """A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration."""
+
+    metadata: Metadata = Metadata()
+    webhooks: list[Webhook] | None = None

@@ -1,0 +1,116 @@
+"""
+Where the API server is, and how to prove who we are: kubernetes_asyncio's configuration, loaded and kept fresh.
+
+Client certificates, tokens, exec plugins and the pod's service account are its business. Whatever is wrong with a
+kubeconfig is a :class:`SettingsError` in one line that never quotes the file: it holds keys.
+"""
+
+import asyncio
+import os
+import ssl
+from typing import Final
+
+import structlog
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+from kavip.errors import SettingsError, Unavailable
+
+log = structlog.get_logger()
+
+_PLUGIN_SECONDS: Final = 30.0
+_REFRESH_SECONDS: Final = 60.0
+_RENEWABLE: Final = ("exec", "auth-provider", "tokenFile")
+
+
+class Credentials:
+    """The API server's address, TLS context and tokens. An empty *kubeconfig* means the pod's service account."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        """Nothing is read before :meth:`load`."""
+        self._kubeconfig = kubeconfig or ""
+        self._configuration = Configuration()
+        self._loader: KubeConfigLoader | None = None
+
+    async def load(self) -> None:
+        """Read the kubeconfig or the service account."""
+        if self._kubeconfig and not os.access(self._kubeconfig, os.R_OK):
+            raise SettingsError(f"kubeconfig {self._kubeconfig!r}: want a file that exists and can be read")
+        try:
+            async with asyncio.timeout(_PLUGIN_SECONDS):
+                await self._load()
+        except Exception as error:  # the library meets a malformed file with any exception there is
+            source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
+            raise SettingsError(f"{source}: {_told(error)}") from error
+
+    async def _load(self) -> None:
+        if self._kubeconfig:
+            self._loader = await load_kube_config(
+                self._kubeconfig, client_configuration=self._configuration, persist_config=False
+            )
+        else:
+            load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def proxy(self) -> str | None:
+        """The kubeconfig's ``proxy-url``. HTTPS_PROXY is ignored: Python does not read CIDRs in NO_PROXY."""
+        return str(self._configuration.proxy) if self._configuration.proxy else None
+
+    @property
+    def server_hostname(self) -> str | None:
+        """The name to expect in the server's certificate, where it is not the URL's."""
+        return str(self._configuration.tls_server_name) if self._configuration.tls_server_name else None
+
+    def tls(self) -> ssl.SSLContext:
+        """A TLS context of these credentials."""
+        given = self._configuration
+        context = ssl.create_default_context(cafile=given.ssl_ca_cert)
+        # Python 3.13 demands extensions that the CAs of many clusters lack.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if given.cert_file:
+            context.load_cert_chain(given.cert_file, given.key_file)
+        if not given.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    async def authorization(self) -> str:
+        """The value of the Authorization header, or "". Runs the library's hook, which re-reads the pod's token."""
+        try:
+            value = await self._configuration.get_api_key_with_prefix("BearerToken")
+        except (OSError, ConfigException) as error:
+            raise Unavailable(0, "NoToken", f"cannot read the service account's token: {_told(error)}") from error
+        return value.strip() if value else ""
+
+    async def keep_fresh(self) -> None:
+        """Renew what a kubeconfig's plugin or token file gives, for ever; return at once where there is nothing."""
+        loader = self._loader
+        if loader is None or loader._user is None or not any(way in loader._user for way in _RENEWABLE):
+            return
+        failing = False
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            try:
+                async with asyncio.timeout(_PLUGIN_SECONDS):
+                    await loader.load_and_set(self._configuration)
+            except Exception as error:  # noqa: BLE001 - a plugin that fails now may work in a minute; the old token stays
+                if not failing:
+                    log.warning("credentials not renewed", error=_told(error))
+                failing = True
+            else:
+                failing = False
+
+
+def _told(error: Exception) -> str:
+    """*error* in one line without file contents: only the library's own words are known to have none."""
+    if isinstance(error, ConfigException):
+        return " ".join(str(error).split())[:300]
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return f"cannot be read ({type(error).__name__})"

@@ -1,0 +1,148 @@
+"""
+The kinds that kavip reads and writes, as data.
+
+RBAC manifests are compared with the verbs listed here, so a call that is not listed fails a test before it fails in a
+cluster.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from kavip import names
+from kavip.api.cluster import Namespace, Network, Node, Pod, Secret
+from kavip.api.event import Event
+from kavip.api.group import KeepalivedGroup
+from kavip.api.lease import Lease
+from kavip.api.meta import Metadata
+from kavip.api.pool import VIPPool
+from kavip.api.registration import WebhookConfiguration
+from kavip.api.service import Service
+from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.errors import BadInput
+
+
+class HasMetadata(Protocol):
+    """What every object of the API has."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """``metadata``."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+_READ: Final = ("get", "list", "watch")
+_APPLY: Final = ("create", "patch")  # server-side apply is a PATCH that may create
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind: *verbs* on the object itself, *parts* on its subresources; *optional* kinds may not be installed."""
+
+    api_version: str
+    plural: str
+    kind: str
+    type: type[T]
+    namespaced: bool = True
+    verbs: tuple[str, ...] = _READ
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    optional: bool = False
+
+    @property
+    def group(self) -> str:
+        """The API group; "" for the core one."""
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
+        """The URL path of a collection, an object, or its subresource *part*."""
+        segments = [f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"]
+        if namespace:
+            segments += ["namespaces", _segment(namespace)]
+        segments.append(self.plural)
+        if name:
+            segments.append(_segment(name))
+        if part:
+            segments.append(part)
+        return "/".join(segments)
+
+    def object_path(self, key: str, part: str = "") -> str:
+        """The URL path of the object with *key* (``ns/name``, or ``name`` where the kind is cluster-scoped)."""
+        namespace, name = split(self, key)
+        return self.path(namespace, name, part)
+
+
+def split(resource: Resource[T], key: str) -> tuple[str, str]:
+    """Namespace and name of *key*; a key of the wrong shape would address another object, so it is refused."""
+    namespace, _, name = key.rpartition("/")
+    if not name or bool(namespace) != resource.namespaced or "/" in namespace:
+        want = "namespace/name" if resource.namespaced else "a name without a namespace"
+        raise BadInput(f"key of a {resource.kind}", key, f"want {want}")
+    return namespace, name
+
+
+def _segment(text: str) -> str:
+    if text in (".", ".."):
+        raise BadInput("name", text, "want a name that is not a path of its own")
+    return quote(text, safe="")
+
+
+_STATUS: Final = (("status", ("patch",)),)
+
+SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, parts=_STATUS)
+NODES: Final = Resource("v1", "nodes", names.NODE, Node, namespaced=False)
+NAMESPACES: Final = Resource("v1", "namespaces", names.NAMESPACE, Namespace, namespaced=False)
+PODS: Final = Resource("v1", "pods", names.POD, Pod, verbs=(*_READ, "patch"))
+SECRETS: Final = Resource("v1", "secrets", names.SECRET, Secret, verbs=(*_READ, *_APPLY))
+CONFIGMAPS: Final = Resource("v1", "configmaps", "ConfigMap", ConfigMap, verbs=(*_READ, *_APPLY))
+DAEMONSETS: Final = Resource("apps/v1", "daemonsets", "DaemonSet", DaemonSet, verbs=(*_READ, *_APPLY))
+GROUPS: Final = Resource(
+    f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+    "keepalivedgroups",
+    names.KEEPALIVED_GROUP,
+    KeepalivedGroup,
+    # OpenShift lets only those who may update an owner's finalizers name it as the owner that blocks deletion
+    parts=(*_STATUS, ("finalizers", ("update",))),
+)
+POOLS: Final = Resource(
+    f"{names.KAVIP_GROUP}/{names.VERSION}", "vippools", names.VIP_POOL, VIPPool, namespaced=False, parts=_STATUS
+)
+NETWORKS: Final = Resource(
+    "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, optional=True
+)
+LEASES: Final = Resource("coordination.k8s.io/v1", "leases", "Lease", Lease, verbs=("get", "create", "patch"))
+EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
+MUTATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io/v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    WebhookConfiguration,
+    namespaced=False,
+    verbs=(*_READ, *_APPLY),
+)
+VALIDATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    WebhookConfiguration,
+    namespaced=False,
+    verbs=(*_READ, *_APPLY),
+)
+
+ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
+    SERVICES,
+    NODES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    CONFIGMAPS,
+    DAEMONSETS,
+    GROUPS,
+    POOLS,
+    NETWORKS,
+    LEASES,
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
+"""Every kind, for those who check RBAC."""
