@@ -1,0 +1,21 @@
+"""
+The difference between two JSON values as a JSON merge patch (RFC 7386): only what changed is sent.
+
+Lists are replaced whole, as merge patches do; what is gone is null.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kavip.controller.outcome import Json
+
+
+def merge_patch(old: Json, new: Json) -> dict[str, Any]:
+    """The patch that makes *new* of *old*; empty where they are equal."""
+    patch: dict[str, Any] = {key: None for key in sorted(old.keys() - new.keys())}
+    for key, value in sorted(new.items()):
+        before = old.get(key)
+        if key in old and before == value:
+            continue
+        patch[key] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
+    return patch

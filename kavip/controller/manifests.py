@@ -1,0 +1,209 @@
+"""
+The objects of one group as data: ConfigMap and DaemonSet, ready for server-side apply.
+
+Pure. Every value that comes from a user stays a string where Kubernetes wants one; nothing is ever pasted into text.
+A field that is absent from the group is absent here too, so that server-side apply gives it up.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.group import GroupSpec, KeepalivedGroup
+
+CONFIG_DIR: Final = "/etc/kavip/config"
+PASSWORD_DIR: Final = "/etc/kavip/password"  # noqa: S105 - a folder
+RUN_DIR: Final = "/run/kavip"
+KEEPALIVED: Final = "keepalived"
+AGENT: Final = "agent"
+SETUP: Final = "config-setup"  # keepalived-operator's name for the same step
+
+# Names of `--config-id` and of paths are fixed; $(KAVIP_NODE_NAME) is replaced by kubelet. `exec` form: no shell.
+KEEPALIVED_COMMAND: Final = (
+    "/usr/sbin/keepalived",
+    "--dont-fork",
+    "--log-console",
+    "--vrrp",
+    "--no_bfd",
+    f"--use-file={RUN_DIR}/keepalived.conf",
+    f"--pid={RUN_DIR}/keepalived.pid",
+    f"--vrrp_pid={RUN_DIR}/vrrp.pid",
+    "--config-id=$(KAVIP_NODE_NAME)",
+)
+_READABLE: Final = 0o444  # keepalived refuses a configuration file with an x bit
+_OWNER_ONLY: Final = 0o400
+_DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}}
+_TOLERATE_ALL: Final = [{"operator": "Exists"}]
+
+Manifest = dict[str, Any]
+
+
+def config_map(group: KeepalivedGroup, *, text: str, config_hash: str) -> Manifest:
+    """The ConfigMap with keepalived's *text* and what the agent must know beside it."""
+    spec = group.spec
+    agent = {
+        "authentication": has_password(spec),
+        "configHash": config_hash,
+        "group": group.key,
+        "interfaceFromIP": spec.interface_from_ip,
+        "switchAt": "",
+    }
+    data = {names.AGENT_KEY: _json(agent), names.CONFIG_KEY: text}
+    return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": _metadata(group), "data": data}
+
+
+def daemon_set(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
+    """The DaemonSet: keepalived and its agent on every node of the group; *image* is kavip's own."""
+    spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
+    template: Manifest = {"metadata": {"labels": labels}, "spec": _pod(group, image=image, port=port)}
+    if spec.daemonset_pod_annotations:
+        template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
+    body: Manifest = {"selector": {"matchLabels": labels}, "template": template}
+    if spec.update_strategy:
+        body["updateStrategy"] = spec.update_strategy
+    return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": _metadata(group), "spec": body}
+
+
+def has_password(spec: GroupSpec) -> bool:
+    """Whether VRRP authentication is on: the predecessor's rule, a Secret is named."""
+    return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
+
+
+def digest(value: object) -> str:
+    """A short hash of JSON-like *value*: the same for the same content."""
+    return hashlib.sha256(_json(value).encode()).hexdigest()[:16]
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _metadata(group: KeepalivedGroup) -> Manifest:
+    owner = {
+        "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+        "kind": names.KEEPALIVED_GROUP,
+        "name": group.metadata.name,
+        "uid": group.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,  # OpenShift asks for `update` on the group's finalizers: config/rbac
+    }
+    return {
+        "name": group.metadata.name,
+        "namespace": group.metadata.namespace,
+        "labels": {names.GROUP_LABEL: group.metadata.name},
+        "ownerReferences": [owner],
+    }
+
+
+def _pod(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
+    spec = group.spec
+    agent_image = spec.agent_image or image
+    daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
+    agent_env = _agent_env(spec, port=port)
+    optional = {
+        "priorityClassName": spec.daemonset_pod_priority_class_name,
+        "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
+        "serviceAccountName": spec.service_account_name,
+        "imagePullSecrets": spec.image_pull_secrets,
+        "affinity": spec.affinity,
+    }
+    return {
+        "hostNetwork": True,
+        "dnsPolicy": "Default",  # the node's resolver: nothing here may hang on the cluster's DNS
+        "shareProcessNamespace": True,  # the agent signals keepalived
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
+        "initContainers": [_container(SETUP, agent_image, spec, command=["kavip", "agent", "--once"], env=agent_env)],
+        "containers": [
+            _container(KEEPALIVED, daemon_image, spec, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()),
+            {
+                **_container(AGENT, agent_image, spec, command=["kavip", "agent"], env=agent_env),
+                "ports": [
+                    {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
+                ],
+                "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
+                "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
+            },
+        ],
+        "volumes": _volumes(group),
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def _container(name: str, image: str, spec: GroupSpec, *, command: list[str], env: list[Manifest]) -> Manifest:
+    is_daemon = name == KEEPALIVED
+    mounts = [{"name": "run", "mountPath": RUN_DIR}]
+    if not is_daemon:
+        mounts.append({"name": "config", "mountPath": CONFIG_DIR, "readOnly": True})
+        if has_password(spec):
+            mounts.append({"name": "password", "mountPath": PASSWORD_DIR, "readOnly": True})
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "env": env,
+        "resources": _DEFAULT_RESOURCES if spec.resources is None else spec.resources,
+        # One uid for agent and daemon: signals and dump files (0600) need no further capability. Root, because
+        # Kubernetes gives no ambient capabilities to another. The agent deletes VIPs that a killed daemon left.
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"] if is_daemon else ["NET_ADMIN"]},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _field_env(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def _keepalived_env() -> list[Manifest]:
+    return [_field_env("KAVIP_NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
+
+
+def _agent_env(spec: GroupSpec, *, port: int) -> list[Manifest]:
+    plain: Mapping[str, str] = {
+        "KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR,
+        "KAVIP_AGENT_PORT": str(port),
+        "KAVIP_AGENT_RUN_DIR": RUN_DIR,
+    }
+    password = spec.password_auth
+    if password is not None and has_password(spec):
+        plain = {**plain, "KAVIP_AGENT_PASSWORD_FILE": f"{PASSWORD_DIR}/{password.secret_key}"}
+    return [
+        _field_env("KAVIP_NODE_NAME", "spec.nodeName"),
+        _field_env("KAVIP_NODE_IP", "status.hostIP"),
+        *({"name": name, "value": value} for name, value in sorted(plain.items())),
+    ]
+
+
+def _probe(path: str, port: int, *, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},  # host: the pod's IP, which is the node's
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _volumes(group: KeepalivedGroup) -> list[Manifest]:
+    config = {"name": group.metadata.name, "defaultMode": _READABLE}
+    volumes: list[Manifest] = [
+        {"name": "config", "configMap": config},
+        {"name": "run", "emptyDir": {"medium": "Memory"}},
+    ]
+    password = group.spec.password_auth
+    if password is not None and has_password(group.spec):
+        # Optional: a pod without its password starts, and its agent says what is missing.
+        secret = {"secretName": password.secret_ref.name, "optional": True, "defaultMode": _OWNER_ONLY}
+        volumes.append({"name": "password", "secret": secret})
+    return volumes

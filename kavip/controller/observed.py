@@ -1,0 +1,144 @@
+"""
+What the controller has seen besides the Snapshot: the agents' states, and the objects that groups own.
+
+Values that decisions read. The probe makes :class:`Observed`, the informers and the writer fill :class:`Objects`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.cluster import Pod
+from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.controller.outcome import Apply, Reserved
+from kavip.controller.owner import Foreign
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One VRRP instance as one node's keepalived reports it."""
+
+    name: str
+    router_id: int
+    family: int
+    state: str
+    virtual_ips: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """The last answer of one node's agent; *runs* are the VIPs of the configuration that keepalived has read."""
+
+    config_hash: str = ""
+    refused: str = ""
+    running: bool = True
+    runs: frozenset[Address] = frozenset()
+    masters: frozenset[Address] = frozenset()
+    instances: tuple[Sight, ...] = ()
+
+
+Owned = DaemonSet | ConfigMap | Pod
+
+NOTHING: Mapping[str, NodeState] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Group -> node -> the last answer of its agent. A node that has never answered is absent."""
+
+    groups: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, group: str) -> Mapping[str, NodeState]:
+        """The answers of the nodes of *group*."""
+        return self.groups.get(group, NOTHING)
+
+    def with_node(self, group: str, node: str, *, state: NodeState) -> "Observed":
+        """The same, with the answer of *node* replaced."""
+        return Observed({**self.groups, group: {**self.of(group), node: state}})
+
+    def with_nodes(self, group: str, nodes: Iterable[str]) -> "Observed":
+        """The same, without the answers of nodes that no longer belong to *group*; of no nodes: without the group."""
+        kept = {node: state for node in nodes if (state := self.of(group).get(node))}
+        rest = {key: states for key, states in self.groups.items() if key != group}
+        return Observed({**rest, group: kept} if kept else rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was last applied under a key: the *digest* of the body, and which object came out of it."""
+
+    digest: str
+    uid: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """An object of a name that kavip needs and must leave alone; seen at *since*, in the writer's seconds."""
+
+    why: Foreign
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A body, by *digest*, that the API server did not take, and its *message*."""
+
+    digest: str
+    message: str
+
+
+@dataclass(slots=True)
+class Objects:
+    """
+    The objects that groups own, as last seen, by ``ns/name``; and what the writer remembers about them.
+
+    Informers on DaemonSets, ConfigMaps and Pods that carry the label of a group fill the first three through
+    :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers*
+    and *refused* by ``Kind ns/name``, *reserved* by group.
+    """
+
+    daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
+    configmaps: dict[str, ConfigMap] = field(default_factory=dict)
+    pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    applied: dict[str, Applied] = field(default_factory=dict)
+    strangers: dict[str, Stranger] = field(default_factory=dict)
+    refused: dict[str, Rejected] = field(default_factory=dict)
+    reserved: dict[str, Reserved] = field(default_factory=dict)
+
+    def see(self, old: Owned | None, new: Owned | None) -> str:
+        """Take what an informer tells; return the group that it concerns, "" for none."""
+        if old is not None:
+            self._store(old).pop(old.metadata.key, None)
+        if new is not None:
+            self._store(new)[new.metadata.key] = new
+        return group_of(seen) if (seen := new or old) else ""
+
+    def forget(self, group: str) -> None:
+        """Forget what is remembered about a *group* that is gone."""
+        self.reserved.pop(group, None)
+        for memory in (self.applied, self.strangers, self.refused):
+            for name in [name for name in memory if name.endswith(f" {group}")]:
+                del memory[name]
+
+    def _store(self, obj: Owned) -> dict[str, Owned]:
+        match obj:
+            case DaemonSet():
+                return self.daemonsets  # type: ignore[return-value]  # a dict of one of the kinds
+            case ConfigMap():
+                return self.configmaps  # type: ignore[return-value]
+            case Pod():
+                return self.pods.setdefault(group_of(obj), {})  # type: ignore[return-value]
+
+
+def group_of(obj: Owned) -> str:
+    """The key of the group whose label *obj* carries, or ""."""
+    name = obj.metadata.label(names.GROUP_LABEL)
+    return f"{obj.metadata.namespace}/{name}" if name else ""
+
+
+def memory_key(write: Apply) -> str:
+    """The key under which :class:`Objects` remembers the object of *write*."""
+    return f"{write.kind} {write.key}"

@@ -1,0 +1,144 @@
+"""
+What a decision of the controller amounts to: keys in, a Plan out.
+
+A Plan is a value: the writes that are still needed, the Events, and what the worker must remember until the writes come
+back through the watch. Nothing to do is ``Plan()``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from kavip import names
+from kavip.api.address import Address
+
+Json = Mapping[str, Any]
+"""A Kubernetes object, or a part of one, as data."""
+
+
+class Kind(StrEnum):
+    """The kinds that keys are about."""
+
+    SERVICE = "service"
+    GROUP = "group"
+    POOL = "pool"
+
+
+WIRE_KINDS: Mapping[Kind, str] = {
+    Kind.SERVICE: names.SERVICE,
+    Kind.GROUP: names.KEEPALIVED_GROUP,
+    Kind.POOL: names.VIP_POOL,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """One piece of work: an object by *kind* and *name* (``ns/name``, or the name of a pool)."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the administrator chose and decisions depend on; the defaults are those of the settings."""
+
+    image: str = "kavip:latest"
+    ipam: str = "auto"
+    agent_port: int = names.AGENT_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """
+    Server-side apply of the whole *body* of an object that the object with *owner* (a UID) controls.
+
+    *unseen*: the cache holds no object of that name, so the writer looks first whose it is.
+    """
+
+    kind: str
+    key: str
+    body: Json = field(hash=False)
+    owner: str
+    unseen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPatch:
+    """A patch of ``status``; *body* carries the resourceVersion that it was decided on."""
+
+    kind: Kind
+    key: str
+    body: Json = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnnotation:
+    """Tell the pod *key* of a new configuration, so that kubelet refreshes its mount at once."""
+
+    key: str
+    value: str
+
+
+Write = Apply | StatusPatch | PodAnnotation
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One Event about the object that the key names; *warning* or normal."""
+
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a group's status will say once its write is seen: no other group may take these VRIDs or this port."""
+
+    router_ids: frozenset[int] = frozenset()
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*."""
+
+    hosts: Mapping[str, str] = field(hash=False)
+    port: int
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    The difference between what is and what should be.
+
+    *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: it got none and
+    waits for one of these pools. *reserves* and *target* are a group's. *requeue_after*: look again in so many seconds.
+    *also*: keys whose plan is no longer empty.
+    """
+
+    writes: tuple[Write, ...] = ()
+    events: tuple[Notice, ...] = ()
+    claims: tuple[Address, ...] | None = None
+    waits: frozenset[str] | None = None
+    reserves: Reserved | None = None
+    target: Target | None = None
+    requeue_after: float | None = None
+    also: tuple[Key, ...] = ()
+
+
+def timestamp(now: datetime) -> str:
+    """*now* as conditions carry it: RFC 3339, UTC, whole seconds."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def age(text: str, now: datetime) -> float:
+    """Seconds between the timestamp *text* and *now*; infinite where *text* is none."""
+    try:
+        return (now - datetime.fromisoformat(text)).total_seconds()
+    except (TypeError, ValueError):
+        return float("inf")

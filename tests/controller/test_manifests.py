@@ -1,0 +1,205 @@
+"""The objects of a group as data."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.controller import manifests
+from tests import build
+
+IMAGE = "registry.example/kavip:1.2.3"
+
+
+def daemon_set(group: KeepalivedGroup, port: int = 9650) -> dict[str, Any]:
+    """The DaemonSet of *group*, with kavip's own image."""
+    return manifests.daemon_set(group, image=IMAGE, port=port)
+
+
+def pod_of(group: KeepalivedGroup) -> dict[str, Any]:
+    """The pod spec of *group*'s DaemonSet."""
+    spec: dict[str, Any] = daemon_set(group)["spec"]["template"]["spec"]
+    return spec
+
+
+def containers(group: KeepalivedGroup) -> dict[str, dict[str, Any]]:
+    """The containers of *group*'s pods by name, the init container among them."""
+    pod = pod_of(group)
+    return {each["name"]: each for each in (*pod["initContainers"], *pod["containers"])}
+
+
+def env(container: dict[str, Any]) -> dict[str, str]:
+    """The plain variables, and the field paths of the others."""
+    return {
+        each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]
+    }
+
+
+def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:
+    """Name, namespace, label and controlling owner follow the group."""
+    group = build.group("lb/edge")
+    for manifest in (daemon_set(group), manifests.config_map(group, text="x\n", config_hash="0")):
+        assert manifest["metadata"] == {
+            "name": "edge",
+            "namespace": "lb",
+            "labels": {"keepalivedGroup": "edge"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "redhatcop.redhat.io/v1alpha1",
+                    "kind": "KeepalivedGroup",
+                    "name": "edge",
+                    "uid": "uid-lb/edge",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        }
+
+
+def test_the_selector_is_the_predecessors() -> None:
+    """The selector is immutable, so it must be what keepalived-operator wrote."""
+    spec = daemon_set(build.group("lb/edge"))["spec"]
+    assert spec["selector"] == {"matchLabels": {"keepalivedGroup": "edge"}}
+    assert spec["template"]["metadata"] == {"labels": {"keepalivedGroup": "edge"}}
+
+
+def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
+    """Two keys: keepalived's text as it is, and sorted JSON."""
+    group = build.group(
+        "lb/edge",
+        interface_from_ip="192.0.2.1",
+        password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")),
+    )
+    data = manifests.config_map(group, text="vrrp\n", config_hash="0123456789abcdef")["data"]
+    assert data["keepalived.conf"] == "vrrp\n"
+    assert list(json.loads(data["agent.json"]).items()) == [
+        ("authentication", True),
+        ("configHash", "0123456789abcdef"),
+        ("group", "lb/edge"),
+        ("interfaceFromIP", "192.0.2.1"),
+        ("switchAt", ""),
+    ]
+
+
+def test_pods_have_the_nodes_network_and_no_token() -> None:
+    """The pod shares the node's network and its own processes, and holds no API token."""
+    pod = pod_of(build.group())
+    expected = {
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "shareProcessNamespace": True,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "tolerations": [{"operator": "Exists"}],
+    }
+    assert {key: pod[key] for key in expected} == expected
+    assert not {"nodeSelector", "affinity", "serviceAccountName", "priorityClassName", "imagePullSecrets"} & pod.keys()
+
+
+def test_keepalived_runs_without_privilege_and_shell() -> None:
+    """keepalived is started directly, with two capabilities and a read-only root."""
+    keepalived = containers(build.group())["keepalived"]
+    assert keepalived["command"][0] == "/usr/sbin/keepalived"
+    assert "--use-file=/run/kavip/keepalived.conf" in keepalived["command"]
+    assert keepalived["command"][-1] == "--config-id=$(KAVIP_NODE_NAME)"
+    assert env(keepalived) == {"KAVIP_NODE_NAME": "spec.nodeName", "TMPDIR": "/run/kavip"}
+    assert keepalived["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+    }
+
+
+def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
+    """The init container is the agent in its one-shot form, with the same surroundings."""
+    group = build.group()
+    setup, agent = containers(group)["config-setup"], containers(group)["agent"]
+    assert setup["command"] == ["kavip", "agent", "--once"]
+    assert agent["command"] == ["kavip", "agent"]
+    assert {key: setup[key] for key in ("image", "env", "volumeMounts")} == {
+        key: agent[key] for key in ("image", "env", "volumeMounts")
+    }
+
+
+def test_the_port_is_the_groups_own_everywhere() -> None:
+    """Container port, probes and the agent's own setting name one port."""
+    agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"][1]
+    assert agent["ports"] == [{"name": "metrics", "containerPort": 9651, "hostPort": 9651, "protocol": "TCP"}]
+    assert agent["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 9651, "scheme": "HTTP"}
+    assert agent["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9651, "scheme": "HTTP"}
+    assert env(agent)["KAVIP_AGENT_PORT"] == "9651"
+
+
+def test_the_default_image_means_kavips_own() -> None:
+    """The predecessor's default image is replaced, any other runs as written, and the agent is always kavip."""
+    default = containers(build.group())
+    other = containers(build.group(image="registry.example/keepalived:2.3"))
+    own_agent = containers(build.group(agent_image="registry.example/agent:7"))
+    assert [each["image"] for each in default.values()] == [IMAGE] * 3
+    assert other["keepalived"]["image"] == "registry.example/keepalived:2.3"
+    assert other["agent"]["image"] == IMAGE
+    assert own_agent["agent"]["image"] == own_agent["config-setup"]["image"] == "registry.example/agent:7"
+    assert own_agent["keepalived"]["image"] == IMAGE
+
+
+def test_no_password_no_secret() -> None:
+    """Without a named Secret nothing is mounted."""
+    assert [volume["name"] for volume in pod_of(build.group())["volumes"]] == ["config", "run"]
+    assert "KAVIP_AGENT_PASSWORD_FILE" not in env(containers(build.group())["agent"])
+
+
+def test_the_password_reaches_the_agent_alone() -> None:
+    """The Secret is mounted, optionally, where the agent reads it, and not into keepalived's container."""
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass"))
+    secret = pod_of(group)["volumes"][-1]["secret"]
+    assert secret == {"secretName": "vrrp", "optional": True, "defaultMode": 0o400}
+    assert env(containers(group)["agent"])["KAVIP_AGENT_PASSWORD_FILE"] == "/etc/kavip/password/pass"
+    mounts = {name: [mount["name"] for mount in each["volumeMounts"]] for name, each in containers(group).items()}
+    assert mounts == {
+        "config-setup": ["run", "config", "password"],
+        "keepalived": ["run"],
+        "agent": ["run", "config", "password"],
+    }
+
+
+def test_the_usual_knobs_are_handed_on() -> None:
+    """What the group says about its pods stands in the pod, strings as strings."""
+    group = build.group(
+        node_selector={"edge": "true"},
+        daemonset_pod_priority_class_name="system-node-critical",
+        daemonset_pod_annotations={"prometheus.io/port": "9650"},
+        tolerations=[],
+        affinity={"nodeAffinity": {}},
+        image_pull_secrets=[{"name": "pull"}],
+        service_account_name="keepalived",
+        resources={"limits": {"memory": "64Mi"}},
+        update_strategy={"type": "OnDelete"},
+    )
+    spec, pod = daemon_set(group)["spec"], pod_of(group)
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    assert spec["template"]["metadata"]["annotations"] == {"prometheus.io/port": "9650"}
+    assert pod["nodeSelector"] == {"edge": "true"}
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["tolerations"] == []
+    assert pod["affinity"] == {"nodeAffinity": {}}
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    assert pod["serviceAccountName"] == "keepalived"
+    assert all(each["resources"] == {"limits": {"memory": "64Mi"}} for each in containers(group).values())
+
+
+def test_a_digest_depends_on_content_alone() -> None:
+    """Order of keys does not matter, every value does."""
+    assert manifests.digest({"a": 1, "b": [2]}) == manifests.digest({"b": [2], "a": 1})
+    assert manifests.digest({"a": 1}) != manifests.digest({"a": 2})
+
+
+@pytest.mark.parametrize("port", [9650, 9700])
+def test_objects_are_plain_json(port: int) -> None:
+    """Whatever is built survives a round through JSON unchanged."""
+    manifest = daemon_set(build.group(node_selector={"a": "b"}), port=port)
+    assert json.loads(json.dumps(manifest)) == manifest
+    assert names.DEFAULT_IMAGE not in json.dumps(manifest)
