@@ -1,0 +1,36 @@
+# One image for all roles: `kavip run` in the Deployment, `kavip agent` and keepalived in the DaemonSets.
+#
+#   docker build --tag registry.example/kavip:0.1.0 .
+#
+# BASE needs Python 3.11 or later with pip, on Debian; keepalived is installed where it has none. PIP_ARGS says where pip
+# finds the wheels: the testbed mounts them and passes "--no-index --find-links /wheels".
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+FROM ${BASE}
+ARG PIP_ARGS=""
+
+# 2.2.7 on bookworm. No recommended packages: snmp and the like have no place here.
+RUN command -v keepalived >/dev/null || { \
+      apt-get update -qq && \
+      DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends keepalived && \
+      rm -rf /var/lib/apt/lists/* /var/cache/apt/*; \
+    }
+
+# An environment of its own, without pip: Debian's Python stays as it was, and nothing can be installed later.
+COPY requirements/run.txt /usr/share/kavip/requirements.txt
+RUN python3 -m venv --without-pip /opt/kavip && \
+    python3 -m pip --python /opt/kavip/bin/python install --no-cache-dir --disable-pip-version-check \
+      --require-hashes --requirement /usr/share/kavip/requirements.txt ${PIP_ARGS}
+
+# kavip is plain Python: copied, not built, so that no build tool is needed here. Compiled now: the root is read-only later.
+COPY LICENSE /usr/share/kavip/
+COPY kavip /usr/lib/kavip/kavip
+RUN python3 -m compileall -q /usr/lib/kavip && \
+    printf '#!/opt/kavip/bin/python\nfrom kavip.cli import main\n\nmain()\n' > /opt/kavip/bin/kavip && \
+    chmod 755 /opt/kavip/bin/kavip && \
+    ln -s kavip /opt/kavip/bin/kubectl-kavip && \
+    echo /usr/lib/kavip > "$(/opt/kavip/bin/python -c 'import site; print(site.getsitepackages()[0])')/kavip.pth"
+
+ENV PATH=/opt/kavip/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["kavip"]
+CMD ["run"]

@@ -1,0 +1,69 @@
+# The map of the project: `make help`. Every target runs in a virtual environment that hack/venv makes once, outside the
+# checkout. What takes long to build is kept in $KAVIP_CACHE (~/.cache/kavip) and not built twice.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+RUN := hack/venv
+SLOW := apiserver or netns or cluster or chart or image
+TAG ?= localhost/kavip:dev
+
+##@ See it
+.PHONY: demo cluster cluster-down
+demo: ## a three-node Kubernetes on this machine, and kavip doing its whole job on it (root)
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.demo
+
+cluster: ## start a cluster that stays, and print how to reach it (root)
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.testbed up
+
+cluster-down: ## remove that cluster: processes, mounts, namespaces, files
+	@$(RUN) python -m hack.testbed down
+
+##@ Prove it
+.PHONY: test test-unit lint bench
+test: lint ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
+	@$(RUN) python -m hack.testbed check
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) pytest
+
+test-unit: ## the tests that need neither root nor network, in less than 15 seconds
+	@$(RUN) pytest -m "not ($(SLOW))"
+
+lint: ## ruff, mypy --strict, and the contracts between packages
+	@$(RUN) ruff check --quiet --output-format concise
+	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
+	@$(RUN) mypy
+	@$(RUN) lint-imports --no-logo
+
+bench: ## how fast, and how large, beside a bare client in the same run
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m bench
+
+##@ Make it
+.PHONY: image format requirements clean
+image: ## kavip's image as an archive, on a base image made here (root); users: docker build .
+	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)
+
+format: ## lay out the Python code
+	@$(RUN) ruff check --quiet --fix-only
+	@$(RUN) ruff format --quiet
+
+requirements: ## pin the newest versions of what pyproject.toml asks for
+	@CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --universal --generate-hashes \
+		--no-emit-index-url --python-version 3.11 pyproject.toml --output-file requirements/run.txt
+	@CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --universal --generate-hashes \
+		--no-emit-index-url --python-version 3.11 pyproject.toml --group dev --constraint requirements/run.txt \
+		--output-file requirements/dev.txt
+
+clean: ## remove what tools left in the checkout; the cache stays
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
