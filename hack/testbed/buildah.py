@@ -28,7 +28,7 @@ def build(
     need.packages(f"image {tag}", need.IMAGES)
     options = [f"--build-arg={name}={value}" for name, value in (args or {}).items()]
     options += [f"--volume={volume}" for volume in volumes]
-    options += [f"--cni-config-dir={archive.parent}"]  # unused, but it makes that directory, by default below /etc
+    options += [f"--cni-config-dir={cache.root() / 'containers/cni'}"]  # unused, but made: by default below /etc
     options += [
         "--pull=never",
         "--isolation=chroot",

@@ -57,6 +57,13 @@ def lock(name: str) -> Iterator[None]:
         yield
 
 
+def prune(pattern: str, *, keep: int) -> None:
+    """Remove all but the latest entries that match; what a run may still be reading is among the latest."""
+    found = sorted(root().glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in found[keep:]:
+        discard(path)
+
+
 def discard(path: Path) -> None:
     """Remove a file or a directory, if it is there."""
     if path.is_dir() and not path.is_symlink():

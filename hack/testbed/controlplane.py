@@ -42,7 +42,10 @@ class ControlPlane:
         place: Place | None = None,
         components: Sequence[str] = (),
     ) -> None:
-        """`components`: those of kube-controller-manager and kube-scheduler that shall run too."""
+        """`components`: those of kube-controller-manager and kube-scheduler that shall run too.
+
+        Without the former nothing fills the roles view, edit and admin, makes EndpointSlices or collects garbage.
+        """
         self.state = state
         self.kubeconfig = state / "admin.kubeconfig"
         self.audit = AuditLog(state / "audit.log")

@@ -20,6 +20,7 @@ PAUSE = "localhost/pause:1"
 WEB = "localhost/web:1"
 BASE = "localhost/kavip-base:bookworm"
 PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
+_KEEP = 3  # archives of one tag: each is a third of a gigabyte
 _RECIPES = Path(__file__).parent / "images"
 _STRIP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
 # Debian forbids pip to write where apt does; an official Python image has no such conflict
@@ -72,7 +73,10 @@ def image(
         with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"):
             buildah.build(tag, dockerfile=dockerfile, context=context, archive=draft, args=args, volumes=volumes)
 
-    return cache.entry(f"images/{re.sub(r'[^a-z0-9.]+', '-', tag.lower())}-{key}.tar", make)
+    name = re.sub(r"[^a-z0-9.]+", "-", tag.lower())
+    archive = cache.entry(f"images/{name}-{key}.tar", make)
+    cache.prune(f"images/{name}-*.tar", keep=_KEEP)
+    return archive
 
 
 def download(requirements: Path) -> Path:

@@ -1,5 +1,6 @@
 """Cache entries are complete or absent, and are built once."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -74,3 +75,12 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache.root() == tmp_path / "home/.cache/kavip"
+
+
+def test_only_the_latest_entries_are_kept(own_cache: Path) -> None:
+    """Older ones of the same kind make room; others stay."""
+    for age, name in enumerate(["a-3", "a-2", "a-1", "b-1"]):
+        path = cache.entry(name, lambda draft: draft.touch())
+        os.utime(path, (age, age))
+    cache.prune("a-*", keep=2)
+    assert sorted(path.name for path in own_cache.glob("*-*")) == ["a-1", "a-2", "b-1"]

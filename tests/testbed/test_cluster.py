@@ -75,9 +75,14 @@ def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
     """What keepalived does, done by hand: the address on one node is enough."""
     node = web.nodes[1]
     node.exec("ip", "addr", "add", f"{VIP}/32", "dev", "eth0")
-    pods = {web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/").stdout for _ in range(20)}
+    answered: set[str] = set()
+
+    def both() -> bool:
+        answered.add(web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/", check=False).stdout)
+        return len(answered - {""}) == 2
+
+    process.wait_for("both pods have answered", both, timeout=20)
     node.exec("ip", "addr", "del", f"{VIP}/32", "dev", "eth0")
-    assert len(pods) == 2
 
 
 def test_exec_reaches_a_pod(web: Cluster) -> None:
