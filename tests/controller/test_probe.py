@@ -1,0 +1,201 @@
+"""The eye on the agents, against real HTTP servers on loopback."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from kavip.api.address import parse_address
+from kavip.controller.observed import NodeState
+from kavip.controller.outcome import Target
+from kavip.controller.probe import Probe, state_of, summary
+
+PATIENCE = 20.0  # seconds; the machine may be busy, nothing here takes one
+
+
+def state(config_hash: str, *vips: str, group: str = "lb/edge", vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:
+    """What an agent answers at ``/state``."""
+    return {
+        "node": "n1",
+        "group": group,
+        "configHash": config_hash,
+        "wantedHash": config_hash,
+        "refused": refused,
+        "keepalived": {"version": "2.2.7", "running": True},
+        "instances": [
+            {
+                "name": "shop/web",
+                "routerID": 7,
+                "family": 4,
+                "state": vrrp,
+                "virtualIPs": list(vips),
+                "priority": 200,
+                "lastTransition": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+
+
+class Agent:
+    """An agent on one loopback address; *answer* is what it says."""
+
+    def __init__(self, answer: Callable[[], web.StreamResponse]) -> None:
+        """Count what is asked."""
+        self.answer, self.asked = answer, 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer ``/state``."""
+        self.asked += 1
+        return self.answer()
+
+
+@asynccontextmanager
+async def serving(agent: Agent, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
+    """Serve *agent*; yields the port."""
+    app = web.Application()
+    app.router.add_get("/state", agent.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def watching(interval: float = 3600.0) -> AsyncIterator[tuple[Probe, "asyncio.Queue[str]"]]:
+    """A running probe, and the groups that it reports."""
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with aiohttp.ClientSession() as session:
+        probe = Probe(session, changed=told.put_nowait, interval=interval)
+        task = asyncio.create_task(probe.run())
+        try:
+            yield probe, told
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_answer_is_kept_and_told_once() -> None:
+    """The state of a node is there after the first answer, and the same answer is no news."""
+    agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
+    async with serving(agent) as port, watching(interval=0.01) as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            assert await told.get() == "lb/edge"
+            while agent.asked < 5:
+                await asyncio.sleep(0.01)
+        seen = probe.observed.of("lb/edge")["n1"]
+        assert (seen.config_hash, seen.runs, seen.masters) == (
+            "h1",
+            frozenset({parse_address("192.0.2.130")}),
+            frozenset({parse_address("192.0.2.130")}),
+        )
+        assert told.empty()
+
+
+async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
+    """With an hour between ordinary looks, a new configuration is still seen at once."""
+    current = ["h1"]
+    agent = Agent(lambda: web.json_response(state(current[0])))
+    async with serving(agent) as port, watching() as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            await told.get()
+            probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h2"))
+            while agent.asked < 3:
+                await asyncio.sleep(0.01)
+            current[0] = "h2"
+            await told.get()
+        assert probe.observed.of("lb/edge")["n1"].config_hash == "h2"
+
+
+async def test_silence_keeps_the_last_answer() -> None:
+    """An agent that begins to fail is not forgotten, and its failure is no news."""
+    failing = [False]
+
+    def answer() -> web.StreamResponse:
+        return web.Response(status=503) if failing[0] else web.json_response(state("h1", "192.0.2.130"))
+
+    agent = Agent(answer)
+    async with serving(agent) as port, watching(interval=0.01) as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            await told.get()
+            failing[0], before = True, agent.asked
+            while agent.asked < before + 3:
+                await asyncio.sleep(0.01)
+        assert probe.observed.of("lb/edge")["n1"].config_hash == "h1"
+        assert told.empty()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{", b'{"group": 7}', b'{"group": "lb/other"}', b"\xff\xfe", b'{"group": "' + b"x" * (9 * 2**20)],
+    ids=["empty", "list", "cut", "wrong type", "another group", "no text", "too long"],
+)
+async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> None:
+    """Garbage, an endless answer and another group's agent on the port change nothing."""
+    agent = Agent(lambda: web.Response(body=body))
+    async with serving(agent) as port, watching(interval=0.01) as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            while agent.asked < 3:
+                await asyncio.sleep(0.01)
+        assert not probe.observed.of("lb/edge")
+        assert told.empty()
+
+
+async def test_a_node_that_leaves_is_forgotten() -> None:
+    """Answers of nodes that the group no longer has do not stay."""
+    agent = Agent(lambda: web.json_response(state("h1")))
+    async with (
+        serving(agent) as port,
+        serving(agent, "127.0.0.2", port),
+        watching() as (probe, told),
+    ):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            await told.get()
+            await told.get()
+        assert sorted(probe.observed.of("lb/edge")) == ["n1", "n2"]
+        probe.aim("lb/edge", Target({"n2": "127.0.0.2"}, port, "h1"))
+        assert sorted(probe.observed.of("lb/edge")) == ["n2"]
+        probe.aim("lb/edge", None)
+        assert not probe.observed.groups
+
+
+async def test_a_target_given_before_the_start_is_watched() -> None:
+    """The worker may aim while the probe is not running yet."""
+    agent = Agent(lambda: web.json_response(state("h1")))
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with serving(agent) as port, aiohttp.ClientSession() as session:
+        probe = Probe(session, changed=told.put_nowait)
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        task = asyncio.create_task(probe.run())
+        async with asyncio.timeout(PATIENCE):
+            await told.get()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_refusal_becomes_one_short_line() -> None:
+    """An agent's words go into conditions, so line breaks and length are taken out of them."""
+    body = json.dumps(state("h1", refused="line 1\n  line 2 " + "x" * 500)).encode()
+    seen = summary(state_of(body))
+    assert seen.refused.startswith("line 1 line 2 xxx")
+    assert len(seen.refused) == 200
+
+
+def test_addresses_that_cannot_be_read_are_left_out() -> None:
+    """A VIP that is no address spoils nothing but itself."""
+    body = json.dumps(state("h1", "192.0.2.130", "nonsense")).encode()
+    assert summary(state_of(body)).runs == frozenset({parse_address("192.0.2.130")})
+    assert NodeState() != summary(state_of(body))
