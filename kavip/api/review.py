@@ -34,7 +34,7 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
-class Kind(Wire):
+class Kind(Wire, frozen=True):
     """``request.kind``."""
 
     group: str = ""
@@ -42,7 +42,7 @@ class Kind(Wire):
     kind: str = ""
 
 
-class UserInfo(Wire):
+class UserInfo(Wire, frozen=True):
     """``request.userInfo``: who asks; decides exemptions, never enters a message."""
 
     username: str = ""
@@ -50,7 +50,7 @@ class UserInfo(Wire):
     groups: list[str] | None = None
 
 
-class AdmissionRequest(Wire):
+class AdmissionRequest(Wire, frozen=True):
     """``request``; *object* and *old_object* stay raw until their kind is known."""
 
     uid: str
@@ -63,7 +63,7 @@ class AdmissionRequest(Wire):
     old_object: msgspec.Raw = msgspec.Raw()
 
 
-class StatusCause(Wire):
+class StatusCause(Wire, frozen=True):
     """``status.details.causes[]``: kubectl prints ``field: message``."""
 
     reason: str
@@ -71,7 +71,7 @@ class StatusCause(Wire):
     field: str = ""
 
 
-class StatusDetails(Wire):
+class StatusDetails(Wire, frozen=True):
     """``status.details``."""
 
     name: str = ""
@@ -80,7 +80,7 @@ class StatusDetails(Wire):
     causes: list[StatusCause] | None = None
 
 
-class Status(Wire):
+class Status(Wire, frozen=True):
     """``metav1.Status`` of a refusal."""
 
     code: int
@@ -90,7 +90,7 @@ class Status(Wire):
     details: StatusDetails | None = None
 
 
-class AdmissionResponse(Wire):
+class AdmissionResponse(Wire, frozen=True):
     """``response``; *patch* is base64 on the wire, as msgspec writes bytes."""
 
     uid: str
@@ -101,7 +101,7 @@ class AdmissionResponse(Wire):
     warnings: list[str] | None = None
 
 
-class Asked(Wire):
+class Asked(Wire, frozen=True):
     """An AdmissionReview on its way in."""
 
     api_version: str
@@ -109,7 +109,7 @@ class Asked(Wire):
     request: AdmissionRequest
 
 
-class Answered(Wire):
+class Answered(Wire, frozen=True):
     """An AdmissionReview on its way out; no defaults, so that nothing is left out."""
 
     api_version: str

@@ -48,7 +48,9 @@ class Pair:
             raise BadInput("", "certificate and key", f"cannot be read as PEM: {type(error).__name__}") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey):
             raise BadInput("", type(private).__name__, "want an ECDSA key")
-        if _public(private.public_key()) != found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo):
+        if _public(private.public_key()) != found.public_key().public_bytes(
+            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        ):
             raise BadInput("", "certificate and key", "do not belong together")
         return cls(found, private)
 
@@ -66,13 +68,14 @@ class Pair:
         """Name the certificate; never the key."""
         return f"Pair({self.certificate.subject.rfc4514_string()}, {self.certificate.serial_number:x})"
 
-    def signed(self, leaf: x509.Certificate) -> bool:
-        """Whether *leaf* was signed by this CA."""
-        try:
-            leaf.verify_directly_issued_by(self.certificate)
-        except (InvalidSignature, ValueError, TypeError):
-            return False
-        return True
+
+def signed(issuer: x509.Certificate, leaf: x509.Certificate) -> bool:
+    """Whether *issuer* has signed *leaf*."""
+    try:
+        leaf.verify_directly_issued_by(issuer)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
 
 
 def due(certificate: x509.Certificate, now: datetime) -> bool:

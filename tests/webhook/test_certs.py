@@ -46,8 +46,8 @@ def test_a_ca_knows_its_own_leaves() -> None:
     """A leaf belongs to the CA that signed it and to no other."""
     ca, other = certs.new_ca(NOW), certs.new_ca(NOW)
     leaf = certs.new_leaf(ca, HOSTS, NOW).certificate
-    assert ca.signed(leaf)
-    assert not other.signed(leaf)
+    assert certs.signed(ca.certificate, leaf)
+    assert not certs.signed(other.certificate, leaf)
 
 
 def test_a_pair_survives_its_secret() -> None:

@@ -1,0 +1,152 @@
+"""
+The two webhook configurations as data.
+
+What the API server asks, what passes with kavip down, and how long it waits: contract section 3. The chart and
+``config/webhook`` are compared with this page; outside a cluster kavip registers by URL with the same rules.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kavip import names
+
+Configuration = dict[str, Any]
+
+MUTATING: Final = "MutatingWebhookConfiguration"
+VALIDATING: Final = "ValidatingWebhookConfiguration"
+MUTATE_TIMEOUT: Final = 2  # seconds
+VALIDATE_TIMEOUT: Final = 3
+SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without us
+
+_PREFIXES: Final = tuple(sorted({key.partition("/")[0] + "/" for key in names.SERVICE_ANNOTATIONS}))
+
+
+@dataclass(frozen=True, slots=True)
+class ByService:
+    """Reached through a Service in the cluster."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+    def config(self, path: str) -> dict[str, Any]:
+        """``clientConfig`` for *path*."""
+        return {"service": {"namespace": self.namespace, "name": self.name, "path": path, "port": self.port}}
+
+
+@dataclass(frozen=True, slots=True)
+class ByURL:
+    """Reached at ``https://HOST:PORT``, outside a cluster."""
+
+    url: str
+
+    def config(self, path: str) -> dict[str, Any]:
+        """``clientConfig`` for *path*."""
+        return {"url": self.url.rstrip("/") + path}
+
+
+Client = ByService | ByURL
+
+
+def _rule(group: str, version: str, resource: str, *operations: str, scope: str) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": [resource],  # no subresource: status and scale are never asked about
+        "operations": list(operations),
+        "scope": scope,
+    }
+
+
+def _marked(subject: str) -> str:
+    """CEL: *subject* carries a kavip annotation or kavip's class."""
+    keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in _PREFIXES)
+    annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {keys})"
+    classed = (
+        f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass == '{names.LOAD_BALANCER_CLASS}'"
+    )
+    return f"({annotated}) || ({classed})"
+
+
+# Each condition is one expression; all of a list must hold. On CREATE there is no oldObject, on DELETE no object.
+_ALIVE: Final = {
+    "name": "not-being-deleted",
+    "expression": "object == null || !has(object.metadata.deletionTimestamp)",
+}
+_PLAIN: Final = "has(object.spec.type) && object.spec.type == 'LoadBalancer' && !has(object.spec.loadBalancerClass)"
+_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object')} || ({_PLAIN})"}
+_KAVIP: Final = {
+    "name": "kavip",
+    "expression": f"{_marked('object')} || (oldObject != null && ({_marked('oldObject')}))",
+}
+_SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
+_GROUPS: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "CREATE", "UPDATE", scope="Namespaced")
+_POOLS: Final = _rule(names.KAVIP_GROUP, names.VERSION, "vippools", "CREATE", "UPDATE", "DELETE", scope="Cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One webhook: what it is asked about. *everywhere*: in our own namespace and in ``kube-system`` too."""
+
+    name: str
+    path: str
+    rule: dict[str, Any]
+    conditions: tuple[dict[str, str], ...]
+    everywhere: bool = True
+
+
+MUTATORS: Final = (
+    Hook("mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_ALIVE, _KAVIP_OR_PLAIN), everywhere=False),
+    Hook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_ALIVE,)),
+)
+VALIDATORS: Final = (
+    Hook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_ALIVE, _KAVIP), everywhere=False),
+    Hook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_ALIVE,)),
+    Hook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_ALIVE,)),
+)
+
+
+def configurations(
+    name: str, client: Client, *, namespace: str, ca_bundle: str = ""
+) -> tuple[Configuration, Configuration]:
+    """
+    Both configurations, called *name*, for a kavip that runs in *namespace*.
+
+    *ca_bundle* is base64; without it the field is left out, for kavip to write under its own field manager.
+    """
+    mutating = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
+    validating = {"failurePolicy": "Fail", "timeoutSeconds": VALIDATE_TIMEOUT}
+
+    def webhook(hook: Hook, manner: dict[str, Any]) -> dict[str, Any]:
+        trust = {"caBundle": ca_bundle} if ca_bundle else {}
+        where = {} if hook.everywhere else {"namespaceSelector": _outside(*SKIPPED_NAMESPACES, namespace)}
+        return {
+            "name": f"{hook.name}.{names.KAVIP_GROUP}",
+            "clientConfig": {**client.config(hook.path), **trust},
+            "rules": [hook.rule],
+            **where,
+            "matchConditions": list(hook.conditions),
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            **manner,
+        }
+
+    return (
+        _configuration(MUTATING, name, [webhook(hook, mutating) for hook in MUTATORS]),
+        _configuration(VALIDATING, name, [webhook(hook, validating) for hook in VALIDATORS]),
+    )
+
+
+def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> Configuration:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    }
+
+
+def _outside(*namespaces: str) -> dict[str, Any]:
+    wanted = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": sorted({*namespaces})}
+    return {"matchExpressions": [wanted]}

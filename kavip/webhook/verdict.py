@@ -1,0 +1,128 @@
+"""
+A verdict: what was found about one object, and how it is told to the user.
+
+kubectl prints the causes of a 422 as ``field: message`` and nothing else, and of a 403 the message alone: so each cause
+is whole on its own, and the message sums all of them up in one line.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from kavip import names
+from kavip.api import patch
+from kavip.api.refusal import Refusal
+from kavip.api.review import AdmissionResponse, Status, StatusCause, StatusDetails
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+
+WARNING_BYTES: Final = 256
+FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
+_ELLIPSIS: Final = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """An object that was not there, and may be on its way."""
+
+    kind: str
+    key: str
+
+    def arrived(self, snapshot: Snapshot) -> bool:
+        """Whether it is there now."""
+        return self.key in (snapshot.groups if self.kind == names.KEEPALIVED_GROUP else snapshot.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All findings about one object; allowed when nothing is refused."""
+
+    refusals: tuple[Refusal, ...] = ()
+    warnings: tuple[str, ...] = ()
+    patch: tuple[patch.Step, ...] = ()
+    awaits: tuple[Awaited, ...] = ()
+    """What, once it is there, makes it worth judging again."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request may go on."""
+        return not self.refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom an answer is about, as ``status.details`` names it."""
+
+    kind: str
+    name: str
+    group: str = ""
+
+
+def response(uid: str, verdict: Verdict, subject: Subject) -> AdmissionResponse:
+    """The answer that carries *verdict*."""
+    return AdmissionResponse(
+        uid=uid,
+        allowed=verdict.allowed,
+        status=None if verdict.allowed else _status(verdict.refusals, subject),
+        patch=patch.encode(verdict.patch) if verdict.patch else None,
+        patch_type="JSONPatch" if verdict.patch else None,
+        warnings=[shortened(text) for text in dict.fromkeys(verdict.warnings)] or None,
+    )
+
+
+def failure(uid: str, code: int, reason: str, message: str) -> AdmissionResponse:
+    """A denial that has no cause in the object."""
+    return AdmissionResponse(
+        uid=uid, allowed=False, status=Status(code=code, reason=reason, message=message, status="Failure")
+    )
+
+
+def told(refusal: Refusal) -> str:
+    """One line for one finding: field path, value, remedy."""
+    return f"{refusal.field}: {message_of(refusal)}" if refusal.field else message_of(refusal)
+
+
+def message_of(refusal: Refusal) -> str:
+    """The message without its field path, which stands beside it, on one line."""
+    text = " ".join(refusal.message.split())
+    return text.removeprefix(f"{refusal.field}: ") if refusal.field else text
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """``; did you mean "x"?`` for the known name that is most like *word*, or ""."""
+    found = get_close_matches(word, sorted(known), n=1)
+    return f'; did you mean "{found[0]}"?' if found else ""
+
+
+def listed(items: Collection[str], *, most: int = 20) -> str:
+    """The first *most* of *items*, sorted, and the count of the rest."""
+    shown = sorted(items)
+    rest = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + rest
+
+
+def shortened(text: str) -> str:
+    """*text* in at most 256 bytes, the most that the API server passes on of a warning."""
+    text = " ".join(text.split())
+    data = text.encode()
+    if len(data) <= WARNING_BYTES:
+        return text
+    return data[: WARNING_BYTES - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS
+
+
+def _status(refusals: Collection[Refusal], subject: Subject) -> Status:
+    forbidden = all(refusal.reason in FORBIDDEN for refusal in refusals)
+    causes = [StatusCause(reason=each.reason, message=message_of(each), field=each.field) for each in refusals]
+    return Status(
+        code=403 if forbidden else 422,
+        reason="Forbidden" if forbidden else "Invalid",
+        message=_summary(told(each) for each in refusals),
+        status="Failure",
+        details=StatusDetails(name=subject.name, group=subject.group, kind=subject.kind, causes=causes),
+    )
+
+
+def _summary(lines: Iterable[str]) -> str:
+    found = list(dict.fromkeys(lines))
+    return found[0] if len(found) == 1 else f"{len(found)} problems: {'; '.join(found)}"

@@ -1,0 +1,213 @@
+"""Rotation: one CA for all replicas, leaves in time, and the bundle before the leaf."""
+
+import asyncio
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from kavip import names
+from kavip.api.cluster import Secret
+from kavip.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from kavip.kube.client import Client
+from kavip.kube.resources import SECRETS
+from kavip.webhook import certs, registration
+from kavip.webhook.certs import Pair
+from kavip.webhook.registration import ByService, ByURL
+from kavip.webhook.rotation import CHECK_EVERY, Injected, Registered, Rotation
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+HOSTS = ("kavip-webhook.kavip.svc",)
+MINUTE = timedelta(minutes=1)
+
+
+class OneSecret:
+    """As much of an API server as one Secret needs: it hesitates, so that replicas meet."""
+
+    def __init__(self) -> None:
+        """No Secret yet."""
+        self.secret: Secret | None = None
+        self.calls: Counter[str] = Counter()
+        self._version = 0
+
+    async def get(self, _: object, __: str) -> Secret:
+        """Read it."""
+        self.calls["get"] += 1
+        found = self.secret
+        await asyncio.sleep(0)
+        if found is None:
+            raise NotFound(404, "NotFound", "no Secret")
+        return found
+
+    async def create(self, _: object, __: str, body: Mapping[str, Any]) -> Secret:
+        """Create it, once."""
+        self.calls["create"] += 1
+        await asyncio.sleep(0)
+        if self.secret is not None:
+            raise AlreadyExists(409, "AlreadyExists", "there is one")
+        return self._store(body)
+
+    async def patch(self, _: object, __: str, body: Mapping[str, Any]) -> Secret:
+        """Change the version that the body names, and no other."""
+        self.calls["patch"] += 1
+        await asyncio.sleep(0)
+        if body["metadata"]["resourceVersion"] != str(self._version):
+            raise Conflict(409, "Conflict", "it has changed")
+        return self._store(body)
+
+    def _store(self, body: Mapping[str, Any]) -> Secret:
+        self._version += 1
+        metadata = {"name": names.CA_SECRET_NAME, "namespace": "kavip", "resourceVersion": str(self._version)}
+        self.secret = msgspec.convert({"metadata": metadata, "data": body["data"]}, Secret)
+        return self.secret
+
+
+class Replica:
+    """One kavip: its clock, what it serves, what it has published, in the order of doing."""
+
+    def __init__(self, api: OneSecret, now: datetime = NOW) -> None:
+        """A replica that has not started yet."""
+        self.now, self.done = now, list[tuple[str, object]]()
+        self.publishing: Exception | None = None
+        self.rotation = Rotation(
+            cast(Client, api),
+            namespace="kavip",
+            hosts=HOSTS,
+            present=lambda leaf: self.done.append(("leaf", leaf)),
+            publisher=self,
+            clock=lambda: self.now,
+        )
+
+    async def publish(self, bundle: bytes) -> None:
+        """Take note of *bundle*."""
+        if self.publishing:
+            raise self.publishing
+        self.done.append(("bundle", bundle))
+
+    async def tick(self, after: timedelta = timedelta()) -> list[str]:
+        """Let *after* pass, do what is due, and say what new leaves were presented in between publications."""
+        self.now += after
+        begun = len(self.done)
+        await self.rotation.tick()
+        return [what for what, _ in self.done[begun:]]
+
+    @property
+    def leaf(self) -> Pair:
+        """What it serves."""
+        return cast(Pair, [value for what, value in self.done if what == "leaf"][-1])
+
+    @property
+    def bundle(self) -> bytes:
+        """What it has published."""
+        return cast(bytes, [value for what, value in self.done if what == "bundle"][-1])
+
+
+def trusted(leaf: Pair, bundle: bytes) -> bool:
+    """Whether a client with *bundle* accepts *leaf*."""
+    return any(certs.signed(issuer, leaf.certificate) for issuer in certs.read_bundle(bundle))
+
+
+async def test_replicas_that_start_at_once_agree_on_one_ca() -> None:
+    """Whoever loses the race to create the Secret takes the winner's CA, and all leaves are trusted by all."""
+    api = OneSecret()
+    replicas = [Replica(api) for _ in range(4)]
+    await asyncio.gather(*(replica.tick() for replica in replicas))
+    assert api.calls["create"] == len(replicas)
+    assert len({replica.bundle for replica in replicas}) == 1
+    assert all(trusted(replica.leaf, replicas[0].bundle) for replica in replicas)
+
+
+async def test_nothing_is_done_when_nothing_is_due() -> None:
+    """A minute later the leaf is the same, and the Secret has been read, not written."""
+    api = OneSecret()
+    replica = Replica(api)
+    assert await replica.tick() == ["leaf", "bundle"]
+    assert await replica.tick(MINUTE) == ["bundle"]
+    assert api.calls["create"] + api.calls["patch"] == 1
+
+
+async def test_a_leaf_is_renewed_in_time_after_a_pause() -> None:
+    """A process that slept through the moment of renewal renews at the next look."""
+    replica = Replica(OneSecret())
+    await replica.tick()
+    first = replica.leaf
+    assert await replica.tick(certs.LEAF_LIFE) == ["bundle", "leaf"]
+    assert replica.leaf != first
+    assert not certs.due(replica.leaf.certificate, replica.now)
+
+
+async def test_a_renewed_ca_is_published_beside_the_old_one_and_served_later() -> None:
+    """At every moment of a renewal every replica's leaf is trusted by whatever any replica has published."""
+    api = OneSecret()
+    renewal = certs.CA_LIFE * 2 / 3
+    one, other = Replica(api), Replica(api)
+    await one.tick()
+    await other.tick()
+    for replica in (one, other):  # leaves are fresh, so that only the CA is due
+        await replica.tick(renewal - timedelta(days=1))
+    bundles, leaves = {one.bundle}, [one.leaf, other.leaf]
+    old = one.bundle
+    for replica in (one, other, one, other):
+        assert "leaf" not in await replica.tick(timedelta(days=1) if replica.bundle == old else timedelta(seconds=10))
+        bundles.add(replica.bundle)
+        assert all(trusted(leaf, replica.bundle) for leaf in leaves)
+    assert len(bundles) == 2
+    assert len(certs.read_bundle(one.bundle)) == 2
+    for replica in (one, other):
+        assert await replica.tick(MINUTE) == ["bundle", "leaf"]
+        assert all(trusted(each.leaf, one.bundle) for each in (one, other))
+        assert not trusted(replica.leaf, old)
+    assert api.calls["patch"] == 1
+
+
+async def test_a_secret_that_cannot_be_used_is_replaced() -> None:
+    """An empty Secret, garbage in it, or the key of another CA: a new CA takes its place, and a leaf follows at once."""
+    other = certs.new_ca(NOW)
+    mixed = {"tls.crt": certs.new_ca(NOW).certificate_pem, "tls.key": other.key_pem}
+    for data in ({}, {"tls.crt": b"garbage", "tls.key": b"garbage"}, mixed):
+        api = OneSecret()
+        await api.create(None, "", {"data": {name: b64encode(value).decode() for name, value in data.items()}})
+        replica = Replica(api)
+        await replica.tick()
+        assert trusted(replica.leaf, replica.bundle)
+        assert api.calls["patch"] == 1
+
+
+async def test_a_replaced_ca_is_followed_at_once() -> None:
+    """When somebody deletes the Secret, nobody trusts the old leaf any more: the next look gives a new one."""
+    api = OneSecret()
+    replica = Replica(api)
+    await replica.tick()
+    api.secret = None
+    assert await replica.tick(MINUTE) == ["leaf", "bundle"]
+    assert trusted(replica.leaf, replica.bundle)
+
+
+async def test_a_leaf_is_served_though_nothing_can_be_published() -> None:
+    """Without webhook configurations kavip still serves, and goes on trying."""
+    replica = Replica(OneSecret())
+    replica.publishing = NotFound(404, "NotFound", "no configuration")
+    with pytest.raises(NotFound):
+        await replica.tick()
+    assert trusted(replica.leaf, b64decode(cast(OneSecret, replica.rotation._client).secret.data["ca.crt"]))
+
+
+@pytest.mark.looptime
+async def test_a_failure_is_tried_again_soon_and_success_is_checked_each_minute() -> None:
+    """Two seconds after a failure, a minute after success."""
+    replica = Replica(OneSecret())
+    replica.publishing = Unavailable(0, "Unavailable", "no answer")
+    task = asyncio.create_task(replica.rotation.run())
+    await asyncio.sleep(1)
+    replica.publishing = None
+    assert [what for what, _ in replica.done] == ["leaf"]
+    await asyncio.sleep(2)
+    assert [what for what, _ in replica.done] == ["leaf", "bundle"]
+    await asyncio.sleep(2 * CHECK_EVERY)
+    assert [what for what, _ in replica.done] == ["leaf", "bundle", "bundle", "bundle"]
+    task.cancel()
