@@ -1,0 +1,399 @@
+"""What YAML says, the code says too: CRDs and Structs, rules and routes, rights and calls, settings and values."""
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+import kavip
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
+from kavip.kube import resources
+from kavip.settings import Settings
+from kavip.webhook import registration
+from tests import files
+
+SCHEMAS = {
+    crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for crd in files.objects(*files.CRDS)
+}
+STRUCTS = {names.KEEPALIVED_GROUP: KeepalivedGroup, names.VIP_POOL: VIPPool}
+PLAIN = {"string": str, "boolean": bool, "integer": int}
+
+# Where the code has a default and the schema must have none: what is absent keeps the meaning that it had before kavip,
+# or is absent for everybody.
+ABSENT = (None, "", False, 0, [])
+
+
+class TestCustomResources:
+    """The CRDs, field by field."""
+
+    @pytest.mark.parametrize("kind", STRUCTS)
+    def test_each_field_has_its_counterpart(self, kind: str) -> None:
+        """Schema and Struct have the same fields of the same types, at every depth, in both directions."""
+        differences = [
+            line
+            for part in ("spec", "status")
+            for line in compare(SCHEMAS[kind]["properties"][part], _annotation(STRUCTS[kind], part), part)
+        ]
+        assert not differences
+
+    @pytest.mark.parametrize(
+        ("crd", "group", "kind", "plural"),
+        [
+            ("keepalivedgroups", names.REDHATCOP_GROUP, names.KEEPALIVED_GROUP, "keepalivedgroups"),
+            ("vippools", names.KAVIP_GROUP, names.VIP_POOL, "vippools"),
+        ],
+    )
+    def test_names_are_those_of_the_code(self, crd: str, group: str, kind: str, plural: str) -> None:
+        """Group, kind, plural and version are what the code asks the API server for."""
+        found = files.only(files.objects(*files.CRDS), "CustomResourceDefinition", f"{plural}.{group}")
+        spec = found["spec"]
+        assert (spec["group"], spec["names"]["kind"], spec["names"]["plural"]) == (group, kind, crd)
+        assert [version["name"] for version in spec["versions"]] == [names.VERSION]
+        assert spec["versions"][0]["subresources"] == {"status": {}}
+        assert spec["versions"][0]["additionalPrinterColumns"]
+
+    def test_new_fields_are_bounded(self) -> None:
+        """Every list and string of kavip's own has a limit: CEL has a budget, and etcd a largest object."""
+        free = set(unbounded(SCHEMAS[names.VIP_POOL]["properties"]["spec"], "spec"))
+        old = {"spec.image", "spec.interface", "spec.interfaceFromIP", "spec.daemonsetPodPriorityClassName"}
+        old |= {"spec.blacklistRouterIDs", "spec.passwordAuth.secretKey", "spec.passwordAuth.secretRef.name"}
+        free |= set(unbounded(SCHEMAS[names.KEEPALIVED_GROUP]["properties"]["spec"], "spec"))
+        assert free == old, "the fields of keepalived-operator stay as wide as they were; all others have limits"
+
+    def test_every_rule_says_what_would_be_right(self) -> None:
+        """Each CEL rule has a message."""
+        rules = [rule for schema in SCHEMAS.values() for rule in validations(schema)]
+        assert rules
+        assert all(rule.get("message") for rule in rules)
+
+    def test_the_chart_carries_the_same(self) -> None:
+        """The chart's copies are the very files of config/crd."""
+        copies = {path.name: path.read_text() for path in (files.CHART / "files" / "crds").iterdir()}
+        assert copies == {path.name: path.read_text() for path in files.CRDS}
+
+
+class TestWebhook:
+    """config/webhook: what the API server asks."""
+
+    FOUND = files.objects(files.CONFIG / "webhook" / "manifests.yaml", files.CONFIG / "webhook" / "service.yaml")
+
+    def test_configurations_are_those_of_the_code(self) -> None:
+        """Rules, conditions, selectors, policies and time-outs are what kavip would register itself."""
+        client = registration.ByService(files.NAMESPACE, "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace=files.NAMESPACE):
+            found = files.only(self.FOUND, expected["kind"])
+            assert found["metadata"]["name"] == expected["metadata"]["name"]
+            assert normal(found["webhooks"]) == normal(expected["webhooks"])
+
+    def test_the_service_leads_to_the_pods(self) -> None:
+        """The Service has the port that the configurations name and the selector that the pods match."""
+        service = files.only(self.FOUND, "Service", "kavip-webhook")
+        deployment = files.only(files.objects(files.CONFIG / "manager" / "manager.yaml"), "Deployment")
+        (port,) = service["spec"]["ports"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        assert port["port"] == registration.ByService("", "").port
+        assert {"name": port["targetPort"], "containerPort": names.WEBHOOK_PORT} in container["ports"]
+        assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+class TestRights:
+    """config/rbac: what kavip may do."""
+
+    FOUND = files.objects(files.CONFIG / "rbac" / "role.yaml")
+    OWN = (resources.SECRETS, resources.LEASES)
+    """Read and written in kavip's own namespace only."""
+
+    NOT_OURS = frozenset(
+        (webhook.group, webhook.plural, "create")
+        for webhook in (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
+    )
+    """What only a kavip outside the cluster does, with rights of its administrator."""
+
+    def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
+        """The ClusterRole grants what the client's table of resources lists, no more and no less."""
+        expected = used(resource for resource in resources.ALL if resource not in self.OWN) - self.NOT_OURS
+        assert granted(files.only(self.FOUND, "ClusterRole")) == expected
+
+    def test_the_role_has_the_verbs_that_are_used(self) -> None:
+        """The Role in kavip's namespace grants what is listed for Secrets and Leases."""
+        assert granted(files.only(self.FOUND, "Role")) == used(self.OWN)
+
+    def test_names_bind_what_they_can(self) -> None:
+        """Rights to Secrets, Leases and webhook configurations are for kavip's own by name, but for create."""
+        bound = {
+            resource: tuple(rule["resourceNames"])
+            for role in self.FOUND
+            for rule in role["rules"]
+            for resource in rule["resources"]
+            if "resourceNames" in rule
+        }
+        assert bound == {
+            "secrets": (names.CA_SECRET_NAME,),
+            "leases": (names.LEASE_NAME,),
+            "mutatingwebhookconfigurations": ("kavip",),
+            "validatingwebhookconfigurations": ("kavip",),
+        }
+        for rule in (rule for role in self.FOUND for rule in role["rules"] if "resourceNames" not in rule):
+            if {"secrets", "leases"} & {*rule["resources"]}:
+                assert rule["verbs"] == ["create"]
+
+
+class TestDeployment:
+    """config/manager and the chart's values: how kavip is run."""
+
+    DEPLOYMENT = files.only(files.objects(files.CONFIG / "manager" / "manager.yaml"), "Deployment")
+    CONTAINER = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
+    ENVIRONMENT = {each["name"]: each.get("value") for each in CONTAINER["env"]}
+    OUTSIDE = frozenset({"kubeconfig", "webhook_url"})
+    """Settings of a kavip that runs outside a cluster."""
+
+    def test_each_setting_is_a_variable(self) -> None:
+        """Every setting that means something in a cluster is set, and nothing else is."""
+        expected = {f"{names.ENV_PREFIX}_{each.name.upper()}" for each in dataclasses.fields(Settings)}
+        expected -= {f"{names.ENV_PREFIX}_{name.upper()}" for name in self.OUTSIDE}
+        assert set(self.ENVIRONMENT) == expected
+
+    def test_values_default_to_what_the_program_does(self) -> None:
+        """The variables carry the defaults of the settings, but for names that only the cluster knows."""
+        given = {"namespace", "identity", "image", *self.OUTSIDE}
+        for each in dataclasses.fields(Settings):
+            if each.name not in given:
+                assert self.ENVIRONMENT[f"{names.ENV_PREFIX}_{each.name.upper()}"] == str(each.default), each.name
+
+    def test_agents_run_the_same_image(self) -> None:
+        """KAVIP_IMAGE, which groups without an image of their own run, is the image of the Deployment."""
+        assert self.ENVIRONMENT["KAVIP_IMAGE"] == self.CONTAINER["image"]
+
+    def test_ports_and_paths_are_those_of_the_code(self) -> None:
+        """Container ports and probes are what the program serves."""
+        ports = {each["name"]: each["containerPort"] for each in self.CONTAINER["ports"]}
+        assert ports == {"webhook": names.WEBHOOK_PORT, "metrics": names.METRICS_PORT, "probes": names.PROBE_PORT}
+        paths = {probe: self.CONTAINER[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
+        assert paths == {"livenessProbe": names.LIVE_PATH, "readinessProbe": names.READY_PATH}
+
+    def test_it_may_nothing(self) -> None:
+        """The pod is no root, has no capability, and cannot write but to /tmp."""
+        pod = self.DEPLOYMENT["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert self.CONTAINER["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert [mount["mountPath"] for mount in self.CONTAINER["volumeMounts"]] == ["/tmp"]
+
+    def test_it_has_time_to_end(self) -> None:
+        """The grace period covers the sleep before SIGTERM, the drain after it, and the release of the lease."""
+        sleep = self.CONTAINER["lifecycle"]["preStop"]["sleep"]["seconds"]
+        drain = next(each.default for each in dataclasses.fields(Settings) if each.name == "drain_seconds")
+        assert self.DEPLOYMENT["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= sleep + drain + 10
+
+
+class TestValues:
+    """charts/kavip/values.yaml and its schema."""
+
+    SCHEMA = json.loads((files.CHART / "values.schema.json").read_text())
+    VALUES = files.objects(files.CHART / "values.yaml")[0]
+
+    def test_the_schema_is_closed_and_described(self) -> None:
+        """Every object with named values refuses others, and every value says what it means."""
+        faults = []
+        for path, schema in described(self.SCHEMA, ""):
+            if "properties" in schema and schema.get("additionalProperties") is not False:
+                faults.append(f"{path}: open")
+            if path and not schema.get("description"):
+                faults.append(f"{path}: no description")
+        assert not faults
+
+    def test_every_value_has_a_default(self) -> None:
+        """values.yaml holds exactly the values of the schema."""
+        assert set(leaves(self.VALUES)) == set(named(self.SCHEMA, "")) - {"global"}
+
+    @pytest.mark.parametrize(
+        ("path", "setting"),
+        [
+            ("ipam", "ipam"),
+            ("externalIPs.scope", "external_ips_scope"),
+            ("webhook.allowMissingGroup", "allow_missing_group"),
+            ("logLevel", "log_level"),
+            ("logFormat", "log_format"),
+        ],
+    )
+    def test_choices_are_those_of_the_program(self, path: str, setting: str) -> None:
+        """The schema offers what the program takes."""
+        schema = self.SCHEMA
+        for word in path.split("."):
+            schema = schema["properties"][word]
+        choices = {each.name: each.metadata["choices"] for each in dataclasses.fields(Settings)}
+        assert schema["enum"] == list(choices[setting])
+
+    def test_versions_agree(self) -> None:
+        """Package, program, chart and image have one version."""
+        chart = files.objects(files.CHART / "Chart.yaml")[0]
+        project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
+        image = TestDeployment.CONTAINER["image"]
+        found = {project["version"], chart["version"], chart["appVersion"], image.rpartition(":")[2]}
+        assert found == {kavip.__version__}
+
+
+@pytest.mark.parametrize("sample", files.objects(*files.SAMPLES), ids=lambda each: each["metadata"]["name"])
+def test_samples_can_be_read(sample: files.Object) -> None:
+    """Each sample is an object that kavip reads, and what it reads is what stands there."""
+    read = msgspec.convert(sample, {**STRUCTS, names.SERVICE: Service}[sample["kind"]])
+    assert read.metadata.name == sample["metadata"]["name"]
+    if sample["kind"] in STRUCTS:
+        assert msgspec.to_builtins(read.spec) == sample["spec"]
+
+
+# --- Schema against Struct ----------------------------------------------------------------------------------------
+def compare(schema: dict[str, Any], hint: Any, path: str) -> Iterator[str]:
+    """The differences between *schema* and the type *hint*, one line each."""
+    hint = _required(hint)
+    if _is_json(hint):
+        return  # handed on unread: the API server knows what may stand there
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield from _compare_fields(schema, hint, path)
+    elif typing.get_origin(hint) is list:
+        yield from _expect(path, schema.get("type"), "array")
+        yield from compare(schema.get("items", {}), typing.get_args(hint)[0], f"{path}[]")
+    elif typing.get_origin(hint) is dict:
+        yield from _expect(path, schema.get("type"), "object")
+        yield from compare(schema.get("additionalProperties", {}), typing.get_args(hint)[1], f"{path}{{}}")
+    else:
+        yield from _expect(path, PLAIN.get(schema.get("type", "")), hint)
+
+
+def _compare_fields(schema: dict[str, Any], struct: type[msgspec.Struct], path: str) -> Iterator[str]:
+    yield from _expect(path, schema.get("type"), "object")
+    hints = typing.get_type_hints(struct)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    properties = schema.get("properties", {})
+    yield from (f"{path}.{name}: only in the schema" for name in properties.keys() - fields.keys())
+    yield from (f"{path}.{name}: only in {struct.__name__}" for name in fields.keys() - properties.keys())
+    for name in properties.keys() & fields.keys():
+        field, inner = fields[name], properties[name]
+        yield from compare(inner, hints[field.name], f"{path}.{name}")
+        yield from _compare_default(inner, field, f"{path}.{name}")
+        must = name in schema.get("required", ())
+        if field.required and not must:
+            yield f"{path}.{name}: {struct.__name__} cannot do without it, the schema can"
+
+
+def _compare_default(schema: dict[str, Any], field: msgspec.structs.FieldInfo, path: str) -> Iterator[str]:
+    default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    if "default" in schema and isinstance(schema["default"], str | int):
+        yield from _expect(f"{path} default", schema["default"], default)
+    elif default is not msgspec.NODEFAULT and not isinstance(default, msgspec.Struct) and "default" not in schema:
+        if default not in ABSENT:
+            yield f"{path}: default {default!r} only in the Struct"
+
+
+def _expect(path: str, found: object, wanted: object) -> Iterator[str]:
+    if found != wanted:
+        yield f"{path}: {found!r} in the schema, {wanted!r} in the Struct"
+
+
+def _annotation(struct: type[msgspec.Struct], name: str) -> Any:
+    return typing.get_type_hints(struct)[name]
+
+
+def _required(hint: Any) -> Any:
+    """*hint* without None."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = [each for each in typing.get_args(hint) if each is not type(None)]
+    return hint
+
+
+def _is_json(hint: Any) -> bool:
+    return typing.get_origin(hint) is dict and typing.get_args(hint)[1] is Any
+
+
+def unbounded(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The paths of strings and lists without a limit, maps of strings left out: their keys cannot have one."""
+    kind = schema.get("type")
+    if kind == "string" and not {"maxLength", "enum"} & schema.keys():
+        yield path
+    if kind == "array":
+        if "maxItems" not in schema:
+            yield path
+        yield from unbounded(schema["items"], f"{path}[]")
+    for name, inner in schema.get("properties", {}).items():
+        yield from unbounded(inner, f"{path}.{name}")
+
+
+def validations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The CEL rules of a schema, at every depth."""
+    yield from schema.get("x-kubernetes-validations", ())
+    for inner in (*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from validations(inner)
+
+
+# --- The rest -----------------------------------------------------------------------------------------------------
+def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """*webhooks* with the blanks of their expressions folded: YAML breaks long lines."""
+    folded = json.loads(json.dumps(webhooks))
+    for webhook in folded:
+        for condition in webhook["matchConditions"]:
+            condition["expression"] = " ".join(condition["expression"].split())
+    return folded
+
+
+def granted(role: files.Object) -> set[tuple[str, str, str]]:
+    """The rights of a role as (API group, resource, verb)."""
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str, str]]:
+    """What the client does, as (API group, resource, verb)."""
+    found = set()
+    for resource in wanted:
+        found |= {(resource.group, resource.plural, verb) for verb in resource.verbs}
+        found |= {(resource.group, f"{resource.plural}/{part}", verb) for part, verbs in resource.parts for verb in verbs}
+    return found
+
+
+def described(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every value of a JSON schema with its path."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from described(inner, f"{path}.{name}".lstrip("."))
+
+
+def named(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The paths of the values without values below them."""
+    if "properties" not in schema:
+        yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from named(inner, f"{path}.{name}".lstrip("."))
+
+
+OPAQUE = {"resources"}
+"""Values that Kubernetes describes, not the chart."""
+
+
+def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of the values in values.yaml."""
+    for name, value in values.items():
+        inner = f"{path}.{name}".lstrip(".")
+        if isinstance(value, dict) and value and inner not in OPAQUE:
+            yield from leaves(value, inner)
+        else:
+            yield inner
