@@ -1,0 +1,37 @@
+"""
+``make bench``: every benchmark in turn, each a process of its own, so that none warms another's caches.
+
+All figures are ratios against something in the same run, or growth from one size to another.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from typing import Final
+
+BENCHES: Final = (
+    ("bench.review", "admission reviews against a no-op aiohttp handler"),
+    ("bench.backlog", "1,000 Services that exist before kavip starts, against a bare client"),
+    ("bench.allocate", "20,000 Services from a /16, in process"),
+    ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
+    ("bench.memory", "resident memory of the agent"),
+)
+
+
+def main() -> None:
+    """Run those named on the command line, or all; exit status 1 when one failed."""
+    chosen = [f"bench.{name}" for name in sys.argv[1:]] or [name for name, _ in BENCHES]
+    print(f"{os.cpu_count()} cores, {platform.python_implementation()} {platform.python_version()}", flush=True)
+    failed = []
+    for name, what in BENCHES:
+        if name in chosen:
+            print(f"\n== {name}: {what}", flush=True)
+            if subprocess.run([sys.executable, "-m", name], check=False).returncode:
+                failed.append(name)
+    for name in failed:
+        print(f"FAILED: {name}", file=sys.stderr)
+    sys.exit(bool(failed))
+
+
+main()
