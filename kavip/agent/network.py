@@ -1,0 +1,76 @@
+"""Netlink: which interfaces and addresses this node has, and how to take one away."""
+
+import errno
+from pathlib import Path
+from typing import Any, Final
+
+from pyroute2 import AsyncIPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from kavip.agent.localize import KUBE_PROXY_INTERFACE, Held
+from kavip.api.address import BITS, read_address
+from kavip.vrrp.virtualips import VirtualIP
+
+_SECONDARY: Final = 0x01  # IFA_F_SECONDARY: put beside another address of its subnet
+_NODAD: Final = 0x02  # IFA_F_NODAD: put there without duplicate address detection
+_PERMANENT: Final = 0x80  # IFA_F_PERMANENT: not leased
+_FAMILIES: Final = {2: 4, 10: 6}  # AF_INET, AF_INET6
+_ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
+_GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
+
+
+async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
+    """The names of all interfaces, and every address on them."""
+    async with AsyncIPRoute() as route:
+        links = {link["index"]: str(link.get("IFLA_IFNAME")) async for link in await route.get_links()}
+        found = [_held(message, links) async for message in await route.get_addr()]
+    return frozenset(links.values()), tuple(each for each in found if each)
+
+
+def arp_warning(interfaces: frozenset[str]) -> str:
+    """
+    Say that the node answers ARP for VIPs that it does not hold, where it does.
+
+    kube-proxy's IPVS mode keeps every Service address on a dummy interface; without arp_ignore every node answers.
+    """
+    if KUBE_PROXY_INTERFACE not in interfaces:
+        return ""
+    try:
+        ignored = _ARP_IGNORE.read_text().strip() != "0"
+    except OSError:
+        return ""
+    return (
+        ""
+        if ignored
+        else "kube-proxy runs in IPVS mode without strictARP: this node answers ARP for VIPs of other nodes"
+    )
+
+
+async def remove(virtual_ip: VirtualIP) -> None:
+    """Take an address off its interface; one that is gone already is fine."""
+    async with AsyncIPRoute() as route:
+        indexes = await route.link_lookup(ifname=virtual_ip.interface)
+        if not indexes:
+            return
+        try:
+            await route.addr("del", index=indexes[0], address=str(virtual_ip.address), prefixlen=virtual_ip.prefix)
+        except NetlinkError as error:
+            if error.code not in _GONE:
+                raise
+
+
+def _held(message: Any, links: dict[int, str]) -> Held | None:
+    """An RTM_NEWADDR message as a value; None for what is neither IPv4 nor IPv6."""
+    text = message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")  # on a point-to-point link IFA_ADDRESS is the peer's
+    address = read_address(str(text))
+    if address is None or _FAMILIES.get(message["family"]) != address.family:
+        return None
+    virtual_ip = VirtualIP(address, message["prefixlen"], links.get(message["index"], ""))
+    return Held(virtual_ip, _looks_added(virtual_ip, flags=int(message.get("IFA_FLAGS") or message["flags"])))
+
+
+def _looks_added(virtual_ip: VirtualIP, *, flags: int) -> bool:
+    """Whether keepalived may have put an address there: for ever, beside others or alone in its subnet, without DAD."""
+    if virtual_ip.address.family == 6:
+        return flags & (_NODAD | _PERMANENT) == _NODAD | _PERMANENT
+    return bool(flags & _PERMANENT) and (bool(flags & _SECONDARY) or virtual_ip.prefix == BITS[4])

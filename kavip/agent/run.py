@@ -1,0 +1,184 @@
+"""
+``kavip agent``: the composition root of the node side.
+
+``once`` is the init container: it writes the first configuration, so that keepalived has one to start with, and ends.
+It succeeds whatever is in the mount: a bad configuration must not keep the pod, and with it all VIPs, from starting.
+"""
+
+import asyncio
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from http import HTTPStatus
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kavip import names
+from kavip.agent import exporter
+from kavip.agent.exporter import Style
+from kavip.agent.files import RunDirectory
+from kavip.agent.reloader import Reloader
+from kavip.agent.server import JSON, Answer, Network, Page, Server
+from kavip.agent.state import encode, state_of
+from kavip.agent.trial import Trial
+from kavip.api.address import Address, parse_address
+from kavip.errors import BadInput, SettingsError
+from kavip.settings import setting, shown
+
+_THREADS: Final = 4
+_REBIND: Final = 2.0
+"""Seconds until the next attempt to bind: the address may come later, the port may be another group's."""
+
+_NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Settings of ``kavip agent``: each field is a flag and a ``KAVIP_*`` variable."""
+
+    node_name: str = setting("", "name of this node, spec.nodeName")
+    node_ip: str = setting(
+        "", "the node's InternalIP, status.hostIP: where to listen, and never a VIP; empty: listen on all"
+    )
+    config_dir: str = setting("/etc/kavip/config", "where the group's ConfigMap is mounted")
+    password_file: str = setting(
+        "", "the key of the group's Secret, mounted as a file; empty: the group has no password"
+    )
+    run_dir: str = setting("/run/kavip", "directory shared with keepalived: configuration, pid files, dumps")
+    keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that checks configurations")
+    port: int = setting(names.AGENT_PORT, "port of /metrics, /state, /livez and /readyz")
+    allowed_cidrs: str = setting(
+        "", "comma-separated CIDRs whose clients are answered; the node itself always; empty: all"
+    )
+    metrics: str = setting(Style.GEN2BRAIN.value, "whose names keepalived's metrics bear", choices=tuple(Style))
+    poll_milliseconds: int = setting(250, "how often the mount is looked at", lowest=10)
+    once: bool = setting(False, "write the first configuration and exit (the init container)")
+    log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
+    log_format: str = setting(
+        "auto", "log lines; auto: text on a terminal, else json", choices=("auto", "json", "text")
+    )
+
+    def __post_init__(self) -> None:
+        """Raise :class:`SettingsError` for a value that cannot be."""
+        for each in fields(self):
+            _check(each.name, getattr(self, each.name), each.metadata["choices"], lowest=each.metadata["lowest"])
+        if not _NODE.fullmatch(self.node_name):
+            raise SettingsError(f"{shown('node_name')}: {self.node_name!r}: want the name of a node")
+        if not 0 < self.port <= 65535:
+            raise SettingsError(f"{shown('port')}: {self.port!r}: want a port, 1 to 65535")
+        _ = self.address, self.networks
+
+    @property
+    def address(self) -> Address | None:
+        """The node's address; None where it is not set."""
+        try:
+            return parse_address(self.node_ip) if self.node_ip else None
+        except BadInput as error:
+            raise SettingsError(f"{shown('node_ip')}: {error}") from None
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Whose requests are answered; empty: everybody's."""
+        items = [item.strip() for item in self.allowed_cidrs.split(",") if item.strip()]
+        try:
+            given = [ip_network(item) for item in items]
+        except ValueError as error:
+            raise SettingsError(f"{shown('allowed_cidrs')}: {error}") from None
+        # kubelet probes a pod on the host network from the node's own address
+        return (*given, ip_network(self.node_ip)) if given and self.node_ip else tuple(given)
+
+
+async def main_async(settings: AgentSettings) -> int:
+    """Run until SIGTERM or SIGINT, or just once; returns the exit status."""
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS))
+    run_directory = RunDirectory(Path(settings.run_dir))
+    if not await asyncio.to_thread(run_directory.path.is_dir):
+        raise SettingsError(f"{shown('run_dir')}: {settings.run_dir!r}: want a directory that exists")
+    reloader = Reloader(
+        node=settings.node_name,
+        node_ip=settings.address,
+        config_dir=Path(settings.config_dir),
+        password_file=Path(settings.password_file) if settings.password_file else None,
+        run_directory=run_directory,
+        trial=Trial(settings.keepalived, run_directory, node=settings.node_name),
+    )
+    if settings.once:
+        await reloader.prepare()
+        return 0
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await reloader.start()
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_follow(reloader, pause=settings.poll_milliseconds / 1000)),
+            group.create_task(
+                _listen(Server(pages(reloader, Style(settings.metrics)), allowed=settings.networks), settings)
+            ),
+        ]
+        await stopped.wait()
+        for task in tasks:
+            task.cancel()
+    return 0
+
+
+def pages(reloader: Reloader, style: Style) -> dict[str, Page]:
+    """What the agent answers, by path."""
+
+    async def state() -> Answer:
+        return Answer(encode(state_of(reloader.status, await reloader.dump())), JSON)
+
+    async def metrics() -> Answer:
+        return Answer(exporter.exposition(reloader.status, await reloader.dump(), style=style), exporter.CONTENT_TYPE)
+
+    async def live() -> Answer:
+        return _probe("" if await reloader.dump() is not None else "keepalived does not answer")
+
+    async def ready() -> Answer:
+        status = reloader.status
+        missing = "" if status.current else status.refused or status.note or "the wanted configuration does not run yet"
+        return _probe(missing)
+
+    return {names.STATE_PATH: state, names.METRICS_PATH: metrics, names.LIVE_PATH: live, names.READY_PATH: ready}
+
+
+def _probe(fault: str) -> Answer:
+    return Answer(f"{fault}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE) if fault else Answer(b"ok\n")
+
+
+async def _follow(reloader: Reloader, *, pause: float) -> None:
+    """Step for ever; what goes wrong in one step is logged, and the next one tries again."""
+    while True:
+        try:
+            await reloader.step()
+        except Exception:  # the edge: keepalived runs on whatever happens here
+            log.exception("step failed")
+            await asyncio.sleep(1)
+        await asyncio.sleep(pause)
+
+
+async def _listen(server: Server, settings: AgentSettings) -> None:
+    """Serve for ever; without a port the node's keepalived is looked after all the same."""
+    while True:
+        try:
+            listening = await server.listen(settings.node_ip, settings.port)
+        except OSError as error:
+            log.error("cannot listen", host=settings.node_ip, port=settings.port, reason=error.strerror)
+            await asyncio.sleep(_REBIND)
+            continue
+        log.info("listening", host=settings.node_ip, port=settings.port)
+        async with listening:
+            await listening.serve_forever()
+
+
+def _check(name: str, value: object, choices: tuple[str, ...], *, lowest: int) -> None:
+    if choices and value not in choices:
+        raise SettingsError(f"{shown(name)}: {value!r}: want one of {', '.join(choices)}")
+    if isinstance(value, int) and value < lowest:
+        raise SettingsError(f"{shown(name)}: {value!r}: want at least {lowest}")

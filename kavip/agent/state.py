@@ -1,0 +1,100 @@
+"""What an agent tells about its node, as values and as the JSON of ``/state``: no password, no path, no file's text."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from kavip.agent.dump import Dump
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the reloader has come to."""
+
+    node: str
+    group: str = ""
+    config_hash: str = ""  # of the configuration that the daemon runs
+    wanted_hash: str = ""  # of the configuration that was last seen in the mount
+    refused: str = ""
+    note: str = ""
+    version: str = ""
+    reloads: int = 0
+    failed_reloads: int = 0
+    refusals: int = 0
+    removed_addresses: int = 0
+    reload_seconds: float = 0.0
+
+    @property
+    def current(self) -> bool:
+        """Whether the daemon runs what is wanted."""
+        return bool(self.wanted_hash) and self.config_hash == self.wanted_hash and not self.refused
+
+
+class Keepalived(msgspec.Struct, frozen=True):
+    """The daemon."""
+
+    version: str
+    running: bool
+
+
+class InstanceState(msgspec.Struct, frozen=True, rename="camel"):
+    """One VRRP instance on this node."""
+
+    name: str
+    router_id: int = msgspec.field(name="routerID")
+    family: int
+    state: str
+    virtual_ips: tuple[str, ...] = msgspec.field(name="virtualIPs")
+    priority: int
+    last_transition: str
+
+
+class State(msgspec.Struct, frozen=True, rename="camel"):
+    """The body of ``/state``."""
+
+    node: str
+    group: str
+    config_hash: str
+    wanted_hash: str
+    refused: str
+    note: str
+    keepalived: Keepalived
+    instances: tuple[InstanceState, ...]
+
+
+def state_of(status: Status, dump: Dump | None) -> State:
+    """Put together what the reloader and the daemon say; *dump* is None when the daemon does not answer."""
+    return State(
+        node=status.node,
+        group=status.group,
+        config_hash=status.config_hash,
+        wanted_hash=status.wanted_hash,
+        refused=status.refused,
+        note=status.note,
+        keepalived=Keepalived(version=status.version, running=dump is not None),
+        instances=tuple(
+            InstanceState(
+                name=each.data.iname,
+                router_id=each.data.vrid,
+                family=each.data.addresses[0].family if each.data.addresses else 4,
+                state=each.data.state_name,
+                virtual_ips=tuple(str(address) for address in each.data.addresses),
+                priority=each.data.effective_priority,
+                last_transition=_timestamp(each.data.last_transition),
+            )
+            for each in dump or ()
+        ),
+    )
+
+
+def encode(state: State) -> bytes:
+    """The JSON of ``/state``."""
+    return msgspec.json.encode(state) + b"\n"
+
+
+def _timestamp(seconds: float) -> str:
+    """RFC 3339 in UTC; "" for an instance that has not changed its state yet."""
+    if seconds <= 0:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
