@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import tomllib
-import types
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -19,18 +18,13 @@ from kavip.api.service import Service
 from kavip.kube import resources
 from kavip.settings import Settings
 from kavip.webhook import registration
-from tests import files
+from tests import files, schemas
 
 SCHEMAS = {
     crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for crd in files.objects(*files.CRDS)
 }
 STRUCTS = {names.KEEPALIVED_GROUP: KeepalivedGroup, names.VIP_POOL: VIPPool}
-PLAIN = {"string": str, "boolean": bool, "integer": int}
-
-# Where the code has a default and the schema must have none: what is absent keeps the meaning that it had before kavip,
-# or is absent for everybody.
-ABSENT = (None, "", False, 0, [])
 
 
 class TestCustomResources:
@@ -42,7 +36,9 @@ class TestCustomResources:
         differences = [
             line
             for part in ("spec", "status")
-            for line in compare(SCHEMAS[kind]["properties"][part], _annotation(STRUCTS[kind], part), part)
+            for line in schemas.compare(
+                SCHEMAS[kind]["properties"][part], schemas.annotation(STRUCTS[kind], part), part
+            )
         ]
         assert not differences
 
@@ -64,15 +60,15 @@ class TestCustomResources:
 
     def test_new_fields_are_bounded(self) -> None:
         """Every list and string of kavip's own has a limit: CEL has a budget, and etcd a largest object."""
-        free = set(unbounded(SCHEMAS[names.VIP_POOL]["properties"]["spec"], "spec"))
+        free = set(schemas.unbounded(SCHEMAS[names.VIP_POOL]["properties"]["spec"], "spec"))
         old = {"spec.image", "spec.interface", "spec.interfaceFromIP", "spec.daemonsetPodPriorityClassName"}
         old |= {"spec.blacklistRouterIDs", "spec.passwordAuth.secretKey", "spec.passwordAuth.secretRef.name"}
-        free |= set(unbounded(SCHEMAS[names.KEEPALIVED_GROUP]["properties"]["spec"], "spec"))
+        free |= set(schemas.unbounded(SCHEMAS[names.KEEPALIVED_GROUP]["properties"]["spec"], "spec"))
         assert free == old, "the fields of keepalived-operator stay as wide as they were; all others have limits"
 
     def test_every_rule_says_what_would_be_right(self) -> None:
         """Each CEL rule has a message."""
-        rules = [rule for schema in SCHEMAS.values() for rule in validations(schema)]
+        rules = [rule for schema in SCHEMAS.values() for rule in schemas.validations(schema)]
         assert rules
         assert all(rule.get("message") for rule in rules)
 
@@ -256,91 +252,6 @@ def test_samples_can_be_read(sample: files.Object) -> None:
         assert msgspec.to_builtins(read.spec) == sample["spec"]
 
 
-# --- Schema against Struct ----------------------------------------------------------------------------------------
-def compare(schema: dict[str, Any], hint: Any, path: str) -> Iterator[str]:
-    """The differences between *schema* and the type *hint*, one line each."""
-    hint = _required(hint)
-    if _is_json(hint):
-        return  # handed on unread: the API server knows what may stand there
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        yield from _compare_fields(schema, hint, path)
-    elif typing.get_origin(hint) is list:
-        yield from _expect(path, schema.get("type"), "array")
-        yield from compare(schema.get("items", {}), typing.get_args(hint)[0], f"{path}[]")
-    elif typing.get_origin(hint) is dict:
-        yield from _expect(path, schema.get("type"), "object")
-        yield from compare(schema.get("additionalProperties", {}), typing.get_args(hint)[1], f"{path}{{}}")
-    else:
-        yield from _expect(path, PLAIN.get(schema.get("type", "")), hint)
-
-
-def _compare_fields(schema: dict[str, Any], struct: type[msgspec.Struct], path: str) -> Iterator[str]:
-    yield from _expect(path, schema.get("type"), "object")
-    hints = typing.get_type_hints(struct)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
-    properties = schema.get("properties", {})
-    yield from (f"{path}.{name}: only in the schema" for name in properties.keys() - fields.keys())
-    yield from (f"{path}.{name}: only in {struct.__name__}" for name in fields.keys() - properties.keys())
-    for name in properties.keys() & fields.keys():
-        field, inner = fields[name], properties[name]
-        yield from compare(inner, hints[field.name], f"{path}.{name}")
-        yield from _compare_default(inner, field, f"{path}.{name}")
-        must = name in schema.get("required", ())
-        if field.required and not must:
-            yield f"{path}.{name}: {struct.__name__} cannot do without it, the schema can"
-
-
-def _compare_default(schema: dict[str, Any], field: msgspec.structs.FieldInfo, path: str) -> Iterator[str]:
-    default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-    if "default" in schema and isinstance(schema["default"], str | int):
-        yield from _expect(f"{path} default", schema["default"], default)
-    elif default is not msgspec.NODEFAULT and not isinstance(default, msgspec.Struct) and "default" not in schema:
-        if default not in ABSENT:
-            yield f"{path}: default {default!r} only in the Struct"
-
-
-def _expect(path: str, found: object, wanted: object) -> Iterator[str]:
-    if found != wanted:
-        yield f"{path}: {found!r} in the schema, {wanted!r} in the Struct"
-
-
-def _annotation(struct: type[msgspec.Struct], name: str) -> Any:
-    return typing.get_type_hints(struct)[name]
-
-
-def _required(hint: Any) -> Any:
-    """*hint* without None."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = [each for each in typing.get_args(hint) if each is not type(None)]
-    return hint
-
-
-def _is_json(hint: Any) -> bool:
-    return typing.get_origin(hint) is dict and typing.get_args(hint)[1] is Any
-
-
-def unbounded(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths of strings and lists without a limit, maps of strings left out: their keys cannot have one."""
-    kind = schema.get("type")
-    if kind == "string" and not {"maxLength", "enum"} & schema.keys():
-        yield path
-    if kind == "array":
-        if "maxItems" not in schema:
-            yield path
-        yield from unbounded(schema["items"], f"{path}[]")
-    for name, inner in schema.get("properties", {}).items():
-        yield from unbounded(inner, f"{path}.{name}")
-
-
-def validations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The CEL rules of a schema, at every depth."""
-    yield from schema.get("x-kubernetes-validations", ())
-    for inner in (*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")):
-        if isinstance(inner, dict):
-            yield from validations(inner)
-
-
-# --- The rest -----------------------------------------------------------------------------------------------------
 def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """*webhooks* with the blanks of their expressions folded: YAML breaks long lines."""
     folded = json.loads(json.dumps(webhooks))
@@ -366,7 +277,9 @@ def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str
     found = set()
     for resource in wanted:
         found |= {(resource.group, resource.plural, verb) for verb in resource.verbs}
-        found |= {(resource.group, f"{resource.plural}/{part}", verb) for part, verbs in resource.parts for verb in verbs}
+        found |= {
+            (resource.group, f"{resource.plural}/{part}", verb) for part, verbs in resource.parts for verb in verbs
+        }
     return found
 
 

@@ -1,0 +1,82 @@
+"""The architecture holds: import-linter's contracts, and a core without I/O, clock or output."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+from tests.files import ROOT
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+(PURE,) = [contract["source_modules"] for contract in CONTRACTS if contract["name"].startswith("The core")]
+EDGES = (
+    "kavip.controller.apply",
+    "kavip.controller.probe",
+    "kavip.controller.worker",
+    "kavip.webhook.rotation",
+    "kavip.webhook.server",
+)
+CALLS = frozenset({"open", "print", "input", "exec", "eval"})
+CLOCKS = frozenset({"now", "utcnow", "today"})  # of datetime and date
+
+
+def test_contracts_hold() -> None:
+    """Layers, the pure core, who speaks kubernetes_asyncio: as pyproject.toml says."""
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
+
+
+@pytest.mark.parametrize("package", ["controller", "webhook"])
+def test_every_module_is_pure_or_an_edge(package: str) -> None:
+    """A new module of the packages that mix both says which it is: pure in pyproject.toml, or an edge here."""
+    found = {f"kavip.{package}.{path.stem}" for path in (ROOT / "kavip" / package).glob("[!_]*.py")}
+    assert found == {module for module in {*PURE, *EDGES} if module.startswith(f"kavip.{package}.")}
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_the_core_is_synchronous_and_silent(module: str) -> None:
+    """A pure module has no async, opens no file, prints nothing and asks no clock."""
+    assert [fault for path in sources(module) for fault in faults(path)] == []
+
+
+def test_faults_are_found(tmp_path: Path) -> None:
+    """The check above sees what it looks for."""
+    source = tmp_path / "module.py"
+    source.write_text("from datetime import datetime\nasync def f():\n    await g()\nprint(open('x'), datetime.now())\n")
+    assert [fault.partition(": ")[2] for fault in faults(source)] == [
+        "async def",
+        "print()",
+        "await",
+        "open()",
+        ".now()",
+    ]
+
+
+def sources(module: str) -> list[Path]:
+    """The files of a module or package; there must be some."""
+    path = ROOT.joinpath(*module.split("."))
+    found = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    assert found
+    return found
+
+
+def faults(path: Path) -> Iterator[str]:
+    """What in a file is I/O, output or a clock."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if what := _fault(node):
+            yield f"{path.name}:{node.lineno}: {what}"  # type: ignore[attr-defined]
+
+
+def _fault(node: ast.AST) -> str:
+    match node:
+        case ast.AsyncFunctionDef():
+            return "async def"
+        case ast.Await():
+            return "await"
+        case ast.Call(func=ast.Name(id=name)) if name in CALLS:
+            return f"{name}()"
+        case ast.Call(func=ast.Attribute(attr=name)) if name in CLOCKS:
+            return f".{name}()"
+    return ""
