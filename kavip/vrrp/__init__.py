@@ -1,0 +1,14 @@
+"""
+keepalived: VRIDs, the lines that users may add, the model of a group and its text.
+
+Pure: everything here is a function of its arguments. What keepalived 2.2.7 does with each line was measured, and those
+measurements decide the shape of the text. The way through the package, in the order of the data:
+
+* :mod:`kavip.vrrp.groups`: what a KeepalivedGroup by itself must satisfy, and the defaults of a new one;
+* :mod:`kavip.vrrp.members`: what the group's Services and Nodes ask for;
+* :mod:`kavip.vrrp.routerids`, :mod:`kavip.vrrp.openshift`: who gets which VRID, and which are never used;
+* :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.verbatim`: the keywords that users may write;
+* :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address;
+* :mod:`kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.priorities` and :mod:`kavip.vrrp.timing`;
+* :mod:`kavip.vrrp.config`: the model as the text of ``keepalived.conf``.
+"""

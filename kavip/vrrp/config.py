@@ -1,0 +1,100 @@
+"""
+The model as the text of ``keepalived.conf``.
+
+One text for all nodes of a group: lines for one node carry keepalived's own marks (``@n1``: only there, ``@^n1``:
+everywhere else). Every value passes :func:`guard` on its way into the template; whatever it may be, it cannot become a
+second word, a brace, a comment, a macro or a new line.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from kavip.api.address import Address, read_address
+from kavip.api.refusal import Refusal
+from kavip.errors import UnsafeValue
+from kavip.names import Reason
+from kavip.vrrp.instances import Model
+from kavip.vrrp.priorities import UNLISTED
+from kavip.vrrp.virtualips import VirtualIP
+
+MOST_BYTES: Final = 1_000_000
+"""A ConfigMap holds 1 MiB with all its keys; the rest is for metadata and the agent's own key."""
+
+HASH_LENGTH: Final = 16
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
+_ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n +([0-9A-Fa-f:.]+)/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A rendered configuration; *hash* names it everywhere. *oversized* says that no ConfigMap can hold it."""
+
+    text: str
+    hash: str
+    oversized: Refusal | None = None
+
+
+def render(model: Model) -> Config:
+    """
+    The configuration of *model*.
+
+    Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
+    can bring about.
+    """
+    text = _TEMPLATE.render(model=model, unlisted=UNLISTED)
+    return Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, text))
+
+
+def guard(value: object) -> object:
+    """Let *value* into the template; raises :class:`UnsafeValue` for anything but one plain word."""
+    match value:
+        case bool():
+            pass
+        case int() | Address() | VirtualIP():  # their text is made by kavip
+            return value
+        case str() if _SAFE.fullmatch(value):
+            return value
+    raise UnsafeValue("", value, "cannot stand in keepalived.conf: want one word of letters, digits and _.:/+=,-")
+
+
+def anchors_of(text: str) -> Mapping[str, Address]:
+    """The address that each instance of an earlier *text* advertises: what runs now; other texts have none."""
+    found: dict[str, Address] = {}
+    name = ""
+    for match in _ANCHOR.finditer(text):
+        if match[1]:
+            name = match[1]
+        elif (address := read_address(match[2])) is not None:
+            found[name] = address
+    return found
+
+
+def _oversized(model: Model, text: str) -> Refusal | None:
+    if len(text) <= MOST_BYTES:
+        return None
+    remedy = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
+    size = f"{len(text):,} bytes for {len(model.instances)} instances, of which a ConfigMap holds {MOST_BYTES:,}"
+    return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {remedy}")
+
+
+def _template() -> Template:
+    source = (files("kavip.vrrp") / "templates" / "keepalived.conf.j2").read_text(encoding="utf-8")
+    environment = Environment(
+        undefined=StrictUndefined,
+        finalize=guard,
+        autoescape=False,  # noqa: S701 - not HTML; the guard is far stricter
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(source)
+
+
+_TEMPLATE: Final = _template()

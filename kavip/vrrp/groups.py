@@ -1,0 +1,265 @@
+"""
+A KeepalivedGroup by itself: what it must satisfy, and the defaults of a new one.
+
+Only what needs no other object is judged here; the webhook, the controller and the offline commands add the rest.
+Every finding is reported, each with the path of its field.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from kavip.api.address import parse_address
+from kavip.api.group import Check, GroupSpec, KeepalivedGroup
+from kavip.api.meta import LabelSelector, Requirement
+from kavip.api.refusal import Refusal
+from kavip.errors import BadInput
+from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
+from kavip.vrrp import grammar, openshift, routerids, timing, verbatim, virtualips
+
+MODES: Final = ("PerService", "Shared")
+PRESET_URLS: Final = ("kubelet", "kube-apiserver")
+ON_FAILURE: Final = ("Fault", "LowerPriority")
+NEW_VERSION: Final = 3
+NEW_INTERVAL: Final = 200
+"""Version and interval of a new group: a node that dies in silence costs 0.7 s, with the predecessor's values 3.1 s."""
+
+_MOST_PREEMPT_DELAY: Final = 1000
+_MOST_WEIGHT: Final = 253
+_PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
+_PASSWORD_BYTES: Final = 8
+_LABEL_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY: Final = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
+_LABEL_VALUE: Final = re.compile(rf"({_LABEL_NAME})?")
+_WITH_VALUES: Final = ("In", "NotIn")
+_WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
+
+
+def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
+    """Everything that is wrong with *group* as it stands (contract 3.2 and 8), in the order of its fields."""
+    return tuple(finding for check in _CHECKS for finding in check(group.spec))
+
+
+def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
+    """
+    What a *new* group is given where it says nothing: names and values of ``spec`` fields.
+
+    A password needs version 2, so a group with one keeps the predecessor's timing. An interval without a version means
+    version 3; version 2 without an interval keeps its own second.
+    """
+    spec = group.spec
+    given: dict[str, Any] = {}
+    if spec.unicast_enabled is None:
+        given["unicastEnabled"] = True
+    if spec.segment is None:
+        given["segment"] = DEFAULT_SEGMENT
+    if has_password(spec):
+        return given
+    versioned = spec.vrrp_version is not None or "vrrp_version" in (spec.verbatim_config or {})
+    if not versioned:
+        given["vrrpVersion"] = NEW_VERSION
+    if spec.advert_interval_milliseconds is None and (not versioned or timing.version_of(spec) == NEW_VERSION):
+        given["advertIntervalMilliseconds"] = NEW_INTERVAL
+    return given
+
+
+def has_password(spec: GroupSpec) -> bool:
+    """Whether VRRP authentication is on: the predecessor's rule, a Secret is named."""
+    return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
+
+
+def password_problem(text: str) -> str:
+    """
+    Why *text* cannot be a VRRP password; "" where it can. The answer never holds any of it.
+
+    keepalived uses 8 bytes, ends a password at a blank or a comment mark, and replaces macros in it, all in silence.
+    """
+    if _PASSWORD.fullmatch(text):
+        return ""
+    if not text:
+        return "the password is empty: want 1 to 8 letters, digits, '_' or '-'"
+    if _PASSWORD.fullmatch(text[:_PASSWORD_BYTES]) and len(text) > _PASSWORD_BYTES:
+        return "the password is longer than 8 bytes, of which VRRP uses the first 8: store those alone"
+    return "the password has characters that keepalived reads otherwise: want 1 to 8 letters, digits, '_' or '-'"
+
+
+def _refuse(field: str, value: object, remedy: str) -> Refusal:
+    return Refusal.of(Reason.INVALID, BadInput(field, value, remedy))
+
+
+def _interfaces(spec: GroupSpec) -> Iterator[Refusal]:
+    named = [("spec.interface", spec.interface), ("spec.vrrpInterface", spec.vrrp_interface or None)]
+    for field, name in named:
+        if name is not None and not grammar.is_interface(name):
+            yield _refuse(field, name, grammar.INTERFACE_REMEDY)
+    if spec.interface_from_ip:
+        try:
+            parse_address(spec.interface_from_ip, "spec.interfaceFromIP")
+        except BadInput as error:
+            yield Refusal.of(Reason.INVALID, error)
+
+
+def _verbatim_config(spec: GroupSpec) -> Iterator[Refusal]:
+    yield from verbatim.read_global(spec.verbatim_config, allow_scripts=spec.allow_scripts).refusals
+
+
+def _blacklist(spec: GroupSpec) -> Iterator[Refusal]:
+    listed = spec.blacklist_router_ids or []
+    for index, number in enumerate(listed):
+        field = f"spec.blacklistRouterIDs[{index}]"
+        if number not in routerids.ALL:
+            yield _refuse(field, number, f"want a VRID from 1 to {MAX_ROUTER_ID}")
+        elif number in listed[:index]:
+            yield _refuse(field, number, f"already at blacklistRouterIDs[{listed.index(number)}]; remove it")
+
+
+def _virtual_ips(spec: GroupSpec) -> Iterator[Refusal]:
+    seen: dict[object, int] = {}
+    for index, entry in enumerate(spec.virtual_ips or ()):
+        field = f"spec.virtualIPs[{index}]"
+        if entry.interface and not grammar.is_interface(entry.interface):
+            yield _refuse(f"{field}.interface", entry.interface, grammar.INTERFACE_REMEDY)
+        try:
+            vip = virtualips.parse_virtual_ip(entry.address, f"{field}.address", interface="")
+        except BadInput as error:
+            yield Refusal.of(Reason.INVALID, error)
+            continue
+        if vip.address in seen:
+            yield _refuse(f"{field}.address", entry.address, f"already at virtualIPs[{seen[vip.address]}]; remove it")
+        seen.setdefault(vip.address, index)
+
+
+def _checks(spec: GroupSpec) -> Iterator[Refusal]:
+    names: dict[str, int] = {}
+    for index, check in enumerate(spec.checks or ()):
+        field = f"spec.checks[{index}]"
+        if not check.name:
+            yield _refuse(f"{field}.name", check.name, "want a name")
+        elif check.name in names:
+            yield _refuse(f"{field}.name", check.name, f"already at checks[{names[check.name]}]; want another name")
+        names.setdefault(check.name, index)
+        yield from _check(check, field)
+
+
+def _check(check: Check, field: str) -> Iterator[Refusal]:
+    if check.url not in PRESET_URLS and not check.url.startswith(("http://", "https://")):
+        yield _refuse(f"{field}.url", check.url, f"want an http or https URL, or {' or '.join(PRESET_URLS)}")
+    counts = {
+        "intervalSeconds": check.interval_seconds,
+        "timeoutSeconds": check.timeout_seconds,
+        "failAfter": check.fail_after,
+        "succeedAfter": check.succeed_after,
+    }
+    for name, value in counts.items():
+        if value < 1:
+            yield _refuse(f"{field}.{name}", value, "want at least 1")
+    if check.timeout_seconds > check.interval_seconds:
+        remedy = f"want at most intervalSeconds, {check.interval_seconds}"
+        yield _refuse(f"{field}.timeoutSeconds", check.timeout_seconds, remedy)
+    if check.on_failure not in ON_FAILURE:
+        yield _refuse(f"{field}.onFailure", check.on_failure, f"want {' or '.join(ON_FAILURE)}")
+    if check.weight is not None and check.on_failure != "LowerPriority":
+        yield _refuse(f"{field}.weight", check.weight, "a weight needs onFailure: LowerPriority")
+    elif check.weight is not None and not 1 <= abs(check.weight) <= _MOST_WEIGHT:
+        yield _refuse(f"{field}.weight", check.weight, f"want a weight of 1 to {_MOST_WEIGHT}")
+
+
+def _preemption(spec: GroupSpec) -> Iterator[Refusal]:
+    delay = spec.preempt_delay_seconds
+    if delay is not None and not 0 <= delay <= _MOST_PREEMPT_DELAY:
+        yield _refuse("spec.preemptDelaySeconds", delay, f"want 0 to {_MOST_PREEMPT_DELAY}")
+    if spec.no_preempt and delay:
+        yield _refuse("spec.preemptDelaySeconds", delay, "noPreempt never preempts, so there is no delay; remove one")
+
+
+def _timing(spec: GroupSpec) -> Iterator[Refusal]:
+    version, interval = timing.version_of(spec), spec.advert_interval_milliseconds
+    if spec.vrrp_version is not None and spec.vrrp_version not in (2, 3):
+        yield _refuse("spec.vrrpVersion", spec.vrrp_version, "want 2 or 3")
+    if version == NEW_VERSION and has_password(spec):
+        remedy = "version 3 has no passwords: set vrrpVersion: 2, or remove passwordAuth"
+        yield _refuse("spec.passwordAuth", "a Secret", remedy)
+    if interval is None:
+        return
+    field = "spec.advertIntervalMilliseconds"
+    if version == NEW_VERSION:
+        if not timing.STEP_V3 <= interval <= timing.LONGEST_V3 or interval % timing.STEP_V3:
+            yield _refuse(field, interval, f"want multiples of {timing.STEP_V3}, up to {timing.LONGEST_V3}")
+    elif not timing.SECOND <= interval <= timing.LONGEST_V2 or interval % timing.SECOND:
+        yield _refuse(field, interval, "version 2 wants whole seconds, 1000 to 255000; vrrpVersion: 3 allows less")
+
+
+def _openshift(spec: GroupSpec) -> Iterator[Refusal]:
+    if spec.openshift_cluster_name:
+        try:
+            openshift.router_ids(spec.openshift_cluster_name, "spec.openshiftClusterName")
+        except BadInput as error:
+            yield Refusal.of(Reason.INVALID, error)
+
+
+def _instances(spec: GroupSpec) -> Iterator[Refusal]:
+    mode, count = spec.instances.mode, spec.instances.count
+    if mode not in MODES:
+        yield _refuse("spec.instances.mode", mode, f"want {' or '.join(MODES)}")
+    room = routerids.capacity(routerids.blacklist_of(spec), frozenset())
+    if not 1 <= count <= MAX_ROUTER_ID:
+        yield _refuse("spec.instances.count", count, f"want 1 to {MAX_ROUTER_ID}")
+    elif mode == "Shared" and count > room:
+        yield _refuse("spec.instances.count", count, f"the blacklist leaves {room} VRIDs; want at most that many")
+
+
+def _namespaces(spec: GroupSpec) -> Iterator[Refusal]:
+    if spec.allowed_namespaces is not None:
+        yield from _selector(spec.allowed_namespaces, "spec.allowedNamespaces")
+
+
+def _selector(selector: LabelSelector, field: str) -> Iterator[Refusal]:
+    for key, value in sorted((selector.match_labels or {}).items()):
+        yield from _label(key, [value], f"{field}.matchLabels[{key}]")
+    for index, term in enumerate(selector.match_expressions or ()):
+        yield from _requirement(term, f"{field}.matchExpressions[{index}]")
+
+
+def _requirement(term: Requirement, field: str) -> Iterator[Refusal]:
+    values = term.values or []
+    if term.operator not in _WITH_VALUES + _WITHOUT_VALUES:
+        remedy = f"want {', '.join(_WITH_VALUES + _WITHOUT_VALUES)}"
+        yield _refuse(f"{field}.operator", term.operator, remedy)
+    elif (term.operator in _WITH_VALUES) != bool(values):
+        remedy = "wants values" if term.operator in _WITH_VALUES else "takes no values"
+        yield _refuse(f"{field}.values", values, f"operator {term.operator} {remedy}")
+    yield from _label(term.key, values, field)
+
+
+def _label(key: str, values: list[str], field: str) -> Iterator[Refusal]:
+    if not _LABEL_KEY.fullmatch(key):
+        yield _refuse(field, key, "want the key of a label, such as kubernetes.io/metadata.name")
+    for value in values:
+        if not _LABEL_VALUE.fullmatch(value):
+            yield _refuse(field, value, "want the value of a label: up to 63 letters, digits, '.', '_' or '-'")
+
+
+def _node_selector(spec: GroupSpec) -> Iterator[Refusal]:
+    yield from _selector(LabelSelector(match_labels=spec.node_selector), "spec.nodeSelector")
+
+
+def _allow_verbatim(spec: GroupSpec) -> Iterator[Refusal]:
+    for index, keyword in enumerate(spec.allow_verbatim or ()):
+        if problem := verbatim.allow_verbatim_problem(keyword):
+            yield _refuse(f"spec.allowVerbatim[{index}]", keyword, problem)
+
+
+_CHECKS: Final[tuple[Callable[[GroupSpec], Iterator[Refusal]], ...]] = (
+    _interfaces,
+    _node_selector,
+    _verbatim_config,
+    _blacklist,
+    _virtual_ips,
+    _checks,
+    _preemption,
+    _timing,
+    _openshift,
+    _instances,
+    _namespaces,
+    _allow_verbatim,
+)

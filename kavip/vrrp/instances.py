@@ -1,0 +1,206 @@
+"""
+The model of one group: which VRRP instances its nodes run, and what each holds.
+
+One instance per address family. In each, one constant address is advertised (the anchor) and all others are excluded
+from the advertisement, so that a VIP that comes or goes while nodes reload one after the other never makes two masters.
+The anchor of a Service's instance is one of its VIPs and stays it while the Service has it; Shared instances advertise
+an address of their own. The same objects give the same model, in whatever order they come.
+
+An address may be in one instance only. Where Services share one, the oldest carries it, and the others' VIPs are where
+it is (:class:`Sharing`). What cannot be done for one Service is a problem of that Service and of no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from kavip.api.address import Address, parse_address
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.vrrp import keys, verbatim, virtualips
+from kavip.vrrp.grammar import Line
+from kavip.vrrp.members import Member, Peer, interfaces_of
+from kavip.vrrp.priorities import priorities
+from kavip.vrrp.timing import timing_of
+from kavip.vrrp.units import Draft, Sharing, Unit
+from kavip.vrrp.virtualips import VirtualIP
+
+NOBODY: Final = {4: parse_address("192.0.0.8"), 6: parse_address("100::1")}
+"""
+Source addresses that no node has (RFC 7600, RFC 6666). keepalived puts an instance whose source is missing into FAULT,
+which is right for a node that a text does not name: nobody sends to it, so it would hear nothing and become master.
+"""
+
+LONE_PEER: Final = {4: parse_address("0.0.0.0"), 6: parse_address("fe80::6b61:0")}  # noqa: S104 - not bound to
+"""
+The peer of a node that has no other. Without any peer keepalived falls back to multicast, which would be another
+instance with an outage at the change; these go nowhere, and in silence: OpenShift uses the first one as well, and the
+second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable, and logged at every advertisement).
+"""
+
+NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
+
+_GARP_REPEAT: Final = "2"
+_GARP_INTERVAL: Final = "0.0002"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One ``vrrp_instance``. With *sources* (node, address) it is unicast, without it is multicast."""
+
+    name: str
+    family: int
+    router_id: int
+    version: int
+    interval: str
+    interface: str
+    authenticated: bool
+    priorities: tuple[tuple[str, int], ...]
+    sources: tuple[tuple[str, Address], ...]
+    anchor: VirtualIP
+    excluded: tuple[VirtualIP, ...]
+    lines: tuple[Line, ...]
+    services: tuple[str, ...]
+
+    @property
+    def nobody(self) -> Address:
+        """The source address for nodes that are not among the sources."""
+        return NOBODY[self.family]
+
+    @property
+    def lone_peer(self) -> Address:
+        """The peer for a node that is alone."""
+        return LONE_PEER[self.family]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """
+    What the nodes of one group run.
+
+    *problems* tells by Service (or ``ns/name/virtualips`` of the group) what was left out, and why.
+    """
+
+    group: str
+    globals: tuple[Line, ...]
+    instances: tuple[Instance, ...]
+    shared: tuple[Sharing, ...] = ()
+    problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def model_of(
+    group: KeepalivedGroup,
+    members: Sequence[Member],
+    peers: Sequence[Peer],
+    router_ids: Mapping[str, int],
+    *,
+    anchors: Mapping[str, Address] = NO_ANCHORS,
+) -> Model:
+    """
+    The model of *group* with its *members* on the nodes *peers*.
+
+    *router_ids* are the VRIDs that were persisted for :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are those that
+    nodes advertise now: :func:`kavip.vrrp.config.anchors_of` the text that was written last.
+    """
+    draft = Draft(group, peers, router_ids)
+    draft.add_own()
+    for member in sorted(members, key=lambda member: member.age_key):
+        draft.add(member)
+    draft.fill_slots()
+    instances = (
+        _instance(group, unit, family, peers=peers, held=anchors)
+        for unit in draft.units.values()
+        for family in unit.families
+    )
+    return Model(
+        group=group.key,
+        globals=_globals(group),
+        instances=tuple(sorted(instances, key=lambda instance: instance.name)),
+        shared=draft.sharings(),
+        problems=MappingProxyType(dict(sorted(draft.problems.items()))),
+    )
+
+
+def _instance(
+    group: KeepalivedGroup,
+    unit: Unit,
+    family: int,
+    *,
+    peers: Sequence[Peer],
+    held: Mapping[str, Address],
+) -> Instance:
+    spec, name = group.spec, keys.instance_name(unit.name, family)
+    vips = sorted(vip for vip in unit.vips if vip.address.family == family)
+    if unit.slot:
+        anchor = virtualips.anchor(family, unit.router_id, spec.interface)
+    else:
+        anchor = next((vip for vip in vips if vip.address == held.get(name)), vips[0])
+    timing, interface = timing_of(spec, family), spec.vrrp_interface or spec.interface
+    return Instance(
+        name=name,
+        family=family,
+        router_id=unit.router_id,
+        version=timing.version,
+        interval=timing.seconds,
+        interface=interface,
+        authenticated=timing.version == 2 and _has_password(spec),
+        priorities=priorities(f"{group.key} {unit.name}", (peer.name for peer in peers)),
+        sources=_sources(peers, family) if spec.unicast_enabled else (),
+        anchor=anchor,
+        excluded=tuple(vip for vip in vips if vip != anchor),
+        lines=_lines(spec, unit, interface),
+        services=tuple(sorted(unit.services)),
+    )
+
+
+def _sources(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:
+    found = ((peer.name, peer.address(family)) for peer in peers)
+    return tuple(sorted((name, address) for name, address in found if address))
+
+
+def _lines(spec: GroupSpec, unit: Unit, interface: str) -> tuple[Line, ...]:
+    """
+    The lines of the Service, then what the group says about preemption where the Service says nothing.
+
+    ``track_interface`` of an interface that the instance uses anyway is left out: keepalived does it by itself, and
+    says so on stderr, where the agent's check takes any word for a fault.
+    """
+    implied = {interface, spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
+    lines = [line for line in unit.lines if line.keyword != "track_interface" or line.block[0] not in implied]
+    if not any(line.keyword in ("nopreempt", "preempt_delay") for line in lines):
+        if spec.no_preempt:
+            lines.append(Line("nopreempt"))
+        elif spec.preempt_delay_seconds:
+            lines.append(Line("preempt_delay", (str(spec.preempt_delay_seconds),)))
+    return tuple(sorted(lines, key=lambda line: line.keyword))
+
+
+def _globals(group: KeepalivedGroup) -> tuple[Line, ...]:
+    """
+    ``global_defs``: ours, and over them what the group's owner wrote; entries that are not allowed are left out.
+
+    Processes have names of their own, because OpenShift's resign script kills the oldest process called "keepalived".
+    Shared groups announce a thousand addresses at a take-over; keepalived's default would be ten thousand frames.
+    """
+    own = {
+        "enable_script_security": Line("enable_script_security"),
+        "max_auto_priority": Line("max_auto_priority", ("-1",)),
+        "process_name": Line("process_name", ("kavip_main",)),
+        "router_id": Line("router_id", (group.metadata.name,)),
+        "vrrp_process_name": Line("vrrp_process_name", ("kavip_vrrp",)),
+    }
+    if group.is_shared:
+        for keyword in ("vrrp_garp_interval", "vrrp_gna_interval"):
+            own[keyword] = Line(keyword, (_GARP_INTERVAL,))
+        own["vrrp_garp_master_repeat"] = Line("vrrp_garp_master_repeat", (_GARP_REPEAT,))
+    found = verbatim.read_global(group.spec.verbatim_config, allow_scripts=group.spec.allow_scripts)
+    theirs = {line.keyword: line for line in found.lines if line.keyword != "vrrp_version"}
+    if any(line.quoted for line in theirs.values()):
+        own["script_user"] = Line("script_user", ("root",))
+    merged = {**own, **theirs}
+    return tuple(sorted(merged.values(), key=lambda line: (line.keyword != "router_id", line.keyword)))
+
+
+def _has_password(spec: GroupSpec) -> bool:
+    return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)

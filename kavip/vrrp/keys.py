@@ -1,0 +1,71 @@
+"""
+The names under which VRIDs are kept, and which Service lives where.
+
+``ns/name``, with ``spreadvips`` ``ns/name/ip``; Shared instances ``group/<n>``; the VIPs that a group names itself
+``ns/name/virtualips``. Instances have the same names, the IPv6 one of two with ``/v6`` behind it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kavip.api.group import KeepalivedGroup
+from kavip.vrrp.members import Member, is_name
+
+SHARED_PREFIX: Final = "group"
+OWN_SUFFIX: Final = "virtualips"
+
+
+def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str, ...]:
+    """
+    The keys that need a VRID, in the order in which they are served when VRIDs run out: the group's own, then by age.
+
+    ``ns/name``, with ``spreadvips`` ``ns/name/ip``; in Shared mode ``group/<n>``, and what has instances of its own.
+    """
+    if group.is_shared:
+        own = [slot_name(number) for number in range(group.spec.instances.count)]
+    else:
+        own = [own_key(group)] if group.spec.virtual_ips else []
+    return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
+
+
+def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
+    """The keys of *member* alone: at least one, except where it lives in a Shared instance."""
+    if not is_name(member.key) or (group.is_shared and not member.local):
+        return ()
+    if member.spread and member.addresses and not group.is_shared:
+        return tuple(f"{member.key}/{address}" for address in member.addresses)
+    return (member.key,)
+
+
+def published_ids(
+    group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int]
+) -> Mapping[str, int]:
+    """What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance."""
+    shown = dict(router_ids)
+    if group.is_shared:
+        for member in members:
+            slot = slot_of(member.key, group.spec.instances.count)
+            if not member.local and slot in router_ids:
+                shown[member.key] = router_ids[slot]
+    return dict(sorted(shown.items()))
+
+
+def own_key(group: KeepalivedGroup) -> str:
+    """The key of the group's own VIPs: three parts, so that no Service can have it, and the last is no address."""
+    return f"{group.key}/{OWN_SUFFIX}"
+
+
+def slot_name(number: int) -> str:
+    """The name of a Shared instance."""
+    return f"{SHARED_PREFIX}/{number}"
+
+
+def slot_of(key: str, count: int) -> str:
+    """The Shared instance of the Service *key*: always the same while *count* is."""
+    return slot_name(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count)
+
+
+def instance_name(unit: str, family: int) -> str:
+    """The name of an instance: the IPv6 one of a spread address is told apart by the address itself."""
+    return f"{unit}/v6" if family == 6 and ":" not in unit else unit

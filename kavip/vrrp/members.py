@@ -1,0 +1,90 @@
+"""
+What a group's configuration is made from: its Services as :class:`Member` values, its Nodes as :class:`Peer` values.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.api.address import Address
+from kavip.api.cluster import Node
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.names import SPREAD_ANNOTATION, VERBATIM_ANNOTATION
+from kavip.vrrp import routerids, verbatim
+from kavip.vrrp.grammar import Line
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """
+    One Service of a group.
+
+    *spread* wants an instance per address. *local* wants instances of its own, also in Shared mode. *problem* is what
+    is wrong with the Service's own lines: it is served without them, for a VIP is worth more than a tuned one.
+    """
+
+    key: str
+    addresses: tuple[Address, ...]
+    created: str = ""
+    spread: bool = False
+    local: bool = False
+    lines: tuple[Line, ...] = ()
+    problem: Refusal | None = None
+
+    @property
+    def age_key(self) -> tuple[str, str]:
+        """Sorts the older Service first; ties by key. One without a timestamp is the youngest."""
+        return self.created or "~", self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One node of a group; its addresses are those from which its advertisements come."""
+
+    name: str
+    ipv4: Address | None = None
+    ipv6: Address | None = None
+
+    def address(self, family: int) -> Address | None:
+        """The node's address of *family*."""
+        return self.ipv4 if family == 4 else self.ipv6
+
+
+def member_of(service: Service, group: KeepalivedGroup) -> Member:
+    """*service* as a member of *group*."""
+    found = verbatim.read_service(
+        service.metadata.annotation(VERBATIM_ANNOTATION),
+        allowed=group.spec.allow_verbatim or (),
+        interfaces=interfaces_of(group.spec),
+    )
+    problem = verbatim.summary(found.refusals)
+    return Member(
+        key=service.key,
+        addresses=service.virtual_ips,
+        created=service.metadata.creation_timestamp or "",
+        spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
+        local=routerids.is_local(service),
+        lines=() if problem else found.lines,
+        problem=problem,
+    )
+
+
+def peer_of(node: Node) -> Peer:
+    """*node* as a member of a group."""
+    return Peer(node.metadata.name, node.internal_ip(4), node.internal_ip(6))
+
+
+def interfaces_of(spec: GroupSpec) -> frozenset[str]:
+    """The interfaces that a group names: every node of it must have them."""
+    own = {spec.interface, spec.vrrp_interface, *(entry.interface for entry in spec.virtual_ips or ())}
+    return frozenset(own - {""})
+
+
+def is_name(key: str) -> bool:
+    """Whether *key* is ``ns/name`` of DNS names: files may hold what no API server would have taken."""
+    parts = key.split("/")
+    return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts)

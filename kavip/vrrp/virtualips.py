@@ -1,0 +1,87 @@
+"""
+VIPs as keepalived configures them: an address, its prefix length, an interface.
+
+keepalived would also take ``0.0.0.0``, multicast, loopback and a prefix length of 0, which routes the world to the
+interface. Addresses of Services come from pools that were checked; those that a group itself names are checked here.
+"""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
+from typing import Final
+
+from kavip.api.address import BITS, Address
+from kavip.errors import BadInput
+
+ANCHOR_IPV4: Final = 0xA9FEFF00
+"""169.254.255.0: Shared instances advertise ``169.254.255.<VRID>``, which never changes."""
+ANCHOR_IPV6: Final = 0xFE80 << 112 | 0x6B61 << 16
+"""fe80::6b61:0: the same for IPv6; 0x6b61 is "ka"."""
+
+_ANCHOR_BITS: Final = {4: 8, 6: 16}
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}
+_SHAPE: Final = "want an address, with or without a prefix length, such as 192.0.2.10/24 or 2001:db8::10"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VirtualIP:
+    """One VIP on one interface."""
+
+    address: Address
+    prefix: int
+    interface: str
+
+    def __str__(self) -> str:
+        """As keepalived reads it; the length always stands, for without one an empty ``/`` is ``/0``."""
+        return f"{self.address}/{self.prefix}"
+
+
+def host(address: Address, interface: str) -> VirtualIP:
+    """*address* alone, as /32 or /128."""
+    return VirtualIP(address, BITS[address.family], interface)
+
+
+def anchor(family: int, router_id: int, interface: str) -> VirtualIP:
+    """The address that a Shared instance advertises, whichever VIPs it holds."""
+    return host(Address(family, (ANCHOR_IPV4 if family == 4 else ANCHOR_IPV6) + router_id), interface)
+
+
+def is_anchor(address: Address) -> bool:
+    """Whether *address* is one of those that :func:`anchor` gives."""
+    base = ANCHOR_IPV4 if address.family == 4 else ANCHOR_IPV6
+    return address.value >> _ANCHOR_BITS[address.family] == base >> _ANCHOR_BITS[address.family]
+
+
+def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:
+    """
+    Read an address that a group names for itself.
+
+    Raises :class:`BadInput` naming *field*.
+    """
+    bare, slash, length = text.partition("/")
+    if slash and (not length.isascii() or not length.isdecimal() or str(int(length)) != length):
+        raise BadInput(field, text, _SHAPE)
+    try:
+        parsed = ip_interface(text)
+    except ValueError:
+        raise BadInput(field, text, _SHAPE) from None
+    if "%" in bare or (isinstance(parsed, IPv6Interface) and parsed.ip.ipv4_mapped is not None):
+        raise BadInput(field, text, _SHAPE)
+    address = Address(parsed.version, int(parsed.ip))
+    if problem := _problem(parsed, address):
+        raise BadInput(field, text, problem)
+    return VirtualIP(address, parsed.network.prefixlen, interface)
+
+
+def _problem(parsed: IPv4Interface | IPv6Interface, address: Address) -> str:
+    """What no VIP may be, in words of the remedy."""
+    ip, network = parsed.ip, parsed.network
+    if ip.is_unspecified or ip.is_loopback or ip.is_multicast or (ip.version == 4 and ip.is_reserved):
+        return "want a unicast address that is not loopback, unspecified or reserved"
+    if is_anchor(address):
+        return "kavip uses this range itself, to advertise Shared instances; want another address"
+    if network.prefixlen < _SHORTEST_PREFIX[ip.version]:
+        return f"want a prefix length of at least {_SHORTEST_PREFIX[ip.version]}"
+    edges = {network.network_address, network.broadcast_address} if ip.version == 4 else {network.network_address}
+    if network.prefixlen < BITS[ip.version] - 1 and ip in edges:
+        return f"this is the network or broadcast address of {network}; want a host's address"
+    return ""
