@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +21,8 @@ from kavip.api.cluster import Namespace, Network, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.errors import BadInput
+from kavip.ipam.addresses import Range, parse_range
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 
@@ -71,7 +74,7 @@ class Snapshot:
         match obj:
             case Service():
                 self._index_service(key, obj)
-            case VIPPool():
+            case VIPPool() | Network():
                 self._pools_stale = True
             case Node():
                 self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
@@ -85,7 +88,7 @@ class Snapshot:
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
-            case names.VIP_POOL:
+            case names.VIP_POOL | names.NETWORK:
                 self._pools_stale = True
             case names.NODE | names.KEEPALIVED_GROUP:
                 self.ledger.reserve(f"{kind} {key}", ())
@@ -126,7 +129,8 @@ class Snapshot:
     def parsed_pools(self) -> Pools:
         """The pools as ipam reads them; parsed again only after one has changed."""
         if self._pools_stale:
-            self._parsed, self._pools_stale = Pools.of(self.pools.values()), False
+            self._parsed = Pools.of(self.pools.values(), barred=rejected_ranges(self.network))
+            self._pools_stale = False
             self.ledger.configure(self._parsed)
         return self._parsed
 
@@ -171,6 +175,10 @@ class Snapshot:
         found = (self.services[key] for key in sorted(keys))
         return [service for service in found if self.group_of(service) == group]
 
+    def candidates(self, declared: str) -> list[Service]:
+        """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""
+        return [self.services[key] for key in sorted(self._candidates.get(declared, ()))]
+
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""
         return [
@@ -201,3 +209,13 @@ def own_virtual_ips(group: KeepalivedGroup) -> tuple[Address, ...]:
     """The readable addresses of ``spec.virtualIPs``; a prefix length is not part of the address."""
     found = (read_address(entry.address.partition("/")[0]) for entry in group.spec.virtual_ips or ())
     return tuple(sorted({address for address in found if address}))
+
+
+def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
+    """What OpenShift's ``spec.externalIP.policy`` lets nobody have; unreadable entries bar nothing."""
+    policy = network.spec.external_ip.policy if network and network.spec.external_ip else None
+    found = []
+    for text in (policy.rejected_cidrs if policy else None) or ():
+        with suppress(BadInput):
+            found.append(parse_range(text, "rejectedCIDRs"))
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""
+Which keys a change concerns. Pure: the Snapshot has changed already, what is asked is whose plan may have.
+
+Nothing is woken that cannot be concerned: a status that kavip has just written wakes its own Service and no group; a
+heartbeat of a node wakes nobody.
+"""
+
+from collections.abc import Iterator
+
+from kavip.api.cluster import Namespace, Node
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
+from kavip.controller.outcome import Key, Kind
+from kavip.snapshot import Object, Snapshot
+
+
+def everything(snapshot: Snapshot) -> Iterator[Key]:
+    """Every key there is, the oldest Services first: what a new leader begins with."""
+    for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
+        yield _service(service.key)
+    yield from _groups(snapshot)
+    yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+
+
+def of(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    """The keys that *old* turning into *new* concerns; what may repeat, the queue folds."""
+    match new if new is not None else old:
+        case Service():
+            yield from _of_service(snapshot, old, new)
+        case KeepalivedGroup():
+            yield from _of_group(snapshot, old, new)
+        case VIPPool():
+            yield from _of_pool(snapshot, old, new)
+        case Node():
+            if _faces(old) != _faces(new):
+                yield from _groups(snapshot)
+        case Namespace() as namespace:
+            if _labels(old) != _labels(new):
+                yield from _services_of(snapshot, namespace.metadata.name)
+        case _:  # OpenShift's Network: whose turn it is to assign
+            yield from (_service(key) for key in sorted(snapshot.services))
+    yield from (_service(key) for key in snapshot.ledger.woken())
+
+
+def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    before, after = _as_service(old), _as_service(new)
+    if before is not None or after is not None:
+        yield _service((after or before or Service()).key)
+    if _shape(before) == _shape(after):
+        return
+    for each in (before, after):
+        if each is not None and (group := snapshot.group_of(each)):
+            yield Key(Kind.GROUP, group)
+    touched = {*(before.virtual_ips if before else ()), *(after.virtual_ips if after else ())}
+    pools = {pool.name for address in touched if (pool := snapshot.parsed_pools.pool_of(address))}
+    yield from (Key(Kind.POOL, name) for name in sorted(pools))
+
+
+def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    before = old if isinstance(old, KeepalivedGroup) else None
+    after = new if isinstance(new, KeepalivedGroup) else None
+    changed = after or before
+    if changed is None:
+        return
+    yield Key(Kind.GROUP, changed.key)
+    if before and after and before.spec == after.spec and before.metadata.labels == after.metadata.labels:
+        if before.status.router_ids != after.status.router_ids:
+            yield from (Key(Kind.GROUP, group.key) for group in snapshot.neighbours(after))
+        return
+    yield from _groups(snapshot)
+    if any(group is not None and group.is_default for group in (before, after)):
+        yield from (_service(service.key) for service in snapshot.candidates(""))
+    yield from (_service(service.key) for service in snapshot.candidates(changed.key))
+
+
+def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    before = old if isinstance(old, VIPPool) else None
+    after = new if isinstance(new, VIPPool) else None
+    if before and after and before.spec == after.spec:
+        yield Key(Kind.POOL, after.name)
+        return
+    yield from (Key(Kind.POOL, name) for name in sorted({*snapshot.pools, *(each.name for each in (before, after) if each)}))
+    for each in snapshot.parsed_pools.in_force:
+        yield from (_service(terms.key) for _, terms, _ in snapshot.ledger.assigned(each))
+    yield from (_service(key) for key in snapshot.ledger.waiters())
+    if before is not None:  # its holders may be stranded now
+        yield from (_service(key) for key in sorted(snapshot.services) if snapshot.services[key].virtual_ips)
+
+
+def _service(key: str) -> Key:
+    return Key(Kind.SERVICE, key)
+
+
+def _groups(snapshot: Snapshot) -> Iterator[Key]:
+    return (Key(Kind.GROUP, key) for key in sorted(snapshot.groups))
+
+
+def _services_of(snapshot: Snapshot, namespace: str) -> Iterator[Key]:
+    prefix = f"{namespace}/"
+    return (_service(key) for key in sorted(snapshot.services) if key.startswith(prefix))
+
+
+def _as_service(obj: Object | None) -> Service | None:
+    return obj if isinstance(obj, Service) else None
+
+
+def _shape(service: Service | None) -> object:
+    """What of a Service can matter to groups and pools: all but the conditions."""
+    if service is None:
+        return None
+    metadata = service.metadata
+    return service.spec, service.virtual_ips, metadata.annotations, metadata.deletion_timestamp, metadata.uid
+
+
+def _faces(obj: Object | None) -> object:
+    """What of a Node can matter: who it is and where, not that it is well."""
+    return (obj.metadata.labels, obj.status.addresses) if isinstance(obj, Node) else None
+
+
+def _labels(obj: Object | None) -> object:
+    return obj.metadata.labels if obj is not None else None
