@@ -1,0 +1,15 @@
+"""
+Which address may a Service have, and why not: parse, validate, allocate.
+
+Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. From the edge inwards:
+
+* :mod:`.addresses`: ranges of addresses as integers;
+* :mod:`.annotations`: the annotations that are read here, each with its parser;
+* :mod:`.request`: a Service -> what it asks for;
+* :mod:`.pool`, :mod:`.pools`: VIPPools -> what may be handed out, to whom, in which order; what is wrong with them;
+* :mod:`.claims`: who holds one address, who may share it, who wins it;
+* :mod:`.space`: the lowest free address of a pool; :mod:`.sharing`: the addresses that a sharing key has;
+* :mod:`.waiting`: who waits for which pool; :mod:`.ledger`: all of this kept as Services come and go;
+* :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.reasons`: its words;
+* :mod:`.stranding`: whom an edit of a pool would strand.
+"""

@@ -1,0 +1,153 @@
+"""
+Ranges of addresses: parsed once, at the edge, then integers in sorted tuples.
+
+Sizes are Python integers: a /8 of IPv6 is as cheap as a /32 of IPv4, nothing is ever materialised.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kavip.api.address import BITS, Address, parse_address
+from kavip.errors import BadInput
+
+FAMILIES: Final = (4, 6)
+FAMILY_NAMES: Final = {4: "IPv4", 6: "IPv6"}
+_ABOVE_ALL: Final = 1 << 129
+_REMEDY: Final = "want a CIDR or first-last, such as 192.0.2.128/28, 192.0.2.10-192.0.2.20 or 2001:db8::/120"
+
+
+class Range(NamedTuple):
+    """The addresses of *family* from *first* to *last*, both included. Sorts by family, then by place."""
+
+    family: int
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many addresses it holds."""
+        return self.last - self.first + 1
+
+    def holds(self, address: Address) -> bool:
+        """Whether *address* is one of them."""
+        return self.family == address.family and self.first <= address.value <= self.last
+
+    def overlaps(self, other: "Range") -> bool:
+        """Whether the two have an address in common."""
+        return self.family == other.family and self.first <= other.last and other.first <= self.last
+
+    def __str__(self) -> str:
+        """As CIDR where it is one, else as ``first-last``; a single address stands alone."""
+        first, last = (Address(self.family, value) for value in (self.first, self.last))
+        if self.size == 1:
+            return str(first)
+        aligned = self.size & (self.size - 1) == 0 and self.first % self.size == 0
+        return f"{first}/{BITS[self.family] - self.size.bit_length() + 1}" if aligned else f"{first}-{last}"
+
+
+def parse_range(text: str, field: str = "") -> Range:
+    """
+    Read a CIDR, ``first-last`` or one bare address; blanks around the parts are fine.
+
+    Raises :class:`BadInput` naming *field*: for host bits, a reversed range, two families, a zone.
+    """
+    if "/" in text:
+        return _parse_cidr(text, field)
+    parts = [part.strip() for part in text.split("-")]
+    if len(parts) > len(("first", "last")) or not all(parts):
+        raise BadInput(field, text, _REMEDY)
+    first, last = (_parse_part(part, text, field) for part in (parts[0], parts[-1]))
+    if first.family != last.family:
+        raise BadInput(field, text, "want both ends of one family")
+    if last < first:
+        raise BadInput(field, text, f"is reversed; write {last}-{first}")
+    return Range(first.family, first.value, last.value)
+
+
+def subtract(ranges: Iterable[Range], holes: Iterable[Range]) -> tuple[Range, ...]:
+    """What is left of *ranges*, which must be disjoint, without *holes*, which need not be; sorted."""
+    cuts = sorted(holes)
+    result: list[Range] = []
+    start = 0
+    for family, begin, last in sorted(ranges):
+        first, at = begin, start
+        while at < len(cuts) and (cuts[at].family, cuts[at].first) <= (family, last):
+            cut = cuts[at]
+            if cut.family == family and cut.last >= first:
+                if cut.first > first:
+                    result.append(Range(family, first, cut.first - 1))
+                first = cut.last + 1
+            at += 1
+        # a hole may reach into the next range: only what ends before this one is done with
+        while start < len(cuts) and (cuts[start].family, cuts[start].last) <= (family, last):
+            start += 1
+        if first <= last:
+            result.append(Range(family, first, last))
+    return tuple(result)
+
+
+def find(ranges: Sequence[Range], address: Address) -> Range | None:
+    """The one of *ranges*, sorted and disjoint, that holds *address*; in O(log n)."""
+    at = bisect_right(ranges, (address.family, address.value, _ABOVE_ALL))
+    return ranges[at - 1] if at and ranges[at - 1].holds(address) else None
+
+
+def first_overlap(ranges: Sequence[Range], wanted: Range) -> Range | None:
+    """The lowest of *ranges*, sorted and disjoint, that overlaps *wanted*; in O(log n)."""
+    at = bisect_right(ranges, (wanted.family, wanted.first, _ABOVE_ALL))
+    return next((each for each in ranges[max(at - 1, 0) : at + 1] if each.overlaps(wanted)), None)
+
+
+def is_buggy(address: Address) -> bool:
+    """Whether careless equipment may drop *address*: IPv4 that ends in .0 or .255."""
+    return address.family == min(FAMILIES) and address.value & 255 in (0, 255)
+
+
+def count_buggy(span: Range) -> int:
+    """How many addresses of *span* are buggy, without looking at each."""
+    if span.family != min(FAMILIES):
+        return 0
+    return _buggy_up_to(span.last) - _buggy_up_to(span.first - 1)
+
+
+def _buggy_up_to(value: int) -> int:
+    return (value // 256 + 1) + (value + 1) // 256
+
+
+def _parse_part(part: str, text: str, field: str) -> Address:
+    try:
+        return parse_address(part)
+    except BadInput as error:
+        raise BadInput(field, text, error.remedy if "%" in part else _REMEDY) from None
+
+
+def _parse_cidr(text: str, field: str) -> Range:
+    head, _, length = (part.strip() for part in text.partition("/"))
+    first = _parse_part(head, text, field)
+    bits = BITS[first.family]
+    # a net mask (/255.255.255.0), a sign or other digits are not a prefix length
+    if not (length.isascii() and length.isdigit() and len(length) <= len("128") and int(length) <= bits):
+        raise BadInput(field, text, f"want a prefix length from 0 to {bits}")
+    size = 1 << (bits - int(length))
+    if first.value % size:
+        network = Address(first.family, first.value - first.value % size)
+        raise BadInput(field, text, f"has host bits set; write {network}/{int(length)} or {first}")
+    return Range(first.family, first.value, first.value + size - 1)
+
+
+UNUSABLE: Final = tuple(
+    (parse_range(text), what)
+    for text, what in (
+        ("0.0.0.0/32", "the unspecified address"),
+        ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "link-local"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved (240.0.0.0/4)"),
+        ("::", "the unspecified address"),
+        ("::1", "loopback"),
+        ("fe80::/10", "link-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+"""What no pool may hold."""

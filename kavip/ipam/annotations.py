@@ -1,0 +1,112 @@
+"""
+The annotations that ipam reads on a Service: key, parser, meaning. Parsers, webhook and reference share this one table.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Generic, TypeVar
+
+from kavip import names
+from kavip.api.address import Address, parse_address
+from kavip.api.refusal import annotation_field
+from kavip.errors import BadInput
+
+T = TypeVar("T")
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACED: Final = re.compile(rf"(?=.{{3,317}}\Z){_LABEL}/{_LABEL}(\.{_LABEL})*\Z")
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation(Generic[T]):
+    """One annotation: *parse* takes a non-empty value and its field path; *doc* stands in the reference."""
+
+    key: str
+    parse: Callable[[str, str], T]
+    doc: str
+
+    def read(self, annotations: Mapping[str, str] | None) -> T | None:
+        """The parsed value; None where it is absent or empty. Raises :class:`BadInput`."""
+        text = (annotations or {}).get(self.key, "").strip()
+        return self.parse(text, annotation_field(self.key)) if text else None
+
+
+def parse_namespaced(text: str, field: str) -> str:
+    """Read ``<namespace>/<name>``, both DNS names."""
+    if not _NAMESPACED.match(text):
+        raise BadInput(field, text, "want <namespace>/<name>, both DNS names, such as lb/edge")
+    return text
+
+
+def parse_name(text: str, field: str) -> str:
+    """Read the name of a VIPPool."""
+    if not _NAME.match(text):
+        raise BadInput(field, text, "want the name of a VIPPool, such as edge")
+    return text
+
+
+def parse_addresses(text: str, field: str) -> tuple[Address, ...]:
+    """Read comma-separated addresses, at most one per family; blanks around commas are fine, empty items are not."""
+    found: dict[int, Address] = {}
+    for item in text.split(","):
+        if not item.strip():
+            raise BadInput(field, text, "has an empty item; separate the addresses by single commas")
+        address = parse_address(item.strip(), field)
+        if address.family in found:
+            raise BadInput(field, text, f"has two IPv{address.family} addresses; want at most one per family")
+        found[address.family] = address
+    return tuple(found.values())
+
+
+def parse_bool(text: str, field: str) -> bool:
+    """Read ``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise BadInput(field, text, 'want "true" or "false"')
+    return text == "true"
+
+
+def parse_key(text: str, field: str) -> str:
+    """Read a free text that only has to be equal elsewhere."""
+    if not text.isprintable():
+        raise BadInput(field, text, "want printable characters only")
+    return text
+
+
+GROUP: Final = Annotation(
+    names.GROUP_ANNOTATION, parse_namespaced, "`<namespace>/<name>` of the KeepalivedGroup that serves the Service"
+)
+POOL: Final = Annotation(names.POOL_ANNOTATION, parse_name, "name of the VIPPool that the addresses come from")
+ADDRESSES: Final = Annotation(
+    names.ADDRESSES_ANNOTATION, parse_addresses, "comma-separated addresses wanted, at most one per family"
+)
+SHARING_KEY: Final = Annotation(
+    names.SHARING_KEY_ANNOTATION,
+    parse_key,
+    "Services of one namespace and group with the same key may share an address while protocol and port differ, and "
+    "while they have the same selector where externalTrafficPolicy is Local",
+)
+REASSIGN: Final = Annotation(
+    names.REASSIGN_ANNOTATION,
+    parse_bool,
+    '`"true"`: an address that is no longer legal may be exchanged for one that is',
+)
+
+REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
+"""All of them, in the order of the reference."""
+
+
+def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
+    """What is allowed but unwise: empty values, and keys under ``kavip.io/`` that kavip does not know; sorted."""
+    prefix = f"{names.KAVIP_GROUP}/"
+    known = [key for key in names.SERVICE_ANNOTATIONS if key.startswith(prefix)]
+    found: list[str] = []
+    for key, value in sorted((annotations or {}).items()):
+        if key in names.SERVICE_ANNOTATIONS and not value.strip():
+            found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
+        elif key.startswith(prefix) and key not in known:
+            nearest = get_close_matches(key, known, 1, 0)
+            found.append(f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest[0]}?")
+    return tuple(found)

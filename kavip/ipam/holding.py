@@ -1,0 +1,87 @@
+"""
+What one Service holds: what stands in its status and externalIPs, and what is written and not yet seen.
+
+*A stale cache never moves an address.* Between a status write and its return through the watch the Service has its old
+addresses and the new ones, and the new ones are what it holds. A write is conditional on the resourceVersion that it
+was decided on, so whatever follows that version either contains the write or proves that it failed: either way the
+expectation ends. Expectations pile up until then: a second write that meets a 409 must not forget the first, which may
+be the very reason of the 409.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kavip.api.address import Address
+from kavip.api.service import Service
+from kavip.ipam.claims import Claim
+from kavip.ipam.request import Terms, read_request, terms_of_unknown
+
+
+class Expectation(NamedTuple):
+    """A status write with *addresses*, conditional on the resourceVersion *since* ("": not conditional)."""
+
+    addresses: tuple[Address, ...]
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One Service: *current* and *external* as seen in *version*, *wanted* by name, *expected* writes, newest last."""
+
+    terms: Terms
+    current: tuple[Address, ...] = ()
+    external: tuple[Address, ...] = ()
+    wanted: tuple[Address, ...] = ()
+    version: str = ""
+    expected: tuple[Expectation, ...] = ()
+
+    @classmethod
+    def of(cls, service: Service) -> "Holding":
+        """What *service* shows."""
+        request, _ = read_request(service)
+        wanted = request.wanted if service.is_load_balancer else ()
+        external, version = service.external_addresses, service.metadata.resource_version
+        return cls(request.terms, request.current, external, wanted, version)
+
+    @classmethod
+    def unknown(cls, key: str) -> "Holding":
+        """What a Service holds that has not been seen yet."""
+        return cls(terms_of_unknown(key))
+
+    @property
+    def held(self) -> tuple[Address, ...]:
+        """The addresses in status, as soon as all writes are seen."""
+        return self.expected[-1].addresses if self.expected else self.current
+
+    def claims(self) -> dict[Address, Claim]:
+        """Every address that nobody else may be given now."""
+        result = dict.fromkeys(self.external, Claim(self.terms, standing=False))
+        standing = Claim(self.terms, standing=True)
+        result.update(dict.fromkeys(self.current, standing))
+        for expectation in self.expected:
+            result.update(dict.fromkeys(expectation.addresses, standing))
+        return result
+
+    def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":
+        """The same, with one more write under way."""
+        wish = Expectation(tuple(addresses), since)
+        return replace(self, expected=(*(each for each in self.expected if each != wish), wish))
+
+    def abandoning(self) -> "Holding":
+        """The same, without the newest write, which was surely not done."""
+        return replace(self, expected=self.expected[:-1])
+
+    def seen_after(self, before: "Holding | None") -> "Holding":
+        """The same, with those writes of *before* that this observation does not settle."""
+        if before is None or not before.expected:
+            return self
+        return replace(self, expected=tuple(each for each in before.expected if not self._settles(each)))
+
+    def _settles(self, expectation: Expectation) -> bool:
+        since = expectation.since
+        if not since or not self.version:
+            return set(self.current) == set(expectation.addresses)
+        if since.isdecimal() and self.version.isdecimal():
+            return int(self.version) > int(since)
+        return self.version != since

@@ -1,0 +1,294 @@
+"""
+The ledger: every address that is held, by whom, and what is free.
+
+It is fed with what stands in the cluster (:meth:`Ledger.observe`, :meth:`Ledger.reserve`), in any order and any number
+of times, and with what kavip has decided and not yet seen come back (:meth:`Ledger.expect`). A decision reads it and never
+changes it. Each change costs O(log n) in what it touches; no question scans a pool or all Services.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from kavip.api.address import Address
+from kavip.api.service import Service
+from kavip.ipam import claims as rules
+from kavip.ipam.claims import Claim
+from kavip.ipam.holding import Holding
+from kavip.ipam.pool import Pool
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import Request, Terms
+from kavip.ipam.sharing import SharingIndex
+from kavip.ipam.stock import Stock, Usage
+from kavip.ipam.waiting import Waiter, Waiting
+
+
+class Ledger:
+    """Holders, counters and waiters."""
+
+    def __init__(self, pools: Pools | None = None) -> None:
+        """Empty, over *pools*."""
+        self._holdings: dict[str, Holding] = {}
+        self._claims: dict[Address, dict[str, Claim]] = {}
+        self._owners: defaultdict[Address, set[str]] = defaultdict(set)  # nodes and groups: no Service's
+        self._owned: dict[str, frozenset[Address]] = {}
+        self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
+        self._sharing = SharingIndex()
+        self._waiting = Waiting()
+        self._touched: set[Address] = set()
+        self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
+        self._stock = Stock(pools or Pools())
+
+    # --- what stands in the cluster -------------------------------------------------------------------------------
+    def configure(self, pools: Pools) -> None:
+        """Count over *pools* from now on; in O(holders). Everybody keeps what he holds."""
+        self._stock = Stock(pools)
+        for address, claims in self._claims.items():
+            self._stock.take(address)
+            self._stock.assign(address, 1)
+            self._stock.count(address, {claim.terms.namespace for claim in claims.values()}, 1)
+        for address in self._owners:
+            self._stock.take(address)
+
+    def observe(self, key: str, service: Service | None) -> None:
+        """
+        Enter what Service *key* holds now; None: it is gone. Idempotent.
+
+        A copy that is older than a write of ours takes nothing back (:mod:`.holding`).
+        """
+        if service is None:
+            self.release(key)
+            return
+        self._put(key, Holding.of(service).seen_after(self._holdings.get(key)))
+        if not service.is_load_balancer:
+            self._waiting.drop(key)
+
+    def reserve(self, owner: str, addresses: Iterable[Address]) -> None:
+        """
+        Keep *addresses* from Services: they are *owner*'s own, ``Node n1``'s or ``KeepalivedGroup lb/edge``'s.
+
+        Replaces what *owner* had; no addresses: it is gone.
+        """
+        wanted = frozenset(addresses)
+        before = self._owned.pop(owner, frozenset())
+        if wanted:
+            self._owned[owner] = wanted
+        for address in before - wanted:
+            _discard(self._owners, address, owner)
+            self._change(address)
+        for address in wanted - before:
+            self._owners[address].add(owner)
+            self._change(address)
+
+    # --- what is decided and not yet seen -------------------------------------------------------------------------
+    def expect(self, key: str, addresses: Iterable[Address], *, resource_version: str = "") -> None:
+        """
+        Service *key* holds *addresses* as soon as a write that is about to be sent has come back.
+
+        *resource_version* is what the write is conditional on; without one only an equal status ends the expectation.
+        """
+        before = self._holdings.get(key) or Holding.unknown(key)
+        self._put(key, before.expecting(addresses, resource_version))
+        self._waiting.drop(key)
+
+    def abandon(self, key: str) -> None:
+        """The newest expected write was surely not done: refused, or never sent. Not for writes that timed out."""
+        before = self._holdings.get(key)
+        if before is not None:
+            self._put(key, before.abandoning())
+
+    def release(self, key: str) -> None:
+        """Service *key* is gone, with all its addresses and wishes."""
+        self._waiting.drop(key)
+        self._put(key, None)
+
+    # --- questions about holders ----------------------------------------------------------------------------------
+    def held(self, key: str) -> tuple[Address, ...] | None:
+        """The addresses of Service *key*, its latest write included; None where the ledger does not know it."""
+        holding = self._holdings.get(key)
+        return holding.held if holding else None
+
+    def is_expecting(self, key: str) -> bool:
+        """Whether a write for Service *key* has not come back yet."""
+        holding = self._holdings.get(key)
+        return holding is not None and bool(holding.expected)
+
+    def owner(self, address: Address) -> str:
+        """The node or group whose own *address* is, or ""."""
+        return min(self._owners.get(address, ()), default="")
+
+    def holders(self, address: Address) -> tuple[Terms, ...]:
+        """The Services that keep *address*, oldest first; those that lose a contest are left out."""
+        return rules.holders(self._claims.get(address, {}).values())
+
+    def claimants(self, address: Address) -> tuple[Terms, ...]:
+        """All Services that have *address* in status or externalIPs, oldest first."""
+        return _oldest_first(claim.terms for claim in self._claims.get(address, {}).values())
+
+    def wishes(self, address: Address) -> tuple[Terms, ...]:
+        """The Services that ask for *address* by name and do not hold it (yet), oldest first."""
+        asking = (self._holdings[key] for key in self._wishes.get(address, ()))
+        return _oldest_first(holding.terms for holding in asking if address not in holding.held)
+
+    def belongs_to(self, address: Address, key: str) -> bool:
+        """Whether Service *key*, which has *address*, keeps it: nobody older has it, no node and no group."""
+        if address in self._owners:
+            return False
+        claims = self._claims.get(address)
+        if claims is None or (len(claims) == 1 and key in claims):
+            return True
+        known = self._keepers.get(address)
+        if known is None:
+            known = self._keepers[address] = frozenset(terms.key for terms in rules.holders(claims.values()))
+        return key in known
+
+    def rival(self, address: Address, terms: Terms) -> Terms | None:
+        """The Service because of which *terms* cannot have *address*; None where no Service stands in its way."""
+        claims = self._claims.get(address)
+        if claims is None or self._sharing.fits(address, terms, claims=len(claims)):
+            return None
+        return rules.rival(claims.values(), terms)
+
+    def assigned(self, pool: Pool) -> Iterator[tuple[Address, Terms, bool]]:
+        """Each claim on an address of *pool*, with whether it stands in status; sorted. In O(holders)."""
+        for address in sorted(address for address in self._claims if any(span.holds(address) for span in pool.ranges)):
+            for claim in sorted(self._claims[address].values(), key=lambda claim: claim.terms.age):
+                yield address, claim.terms, claim.standing
+
+    # --- questions about pools ------------------------------------------------------------------------------------
+    def usage(self, pool: str) -> dict[int, Usage]:
+        """Family -> total, assigned, available of the pool *pool*; a family that it lacks is left out."""
+        return self._stock.usage(pool)
+
+    def quota_left(self, pool: Pool, namespace: str) -> int | None:
+        """How many more addresses of *pool* the Services of *namespace* may hold; None: any number."""
+        return self._stock.quota_left(pool, namespace)
+
+    def costs_quota(self, address: Address, namespace: str) -> bool:
+        """Whether *address* would be one more that *namespace* holds."""
+        return all(claim.terms.namespace != namespace for claim in self._claims.get(address, {}).values())
+
+    def offer(self, pool: Pool, family: int, request: Request) -> Address | None:
+        """
+        The address of *family* that *pool* has for *request*, quota apart; None: none.
+
+        The one that is asked for by name; else one reserved for the Service; else the lowest that its sharing key has;
+        else the lowest free one.
+        """
+        terms = request.terms
+        wanted = request.wanted_of(family)
+        if wanted is not None:
+            return wanted if self._is_open(wanted, pool, terms) else None
+        for address in pool.reserved_for(terms.key):
+            if address.family == family and self._is_open(address, pool, terms):
+                return address
+        if terms.sharing is not None:
+            for address in self._sharing.addresses(terms):
+                if address.family == family and self._is_open(address, pool, terms):
+                    return address
+        return self._stock.lowest(pool, family)
+
+    def _is_open(self, address: Address, pool: Pool, terms: Terms) -> bool:
+        place = self._stock.pools.pool_of(address)
+        return (
+            place is not None
+            and place.name == pool.name
+            and address not in self._owners
+            and not pool.bar(address, terms.key)
+            and self.rival(address, terms) is None
+        )
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+    def wait(self, request: Request, pools: Iterable[str]) -> None:
+        """*request* waits for one of *pools* (names, existing or not); no pools: it waits for nothing."""
+        names = frozenset(pools)
+        if names:
+            self._waiting.put(Waiter.of(request, names, self.held(request.key) or ()))
+        else:
+            self._waiting.drop(request.key)
+
+    def waiters(self) -> tuple[str, ...]:
+        """The Services that wait, oldest first: for changes that concern them all, such as an edited pool."""
+        return tuple(waiter.request.key for waiter in self._waiting)
+
+    def woken(self) -> tuple[str, ...]:
+        """The waiters that what has happened since the last call may help, oldest first."""
+        touched, self._touched = self._touched, set()
+        return self.woken_by(touched)
+
+    def woken_by(self, addresses: Iterable[Address]) -> tuple[str, ...]:
+        """The waiters that changes of who holds *addresses* may help, oldest first."""
+        places = {pool.name: pool for each in addresses if (pool := self._stock.pools.pool_of(each))}
+        found = {
+            waiter.request.key: waiter
+            for name, pool in places.items()
+            for waiter in self._waiting.for_pool(name)
+            if self._can_serve(pool, waiter)
+        }
+        return tuple(waiter.request.key for waiter in sorted(found.values(), key=lambda waiter: waiter.age))
+
+    def _can_serve(self, pool: Pool, waiter: Waiter) -> bool:
+        request = waiter.request
+        left = self.quota_left(pool, request.namespace)
+        offers = [self.offer(pool, family, request) for family in waiter.families]
+        some = [offer for offer in offers if offer is not None]
+        needed = len(offers) if request.require_all or request.wanted else 1
+        if len(some) < needed:
+            return False
+        return left is None or sum(self.costs_quota(offer, request.namespace) for offer in some[:needed]) <= left
+
+    # --- keeping the indexes --------------------------------------------------------------------------------------
+    def _put(self, key: str, holding: Holding | None) -> None:
+        before = self._holdings.pop(key, None)
+        if holding is not None:
+            self._holdings[key] = holding
+        self._index_wishes(key, before.wanted if before else (), holding.wanted if holding else ())
+        old = before.claims() if before else {}
+        new = holding.claims() if holding else {}
+        for address in {**old, **new}:
+            if old.get(address) != new.get(address):
+                self._replace(address, key, old.get(address), new.get(address))
+
+    def _replace(self, address: Address, key: str, was: Claim | None, now: Claim | None) -> None:
+        """Service *key* claims *address* as *now*, no longer as *was*."""
+        claims = self._claims.setdefault(address, {})
+        before = {claim.terms.namespace for claim in claims.values()} if claims else set()
+        if was is not None:
+            del claims[key]
+            self._sharing.remove(address, was.terms)
+        if now is not None:
+            claims[key] = now
+            self._sharing.add(address, now.terms)
+        after = {claim.terms.namespace for claim in claims.values()} if claims else set()
+        if before != after:
+            self._stock.count(address, before - after, -1)
+            self._stock.count(address, after - before, 1)
+            self._stock.assign(address, bool(after) - bool(before))
+        if not claims:
+            del self._claims[address]
+        self._change(address)
+
+    def _change(self, address: Address) -> None:
+        self._keepers.pop(address, None)
+        if address in self._claims or address in self._owners:
+            self._stock.take(address)
+        else:
+            self._stock.free(address)
+        if self._waiting:  # whoever begins to wait later has seen it
+            self._touched.add(address)
+
+    def _index_wishes(self, key: str, old: Iterable[Address], new: Iterable[Address]) -> None:
+        if old != new:
+            for address in old:
+                _discard(self._wishes, address, key)
+            for address in new:
+                self._wishes[address].add(key)
+
+
+def _discard(index: defaultdict[Address, set[str]], address: Address, name: str) -> None:
+    index[address].discard(name)
+    if not index[address]:
+        del index[address]
+
+
+def _oldest_first(terms: Iterable[Terms]) -> tuple[Terms, ...]:
+    return tuple(sorted(terms, key=lambda each: each.age))

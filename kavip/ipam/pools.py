@@ -1,0 +1,114 @@
+"""
+All VIPPools together: which are in force, in which order they are tried, and which one an address belongs to.
+
+Pools that overlap would hand out one address twice: the pool that was there first stays in force, the younger one is a
+problem until one of them is edited. A malformed pool is a problem of its own and of nobody else.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from kavip.api.address import Address
+from kavip.api.pool import VIPPool
+from kavip.api.refusal import Refusal
+from kavip.ipam.addresses import Range, find, first_overlap
+from kavip.ipam.pool import Pool, parse_pool
+from kavip.ipam.request import Request
+from kavip.names import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """
+    The pools *in_force*, in the order in which they are tried: by priority, then name.
+
+    *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
+    """
+
+    in_force: tuple[Pool, ...] = ()
+    problems: Mapping[str, Refusal] = field(default_factory=dict)
+    known: tuple[Pool, ...] = ()
+    _named: Mapping[str, Pool] = field(default_factory=dict)
+    _ranges: tuple[Range, ...] = ()
+    _owners: Mapping[Range, Pool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Range] = ()) -> "Pools":
+        """Read *wires*, in any order. *barred*: what no pool may hand out (OpenShift's ``rejectedCIDRs``)."""
+        cuts = tuple(barred)
+        known: list[Pool] = []
+        in_force: list[Pool] = []
+        problems: dict[str, Refusal] = {}
+        ranges: list[Range] = []
+        owners: dict[Range, Pool] = {}
+        for wire in sorted(wires, key=lambda wire: wire.metadata.age_key):
+            pool, findings = parse_pool(wire, barred=cuts)
+            known += [pool] if pool else []
+            if pool is None or findings:
+                problems[wire.name] = findings[0]
+            elif overlaps := _overlaps(pool, ranges, owners):
+                problems[wire.name] = overlaps[0]
+            else:
+                in_force.append(pool)
+                owners.update(dict.fromkeys(pool.ranges, pool))
+                for span in pool.ranges:
+                    insort(ranges, span)
+        in_force.sort(key=lambda pool: pool.rank)
+        named = {pool.name: pool for pool in in_force}
+        return cls(tuple(in_force), dict(sorted(problems.items())), tuple(known), named, tuple(ranges), owners)
+
+    def get(self, name: str) -> Pool | None:
+        """The pool *name*, where it is in force."""
+        return self._named.get(name)
+
+    def pool_of(self, address: Address) -> Pool | None:
+        """The pool that *address* lies in, handed out by it or not; in O(log n)."""
+        span = find(self._ranges, address)
+        return self._owners[span] if span else None
+
+    def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> Iterator[Pool]:
+        """The pools that hand out addresses to *request* without being named, in order."""
+        for pool in self.in_force:
+            if pool.auto_assign and not pool.mismatch(request, namespace_labels):
+                yield pool
+
+    def are_named_by(self, request: Request) -> bool:
+        """Whether *request* names a pool, or an address that lies in one: then kavip serves it beside a platform."""
+        return bool(request.pool) or any(self.pool_of(address) for address in request.wanted)
+
+    def nearest(self, name: str) -> str:
+        """The name of the pool that was perhaps meant, or ""."""
+        return next(iter(get_close_matches(name, self._named, 1)), "")
+
+    def check(self, wire: VIPPool) -> tuple[Refusal, ...]:
+        """Everything that speaks against *wire* being stored beside these pools; a pool of its name is replaced."""
+        pool, findings = parse_pool(wire)
+        if pool is None:
+            return findings
+        others = [other for other in self.known if other.name in self.problems and other.name != pool.name]
+        ranges, owners = self._ranges, self._owners
+        if pool.name in self._named:
+            ranges = tuple(span for span in ranges if owners[span].name != pool.name)
+        found = _overlaps(pool, ranges, owners)
+        for other in others:  # not in force today; it would be as soon as what is wrong with it is mended
+            found += _overlaps(pool, other.ranges, dict.fromkeys(other.ranges, other))
+        return (*findings, *found)
+
+
+def check_pool(new: VIPPool, others: Iterable[VIPPool]) -> tuple[Refusal, ...]:
+    """Everything that speaks against *new* beside *others*, its own stored copy left out."""
+    return Pools.of(other for other in others if other.name != new.name).check(new)
+
+
+def _overlaps(pool: Pool, ranges: tuple[Range, ...] | list[Range], owners: Mapping[Range, Pool]) -> list[Refusal]:
+    """One refusal for each range of *pool* that overlaps one of *ranges*."""
+    result = []
+    for span in pool.ranges:
+        rival = first_overlap(ranges, span)
+        if rival is not None:
+            owner = owners[rival].name
+            message = f"spec.addresses: {span} overlaps {rival} of pool {owner}; remove it from one of the two"
+            result.append(Refusal(Reason.OVERLAP, message, "spec.addresses"))
+    return result

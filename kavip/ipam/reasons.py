@@ -1,0 +1,183 @@
+"""
+The words of ipam: why an address is not to be had, what to do next, with numbers.
+
+Every refusal of an address or of a pool is worded here, for conditions, Events and admission alike.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.refusal import Refusal, annotation_field
+from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.claims import why_not_shared
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pool import Pool
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import Request, Terms
+from kavip.names import Reason
+
+SHOWN: Final = 5  # of a list in a message; the rest is counted
+
+_POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
+
+
+def listed(items: Iterable[object]) -> str:
+    """Items in a row, no more than a reader takes in."""
+    texts = [str(item) for item in items]
+    rest = len(texts) - SHOWN
+    return ", ".join(texts[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def addressed(addresses: Sequence[Address]) -> str:
+    """Addresses in a row."""
+    return " and ".join(str(address) for address in addresses)
+
+
+def pool_not_found(request: Request, pools: Pools) -> Refusal:
+    """The pool that the Service names is not in force."""
+    problem = pools.problems.get(request.pool)
+    if problem is not None:
+        message = f'pool "{request.pool}" is not in force: {problem.message}'
+    else:
+        nearest = pools.nearest(request.pool)
+        known = listed(pool.name for pool in pools.in_force)
+        hint = f'did you mean "{nearest}"?' if nearest else f"pools: {known}" if known else "there are no pools"
+        message = f'pool "{request.pool}" does not exist; {hint}'
+    return Refusal(Reason.POOL_NOT_FOUND, message, _POOL_FIELD)
+
+
+def not_in_pool(address: Address, request: Request, pools: Pools) -> Refusal:
+    """An address that no pool has."""
+    with_family = (pool for pool in pools.in_force if pool.has(address.family))
+    known = listed(f"{pool.name} {listed(pool.usable_of(address.family))}" for pool in with_family)
+    where = f"pools: {known}" if known else f"no pool has {FAMILY_NAMES[address.family]} addresses"
+    return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"address {address} is in no pool; {where}", request.field_of(address))
+
+
+def not_in_named_pool(address: Address, place: Pool, request: Request) -> Refusal:
+    """An address of one pool, asked for together with the name of another."""
+    message = (
+        f"address {address} is in pool {place.name}, not in pool {request.pool} that {names.POOL_ANNOTATION} names; "
+        "change one of the two"
+    )
+    return Refusal(Reason.ADDRESS_NOT_IN_POOL, message, request.field_of(address))
+
+
+def two_pools(one: Address, other: Address, places: tuple[Pool, Pool], request: Request) -> Refusal:
+    """Addresses of two pools; both families come from one."""
+    message = (
+        f"address {one} is in pool {places[0].name} and {other} in pool {places[1].name}; ask for addresses of one pool"
+    )
+    return Refusal(Reason.ADDRESS_NOT_ALLOWED, message, request.field_of(other))
+
+
+def mismatch(pool: Pool, why: str, request: Request) -> Refusal:
+    """The pool that the Service chose does not serve it."""
+    field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0])
+    return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {why}; name another pool", field)
+
+
+def barred(address: Address, why: str, request: Request) -> Refusal:
+    """An address that its pool keeps back."""
+    return Refusal(Reason.ADDRESS_NOT_ALLOWED, f"address {address} {why}; ask for another", request.field_of(address))
+
+
+def owned(address: Address, owner: str, request: Request) -> Refusal:
+    """An address that a node or a group has itself."""
+    is_node = owner.startswith(f"{names.NODE} ")
+    reason = Reason.ADDRESS_NOT_ALLOWED if is_node else Reason.ADDRESS_IN_USE
+    what = "is an address of" if is_node else "is a virtual IP of"
+    return Refusal(reason, f"address {address} {what} {owner}; ask for another", request.field_of(address))
+
+
+def in_use(address: Address, holder: Terms, request: Request) -> Refusal:
+    """An address that another Service has."""
+    field = request.field_of(address)
+    if request.terms.sharing is None:
+        remedy = f"ask for another or share it with {names.SHARING_KEY_ANNOTATION}"
+        if holder.namespace != request.namespace:
+            remedy = "ask for another"
+        return Refusal(Reason.ADDRESS_IN_USE, f"address {address} is used by {holder}; {remedy}", field)
+    why = why_not_shared(request.terms, holder)
+    message = f"address {address} is used by {holder} and cannot be shared: {why}; ask for another"
+    return Refusal(Reason.SHARING_REFUSED, message, field)
+
+
+def quota(pool: Pool, request: Request) -> Refusal:
+    """A namespace that has all that it may have."""
+    field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0]) if request.wanted else ""
+    return Refusal(Reason.QUOTA_EXCEEDED, f"{_quota(pool, request)}; free one or ask for a larger quota", field)
+
+
+def no_room(
+    request: Request, families: Sequence[int], *, pools: Sequence[Pool], ledger: Ledger, named: bool
+) -> Refusal:
+    """None of *pools*, which serve the Service, has an address of each of *families* for it."""
+    lacking = [pool for pool in pools if not all(pool.has(family) for family in families)]
+    able = [pool for pool in pools if pool not in lacking]
+    if not request.require_all and not able:  # PreferDualStack takes any family
+        able = [pool for pool in lacking if any(pool.has(family) for family in families)]
+        lacking = [pool for pool in lacking if pool not in able]
+    full = [pool for pool in able if not _has_room(pool, families, ledger)]
+    strained = [pool for pool in able if pool not in full]
+    texts = [f"pool {pool.name} is full: {_fill(pool, families, ledger)}" for pool in full]
+    texts += [_quota(pool, request) for pool in strained]
+    texts += [f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking]
+    field = _POOL_FIELD if request.pool else ""
+    if full:
+        remedy = "free one, enlarge the pool or name another" if named else "free one, enlarge a pool or add one"
+        return Refusal(Reason.POOL_EXHAUSTED, f"{_joined(texts)}; {remedy}", field)
+    if strained:
+        return Refusal(Reason.QUOTA_EXCEEDED, f"{_joined(texts)}; free one or ask for a larger quota", field)
+    remedy = "name a pool that has them" if named else "add them to a pool or change spec.ipFamilyPolicy"
+    return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{_joined(texts)}; {remedy}", field or "spec.ipFamilyPolicy")
+
+
+def no_pool(request: Request, pools: Pools, namespace_labels: Mapping[str, str] | None) -> Refusal:
+    """No pool serves the Service without being named."""
+    automatic = [pool for pool in pools.in_force if pool.auto_assign]
+    if automatic:
+        why = _joined([f"pool {pool.name} {pool.mismatch(request, namespace_labels)}" for pool in automatic])
+        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"{why}; let a pool select it or add one")
+    if pools.in_force:
+        known = listed(pool.name for pool in pools.in_force)
+        return Refusal(
+            Reason.NO_POOL, f"no pool has autoAssign: true; name one with {names.POOL_ANNOTATION}, such as {known}"
+        )
+    if pools.problems:
+        why = _joined([f"pool {name} is not in force: {problem.message}" for name, problem in pools.problems.items()])
+        return Refusal(Reason.NO_POOL, f"{why}; mend it")
+    return Refusal(Reason.NO_POOL, "there is no VIPPool; create one")
+
+
+def _has_room(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
+    usage = ledger.usage(pool.name)
+    return all(usage[family].available for family in families if family in usage)
+
+
+def _fill(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
+    """How full *pool* is in those of *families* that have nothing left."""
+    texts = []
+    usage = {family: each for family, each in ledger.usage(pool.name).items() if family in families}
+    for family, (total, assigned, available) in usage.items():
+        if not available:
+            kind = f"{FAMILY_NAMES[family]} addresses" if len(families) > 1 else "addresses"
+            rest = "" if assigned == total else ", the others are kept for somebody else"
+            texts.append(f"{assigned} of {total} {kind} are assigned{rest}")
+    return " and ".join(texts)
+
+
+def _families(pool: Pool, families: Sequence[int]) -> str:
+    return " or ".join(FAMILY_NAMES[family] for family in families if not pool.has(family))
+
+
+def _quota(pool: Pool, request: Request) -> str:
+    limit = pool.max_per_namespace
+    return f"namespace {request.namespace} has no more than {limit} addresses of pool {pool.name} (maxPerNamespace)"
+
+
+def _joined(texts: Sequence[str]) -> str:
+    rest = len(texts) - SHOWN
+    return "; ".join(texts[:SHOWN]) + (f"; and {rest} more pools" if rest > 0 else "")

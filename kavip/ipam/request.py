@@ -1,0 +1,231 @@
+"""
+What a Service asks for: the only reader of a Service in ipam.
+
+Reading is lenient and complete: every part that can be read is kept and every finding is told, so that the webhook
+reports them all at once, and a Service whose annotations somebody has broken still holds its addresses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address, parse_address, read_address
+from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.service import Service
+from kavip.errors import BadInput
+from kavip.ipam import annotations
+from kavip.ipam.addresses import FAMILIES, FAMILY_NAMES
+from kavip.ipam.annotations import Annotation
+from kavip.names import Reason
+
+T = TypeVar("T")
+
+YOUNGEST: Final = "~"  # sorts after every timestamp
+
+Port = tuple[str, int]
+"""Protocol and number."""
+
+
+class Sharing(NamedTuple):
+    """
+    Services with equal values may share an address while their ports differ; nobody else may.
+
+    *backend* is the selector where ``externalTrafficPolicy`` is Local (only its nodes hold the address), else None.
+    *group* is the declared one: the ledger sees Services before it is known which group is the default.
+    """
+
+    namespace: str
+    key: str
+    group: str
+    backend: tuple[tuple[str, str], ...] | None
+
+
+class Terms(NamedTuple):
+    """On which terms a Service holds an address: its age decides a contest, the rest decides about sharing."""
+
+    key: str
+    namespace: str
+    age: tuple[str, str]
+    sharing: Sharing | None
+    ports: frozenset[Port]
+    leaving: bool  # in deletion: holds until it is gone
+
+    def __str__(self) -> str:
+        """The holder, as messages name it."""
+        return f"Service {self.key}{' (being deleted)' if self.leaving else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    One Service, as ipam sees it.
+
+    *families*: wanted, in order. *legacy*: the one of *wanted* that stands in ``spec.loadBalancerIP`` alone.
+    *current*: the addresses in status, in their order; *alien*: status has entries that kavip never writes.
+    *told*: the reason of our own ``AddressAssigned``, "" where kavip has not written it yet.
+    """
+
+    key: str
+    namespace: str
+    labels: Mapping[str, str]
+    families: tuple[int, ...]
+    require_all: bool
+    wanted: tuple[Address, ...]
+    legacy: Address | None
+    pool: str
+    group: str
+    terms: Terms
+    reassign: bool
+    current: tuple[Address, ...]
+    alien: bool
+    told: str
+
+    def wanted_of(self, family: int) -> Address | None:
+        """The address of *family* that is asked for by name."""
+        return next((address for address in self.wanted if address.family == family), None)
+
+    def field_of(self, address: Address) -> str:
+        """The path of the field that asks for *address*."""
+        return "spec.loadBalancerIP" if address == self.legacy else annotation_field(names.ADDRESSES_ANNOTATION)
+
+
+def request_of(service: Service, *, group: str | None = None) -> Request | Refusal:
+    """What *service* asks for, or the first thing in it that cannot be read. *group*: as :func:`read_request`."""
+    request, findings = read_request(service, group=group)
+    return findings[0] if findings else request
+
+
+def read_request(service: Service, *, group: str | None = None) -> tuple[Request, tuple[Refusal, ...]]:
+    """
+    What can be read of *service*, and every finding.
+
+    *group* is the key of the group that serves it, where that is not simply the one it declares (the default group).
+    """
+    findings: list[Refusal] = []
+    meta, spec = service.metadata, service.spec
+    declared = _take(annotations.GROUP, service, findings) or ""
+    asked = _take(annotations.ADDRESSES, service, findings) or ()
+    wanted, legacy = _with_load_balancer_ip(asked, service, findings)
+    families = _families(service, wanted)
+    sharing_key = _take(annotations.SHARING_KEY, service, findings)
+    if spec.ip_family_policy == "RequireDualStack" and len(families) < len(FAMILIES):
+        findings.append(
+            Refusal(
+                Reason.FAMILY_NOT_AVAILABLE,
+                f"spec.ipFamilyPolicy: RequireDualStack, but the Service has only {FAMILY_NAMES[families[0]]}; "
+                "give it both families or another policy",
+                "spec.ipFamilyPolicy",
+            )
+        )
+    request = Request(
+        key=service.key,
+        namespace=meta.namespace,
+        labels=meta.labels or {},
+        families=families,
+        require_all=spec.ip_family_policy == "RequireDualStack",
+        wanted=tuple(address for address in wanted if address.family in families),
+        legacy=legacy,
+        pool=_take(annotations.POOL, service, findings) or "",
+        group=declared if group is None else group,
+        terms=_terms(service, declared, sharing_key),
+        reassign=_take(annotations.REASSIGN, service, findings) or False,
+        current=service.ingress_addresses if service.is_load_balancer else (),
+        alien=service.is_load_balancer and _has_alien_entries(service),
+        told=_told(service),
+    )
+    findings.extend(_strangers(wanted, request))
+    return request, tuple(findings)
+
+
+def terms_of_unknown(key: str) -> Terms:
+    """The terms of a Service of which only the key is known: the youngest, sharing with nobody."""
+    return Terms(key, key.partition("/")[0], (YOUNGEST, key), None, frozenset(), leaving=False)
+
+
+def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) -> T | None:
+    try:
+        return annotation.read(service.metadata.annotations)
+    except BadInput as error:
+        findings.append(Refusal.of(Reason.INVALID_REQUEST, error))
+        return None
+
+
+def _with_load_balancer_ip(
+    asked: tuple[Address, ...], service: Service, findings: list[Refusal]
+) -> tuple[tuple[Address, ...], Address | None]:
+    """Join what the annotation and ``spec.loadBalancerIP`` ask for: of different families they do not contradict."""
+    text = service.spec.load_balancer_ip.strip()
+    if not text:
+        return asked, None
+    try:
+        address = parse_address(text, "spec.loadBalancerIP")
+    except BadInput as error:
+        findings.append(Refusal.of(Reason.INVALID_REQUEST, error))
+        return asked, None
+    rival = next((each for each in asked if each.family == address.family), None)
+    if rival is None:
+        return (*asked, address), address
+    if rival != address:
+        field = annotation_field(names.ADDRESSES_ANNOTATION)
+        message = f"{field}: {rival} contradicts spec.loadBalancerIP {address}; remove one of them"
+        findings.append(Refusal(Reason.INVALID_REQUEST, message, field))
+        return tuple(each for each in asked if each != rival), None  # which of the two was meant is anybody's guess
+    return asked, None
+
+
+def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
+    """
+    The families of the Service, in order.
+
+    The API server always fills ``ipFamilies``; a manifest that it has not seen says it by cluster IPs, by policy, or by
+    the addresses that it wants.
+    """
+    spec = service.spec
+    if spec.ip_families:
+        named = {name: family for family, name in FAMILY_NAMES.items()}
+        found = [named[text] for text in spec.ip_families if text in named]
+    else:
+        texts = spec.cluster_ips or [spec.cluster_ip]
+        found = [address.family for address in map(read_address, texts) if address]
+    if not found and spec.ip_family_policy in ("PreferDualStack", "RequireDualStack"):
+        found = list(FAMILIES)
+    if not found:
+        found = [address.family for address in wanted[:1]]
+    return tuple(dict.fromkeys(found)) or FAMILIES[:1]
+
+
+def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
+    meta, spec = service.metadata, service.spec
+    sharing = None
+    if sharing_key is not None:
+        is_local = spec.external_traffic_policy == "Local"
+        backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
+        sharing = Sharing(meta.namespace, sharing_key, group, backend)
+    ports = frozenset((port.protocol, port.port) for port in spec.ports or ())
+    return Terms(service.key, meta.namespace, meta.age_key, sharing, ports, leaving=bool(meta.deletion_timestamp))
+
+
+def _has_alien_entries(service: Service) -> bool:
+    return any(entry.hostname or not read_address(entry.ip) for entry in service.status.load_balancer.ingress or ())
+
+
+def _told(service: Service) -> str:
+    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    return found.reason if found else ""
+
+
+def _strangers(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:
+    """The addresses asked for of a family that the Service does not have."""
+    has = " and ".join(FAMILY_NAMES[family] for family in request.families)
+    return [
+        Refusal(
+            Reason.FAMILY_NOT_AVAILABLE,
+            f"{request.field_of(address)}: {address} is {FAMILY_NAMES[address.family]}, but the Service has only "
+            f"{has}; ask for {has}, or change spec.ipFamilies",
+            request.field_of(address),
+        )
+        for address in wanted
+        if address.family not in request.families
+    ]

@@ -1,0 +1,71 @@
+"""
+The lowest free address of one pool and family.
+
+A cursor runs once over the ranges; what is freed behind it goes to a heap. So the next free address costs O(log n)
+whatever the size of the pool and however full it is, and nothing grows beyond what is or was taken.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from kavip.ipam.addresses import Range, count_buggy
+
+
+class Space:
+    """
+    The addresses of *spans* (sorted, disjoint, of one family), each free or taken.
+
+    *avoid_buggy* leaves IPv4 addresses that end in .0 or .255 out.
+    """
+
+    __slots__ = ("_avoid", "_cursor", "_freed", "_queued", "_span", "_spans", "_taken", "total")
+
+    def __init__(self, spans: Sequence[Range], *, avoid_buggy: bool) -> None:
+        """All free."""
+        self._spans, self._avoid = spans, avoid_buggy and bool(spans) and spans[0].family == 4
+        self.total = sum(span.size - (count_buggy(span) if avoid_buggy else 0) for span in spans)
+        self._taken: set[int] = set()
+        self._freed: list[int] = []  # a heap, behind the cursor; entries that were taken again leave when they surface
+        self._queued: set[int] = set()  # what is in the heap: each value once
+        self._span = 0
+        self._cursor = spans[0].first if spans else 0
+
+    @property
+    def available(self) -> int:
+        """How many are free."""
+        return self.total - len(self._taken)
+
+    def take(self, value: int) -> None:
+        """Mark *value*, one of ours, as taken."""
+        self._taken.add(value)
+
+    def free(self, value: int) -> None:
+        """Mark *value*, one of ours, as free."""
+        if value in self._taken:
+            self._taken.remove(value)
+            if self._is_behind(value) and value not in self._queued:
+                self._queued.add(value)
+                heappush(self._freed, value)
+
+    def lowest(self) -> int | None:
+        """The lowest free value; None where all are taken. Moves the cursor, changes no answer."""
+        while self._freed:
+            if self._freed[0] not in self._taken:
+                return self._freed[0]
+            self._queued.remove(heappop(self._freed))
+        return self._advance()
+
+    def _is_behind(self, value: int) -> bool:
+        return self._span == len(self._spans) or value < self._cursor
+
+    def _advance(self) -> int | None:
+        while self._span < len(self._spans):
+            last = self._spans[self._span].last
+            while self._cursor <= last:
+                if self._cursor not in self._taken and not (self._avoid and self._cursor & 255 in (0, 255)):
+                    return self._cursor
+                self._cursor += 1
+            self._span += 1
+            if self._span < len(self._spans):
+                self._cursor = self._spans[self._span].first
+        return None
