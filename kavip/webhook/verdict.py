@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from kavip import names
-from kavip.api import patch
+from kavip.api.patch import Step, encode
 from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionResponse, Status, StatusCause, StatusDetails
 from kavip.names import Reason
@@ -40,7 +40,7 @@ class Verdict:
 
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
-    patch: tuple[patch.Step, ...] = ()
+    patch: tuple[Step, ...] = ()
     awaits: tuple[Awaited, ...] = ()
     """What, once it is there, makes it worth judging again."""
 
@@ -65,7 +65,7 @@ def response(uid: str, verdict: Verdict, subject: Subject) -> AdmissionResponse:
         uid=uid,
         allowed=verdict.allowed,
         status=None if verdict.allowed else _status(verdict.refusals, subject),
-        patch=patch.encode(verdict.patch) if verdict.patch else None,
+        patch=encode(verdict.patch) if verdict.patch else None,
         patch_type="JSONPatch" if verdict.patch else None,
         warnings=[shortened(text) for text in dict.fromkeys(verdict.warnings)] or None,
     )
@@ -89,10 +89,11 @@ def message_of(refusal: Refusal) -> str:
     return text.removeprefix(f"{refusal.field}: ") if refusal.field else text
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """``; did you mean "x"?`` for the known name that is most like *word*, or ""."""
-    found = get_close_matches(word, sorted(known), n=1)
-    return f'; did you mean "{found[0]}"?' if found else ""
+def suggestion(word: str, known: Collection[str], kind: str) -> str:
+    """What the user may have meant by *word*: the known name that is most like it, else what there is."""
+    if found := get_close_matches(word, sorted(known), n=1):
+        return f'did you mean "{found[0]}"?'
+    return f"{kind}: {listed(known, most=5)}" if known else f"there are no {kind}, create it first"
 
 
 def listed(items: Collection[str], *, most: int = 20) -> str:

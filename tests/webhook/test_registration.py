@@ -40,7 +40,9 @@ def test_every_path_is_asked_once() -> None:
         ("validate-vippool.kavip.io", "Fail", 3, ["CREATE", "UPDATE", "DELETE"]),
     ],
 )
-def test_a_mutator_may_fail_and_a_validator_may_not(name: str, policy: str, seconds: int, operations: list[str]) -> None:
+def test_a_mutator_may_fail_and_a_validator_may_not(
+    name: str, policy: str, seconds: int, operations: list[str]
+) -> None:
     """Failure policy, time limit and operations are those of contract 3; no side effects, whatever is asked."""
     webhook = configured()[name]
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == (policy, seconds)
@@ -60,7 +62,9 @@ def test_only_service_webhooks_skip_namespaces() -> None:
 
 def test_no_subresource_is_asked_about() -> None:
     """Status and scale always pass."""
-    asked = [resource for webhook in configured().values() for rule in webhook["rules"] for resource in rule["resources"]]
+    asked = [
+        resource for webhook in configured().values() for rule in webhook["rules"] for resource in rule["resources"]
+    ]
     assert all("/" not in resource and resource != "*" for resource in asked)
 
 

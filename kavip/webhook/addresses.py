@@ -1,0 +1,89 @@
+"""
+The addresses that a Service asks for: the controller's own decision, and what admission makes of it.
+
+What the user names and cannot have is refused. What is merely not there yet, a Service waits for, and its condition
+says so (contract 8).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kavip import names
+from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.service import Service
+from kavip.ipam.allocate import decide
+from kavip.ipam.claims import can_share
+from kavip.ipam.request import Request, read_request
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+from kavip.webhook.checks import Caution, Context, Finding, Options
+from kavip.webhook.verdict import Awaited, told
+
+_GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
+_POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
+
+
+def request_is_met(service: Service, context: Context[Service]) -> Iterator[Finding]:
+    """What the Service asks for can be read, and can be had."""
+    if not service.is_load_balancer:
+        return
+    snapshot = context.snapshot
+    request, findings = read_request(service, group=snapshot.group_of(service))
+    unreadable = [finding for finding in findings if finding.field != _GROUP_FIELD]  # services.group_is_a_reference's
+    yield from unreadable
+    if _is_left_to_platform(request, snapshot, context.options):
+        return
+    pools = snapshot.parsed_pools
+    decided = decide(request, pools, snapshot.ledger, namespace_labels=snapshot.namespace_labels(request.namespace))
+    refusal = decided if isinstance(decided, Refusal) else decided.refusal
+    if refusal is None:
+        yield from _contested(request, snapshot)
+    elif unreadable and refusal.field != _POOL_FIELD:
+        pass  # decided on what is left of the request: it may mislead
+    elif _comes_by_itself(refusal, named=pools.are_named_by(request)):
+        yield Caution(f"the Service waits for an address: {told(refusal)}")
+    else:
+        yield refusal
+        if refusal.reason is Reason.POOL_NOT_FOUND:
+            yield Awaited(names.VIP_POOL, request.pool)
+
+
+def asked_for(service: Service, _: str) -> object:
+    """All that a decision about addresses depends on, as far as its owner writes it."""
+    spec, meta = service.spec, service.metadata
+    read = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.SHARING_KEY_ANNOTATION, names.REASSIGN_ANNOTATION)
+    return (
+        service.declared_group,
+        [meta.annotation(key) for key in read],
+        (spec.type, spec.load_balancer_ip, spec.ip_families, spec.ip_family_policy),
+        # sharing depends on these
+        (spec.external_traffic_policy, spec.selector, [(port.protocol, port.port) for port in spec.ports or ()]),
+        meta.labels,
+    )
+
+
+def _contested(request: Request, snapshot: Snapshot) -> Iterator[Caution]:
+    """Who else asks for the same addresses, and has not got them yet."""
+    for address in request.wanted:
+        rivals = [terms for terms in snapshot.ledger.wishes(address) if terms.key != request.key]
+        if rivals and address not in request.current and not can_share(rivals[0], request.terms):
+            yield Caution(
+                f"{request.field_of(address)}: {address} is asked for by {rivals[0]} too; the older one gets it"
+            )
+
+
+def _comes_by_itself(refusal: Refusal, *, named: bool) -> bool:
+    """Whether a Service may wait for what it lacks: somebody frees an address, or adds a pool."""
+    if not refusal.field or refusal.reason is Reason.POOL_EXHAUSTED:
+        return True
+    return refusal.reason in (Reason.FAMILY_NOT_AVAILABLE, Reason.QUOTA_EXCEEDED) and not named
+
+
+def _is_left_to_platform(request: Request, snapshot: Snapshot, options: Options) -> bool:
+    """Whether somebody else assigns this Service's addresses."""
+    if options.ipam == "never":
+        return True
+    network = snapshot.network
+    external_ip = network.spec.external_ip if network else None
+    platform = options.ipam == "auto" and external_ip is not None and bool(external_ip.auto_assign_cidrs)
+    return platform and not snapshot.parsed_pools.are_named_by(request)

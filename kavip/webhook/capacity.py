@@ -1,0 +1,66 @@
+"""
+How many virtual router IDs a group has left: 255, less its blacklist, less what is in use on its segment.
+
+What counts is what Services need, not what is persisted: a Service that has no VRID yet has a claim to one, and a
+leftover in ``status.routerIDs`` has none.
+"""
+
+from dataclasses import dataclass
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.snapshot import Snapshot
+from kavip.vrrp import routerids
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The VRIDs of one group; *left* is negative where more are needed than there are."""
+
+    blacklisted: int
+    in_use: int
+    where: str
+
+    @property
+    def left(self) -> int:
+        """How many a further Service may take."""
+        return names.MAX_ROUTER_ID - self.blacklisted - self.in_use
+
+    def __str__(self) -> str:
+        """Do the sum in words."""
+        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}"
+
+
+def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> Usage:
+    """Count for *group*; *without* is the key of a Service that is left out, because it is the one that asks."""
+    blacklist = routerids.blacklist_of(group.spec)
+    taken: set[int] = set()
+    waiting = 0
+    for neighbour in snapshot.neighbours(group):
+        ids = held(neighbour, snapshot)
+        taken |= ids
+        waiting += max(0, needs(neighbour, snapshot) - len(ids))
+    left = routerids.capacity(blacklist, taken) - waiting - needs(group, snapshot, without=without)
+    where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
+    return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where)
+
+
+def needs(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> int:
+    """How many VRIDs *group* and its Services take."""
+    own = group.spec.instances.count if group.is_shared else 0
+    members = snapshot.members(group.key)
+    return own + sum(routerids.needed(member, group) for member in members if member.key != without)
+
+
+def held(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
+    """The VRIDs that *group* has given to Services that are still there, and to its shared instances."""
+    ids = group.status.router_ids or {}
+    if group.is_shared:
+        return set(ids.values())
+    members = {member.key for member in snapshot.members(group.key)}
+    return {number for key, number in ids.items() if _owner(key) in members}
+
+
+def _owner(key: str) -> str:
+    """``ns/name`` of ``ns/name/ip``."""
+    return "/".join(key.split("/")[:2])

@@ -1,0 +1,96 @@
+"""
+What a chain is made of: named checks, and how their findings become a verdict.
+
+A chain is a tuple of checks and reads as a table of contents. Every check looks, so that all findings are told at once.
+Where an UPDATE leaves a part of the object as it was, and what is found there was to be found before, it is an old
+violation: told as a warning, and accepted.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.refusal import Refusal
+from kavip.snapshot import Snapshot
+from kavip.webhook.verdict import Awaited, Verdict, told
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an administrator may soften, as the settings of the same names spell it."""
+
+    allow_missing_group: str = "refuse"  # or "warn": GitOps that applies Services before groups
+    external_ips_scope: str = "managed"  # or "off"
+    ipam: str = "auto"  # or "always", "never"
+
+
+DEFAULTS: Final = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """What is allowed, and unwise."""
+
+    message: str
+
+
+Finding = Refusal | Caution | Awaited
+
+
+@dataclass(frozen=True, slots=True)
+class Context(Generic[T]):
+    """What a check may look at beside the object: the cluster, and what an UPDATE starts from."""
+
+    snapshot: Snapshot
+    old: T | None = None
+    options: Options = DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[T]):
+    """One rule: *find* looks; *reads* gives the part of the object that a finding with that field path is about."""
+
+    find: Callable[[T, Context[T]], Iterable[Finding]]
+    reads: Callable[[T, str], object]
+
+
+def run(chain: Sequence[Check[T]], subject: T, context: Context[T], *, since: T | None = None) -> Verdict:
+    """Judge *subject* by every check; *since* is what an UPDATE starts from, where that was judged too."""
+    refusals: dict[Refusal, None] = {}
+    warnings: list[str] = []
+    awaits: list[Awaited] = []
+    for check in chain:
+        for finding in check.find(subject, context):
+            match finding:
+                case Caution(message):
+                    warnings.append(message)
+                case Awaited():
+                    awaits.append(finding)
+                case Refusal() if since is not None and _is_old(finding, check, subject, since, context):
+                    warnings.append(f"accepted, because it is not new: {told(finding)}")
+                case Refusal():
+                    refusals[finding] = None
+    return Verdict(tuple(refusals), tuple(warnings), awaits=tuple(awaits))
+
+
+def _is_old(finding: Refusal, check: Check[T], subject: T, since: T, context: Context[T]) -> bool:
+    """Whether *since* had *finding* as well, and its part of the object is as it was."""
+    if check.reads(since, finding.field) != check.reads(subject, finding.field):
+        return False
+    before = check.find(since, Context(context.snapshot, None, context.options))
+    return any(
+        isinstance(each, Refusal) and (each.reason, each.field) == (finding.reason, finding.field) for each in before
+    )
+
+
+def spec_part(subject: KeepalivedGroup | VIPPool, field: str) -> object:
+    """The field of ``spec`` that the path *field* lies in, or all of ``spec`` and the labels where it lies in none."""
+    parts: dict[str, Any] = msgspec.to_builtins(subject.spec)
+    name = field.removeprefix("spec.").partition(".")[0].partition("[")[0]
+    return parts.get(name) if field.startswith("spec.") else (parts, subject.metadata.labels)

@@ -1,0 +1,116 @@
+"""
+What is asked of a KeepalivedGroup (contract 3.2).
+
+Its own shape is judged by :mod:`kavip.vrrp.groups`, which needs no other object; here stands what does.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kavip import names
+from kavip.api.address import read_address
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.names import Reason
+from kavip.vrrp import groups as shape
+from kavip.vrrp import routerids, timing
+from kavip.webhook import capacity
+from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
+from kavip.webhook.verdict import listed
+
+_DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
+_BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
+
+_LIVE: Final[dict[str, Callable[[GroupSpec], object]]] = {
+    "spec.interface": lambda spec: (spec.interface, spec.interface_from_ip, spec.vrrp_interface),
+    "spec.segment": lambda spec: spec.segment,
+    "spec.instances": lambda spec: spec.instances,
+    "spec.vrrpVersion": timing.version_of,
+}
+"""What cannot change under running instances unnoticed."""
+
+Findings = Iterator[Finding]
+Cluster = Context[KeepalivedGroup]
+
+
+def shape_is_sound(group: KeepalivedGroup, _: Cluster) -> Findings:
+    """What the group says of itself."""
+    yield from shape.check_group(group)
+
+
+def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """Blacklist and segment leave enough VRIDs for what the group holds now."""
+    usage = capacity.usage(group, context.snapshot)
+    if usage.left < 0:
+        held = capacity.needs(group, context.snapshot)
+        message = (
+            f"{held} virtual router IDs are needed by the instances of this group, {held + usage.left} are left: {usage}; "
+            "blacklist fewer, choose another segment, or set spec.instances.mode: Shared"
+        )
+        yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, _BLACKLIST_FIELD)
+
+
+def no_vip_moves_unseen(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """A VRID that is in use and gets blacklisted moves its VIPs: allowed, and said."""
+    before = routerids.blacklist_of(context.old.spec) if context.old else frozenset()
+    moved = (routerids.blacklist_of(group.spec) - before) & capacity.held(group, context.snapshot)
+    if moved:
+        numbers = ", ".join(map(str, sorted(moved)[:10]))
+        yield Caution(f"{_BLACKLIST_FIELD}: {numbers}: in use now; their VIPs will move to other instances")
+
+
+def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """No other group is the default one."""
+    if not group.is_default:
+        return
+    others = [other.key for other in context.snapshot.groups.values() if other.is_default and other.key != group.key]
+    if others:
+        message = f'"true": {listed(others)} is the default group already; remove the label there first'
+        yield Refusal(Reason.DUPLICATE_DEFAULT, message, _DEFAULT_FIELD)
+
+
+def some_node_is_selected(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """The selector picks a node, where the nodes are known."""
+    if context.snapshot.nodes and not context.snapshot.group_nodes(group):
+        yield Caution("spec.nodeSelector: selects no node; no VIP of this group will answer")
+
+
+def live_changes_are_told(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """What an edit of a running group will move."""
+    if context.old is None or not capacity.held(group, context.snapshot):
+        return
+    for field, read in _LIVE.items():
+        if read(context.old.spec) != read(group.spec):
+            yield Caution(f"{field}: changed while VIPs are up; they may pause or move until every node has followed")
+
+
+def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """The group's own VIPs are nobody else's."""
+    ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
+    for index, entry in enumerate(group.spec.virtual_ips or ()):
+        address = read_address(entry.address.partition("/")[0])
+        if address is None:
+            continue
+        holders = [str(terms) for terms in ledger.claimants(address)]
+        owner = ledger.owner(address)
+        if owner not in ("", own):
+            holders.append(owner)
+        if holders:
+            message = f'"{entry.address}": in use by {listed(holders, most=3)}; choose another address'
+            yield Refusal(Reason.ADDRESS_IN_USE, message, f"spec.virtualIPs[{index}].address")
+
+
+def _what_it_takes(group: KeepalivedGroup, _: str) -> object:
+    spec = group.spec
+    return routerids.blacklist_of(spec), spec.segment, spec.instances
+
+
+CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
+    Check(shape_is_sound, reads=spec_part),
+    Check(router_ids_suffice, reads=_what_it_takes),
+    Check(virtual_ips_are_free, reads=spec_part),
+    Check(there_is_one_default, reads=lambda group, _: group.is_default),
+    Check(no_vip_moves_unseen, reads=_what_it_takes),
+    Check(some_node_is_selected, reads=spec_part),
+    Check(live_changes_are_told, reads=spec_part),
+)

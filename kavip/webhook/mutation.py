@@ -1,0 +1,63 @@
+"""
+What kavip fills in: defaults of a new group, and the group of a plain Service.
+
+Patches are minimal, a second pass changes nothing, fields that kavip does not know stay as they are, and no request ever
+fails here: what cannot be read is left to the validators.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from kavip import names
+from kavip.api import patch, review
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.review import AdmissionRequest
+from kavip.api.service import Service
+from kavip.snapshot import Snapshot
+from kavip.vrrp import groups
+from kavip.webhook.verdict import Verdict
+
+_NOTHING: Final = Verdict()
+
+
+def service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
+    """Write the annotation of the default group on a Service that belongs to it and does not say so."""
+    subject = review.question(request, Service).subject
+    key = snapshot.group_of(subject)
+    if not key or subject.declared_group or subject.metadata.deletion_timestamp:
+        return _NOTHING
+    return _patched(request, {("metadata", "annotations", names.GROUP_ANNOTATION): key})
+
+
+def group(request: AdmissionRequest) -> Verdict:
+    """Write the defaults of a new group; on UPDATE put back those that the new object merely lacks (contract 1.1)."""
+    asked = review.question(request, KeepalivedGroup)
+    if asked.subject.metadata.deletion_timestamp:
+        return _NOTHING
+    wanted = groups.defaults(asked.subject) if asked.old is None else _lost(asked.subject.spec, asked.old.spec)
+    return _patched(request, {("spec", name): value for name, value in wanted.items()})
+
+
+def _lost(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
+    """The defaulted fields that *old* has and *new* lacks: a manifest applied again does not take them back."""
+    lost: dict[str, Any] = {}
+    if new.unicast_enabled is None and old.unicast_enabled is not None:
+        lost["unicastEnabled"] = old.unicast_enabled
+    if new.segment is None and old.segment is not None:
+        lost["segment"] = old.segment
+    if new.vrrp_version is None and old.vrrp_version is not None:
+        lost["vrrpVersion"] = old.vrrp_version
+    # an interval belongs to its version: whoever writes the other version leaves both defaults
+    stays = new.vrrp_version in (None, old.vrrp_version)
+    if stays and new.advert_interval_milliseconds is None and old.advert_interval_milliseconds is not None:
+        lost["advertIntervalMilliseconds"] = old.advert_interval_milliseconds
+    return lost
+
+
+def _patched(request: AdmissionRequest, values: dict[patch.Pointer, Any]) -> Verdict:
+    before = msgspec.json.decode(request.object)
+    after = before
+    for path, value in values.items():
+        after = patch.put(after, path, value)
+    return Verdict(patch=patch.diff(before, after))

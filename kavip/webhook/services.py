@@ -1,0 +1,174 @@
+"""
+What is asked of a Service that kavip manages (contract 3.1).
+
+Any other passes, and hears at most that its ``kavip.io/`` annotations do nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.service import Service
+from kavip.errors import BadInput
+from kavip.ipam import annotations
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+from kavip.vrrp import routerids, verbatim
+from kavip.webhook import addresses, capacity, externals
+from kavip.webhook.checks import Caution, Check, Context, Finding
+from kavip.webhook.verdict import Awaited, listed, suggestion
+
+GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
+SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
+
+Findings = Iterator[Finding]
+Cluster = Context[Service]
+
+
+def group_is_a_reference(service: Service, context: Cluster) -> Findings:
+    """The group annotation is ``namespace/name``, both DNS names."""
+    if _is_reference(service.declared_group):
+        return
+    text = service.declared_group
+    meant = [key for key in context.snapshot.groups if key.rpartition("/")[2] == text.rpartition("/")[2]]
+    hint = f'; did you mean "{min(meant)}"?' if meant else ""
+    message = f'"{text}": want <namespace>/<name> of a KeepalivedGroup, both DNS names{hint}'
+    yield Refusal(Reason.INVALID_REQUEST, message, GROUP_FIELD)
+
+
+def group_exists(service: Service, context: Cluster) -> Findings:
+    """The group that is named is there."""
+    key, groups = service.declared_group, context.snapshot.groups
+    if not key or key in groups or not _is_reference(key):
+        return
+    message = f'group "{key}" does not exist; {suggestion(key, groups, "groups")}'
+    if context.options.allow_missing_group == "warn":
+        yield Caution(f"{GROUP_FIELD}: {message}; the Service waits for it")
+    else:
+        yield Refusal(Reason.GROUP_NOT_FOUND, message, GROUP_FIELD)
+        yield Awaited(names.KEEPALIVED_GROUP, key)
+
+
+def class_finds_a_group(service: Service, context: Cluster) -> Findings:
+    """kavip's class without the annotation means the default group, and there is one."""
+    if service.declared_group or context.snapshot.default_group is not None:
+        return
+    groups = context.snapshot.groups
+    choice = f"groups: {listed(groups, most=5)}" if groups else "there are no groups, create one"
+    message = f'"{names.LOAD_BALANCER_CLASS}": no group is the default one; annotate {names.GROUP_ANNOTATION}; {choice}'
+    yield Refusal(Reason.GROUP_NOT_FOUND, message, "spec.loadBalancerClass")
+
+
+def group_stays(service: Service, context: Cluster) -> Findings:
+    """The group is not being deleted."""
+    group = _group(service, context.snapshot)
+    if group is not None and group.metadata.deletion_timestamp:
+        yield Refusal(Reason.GROUP_NOT_FOUND, f'group "{group.key}" is being deleted; name another', GROUP_FIELD)
+
+
+def namespace_is_allowed(service: Service, context: Cluster) -> Findings:
+    """The group lets Services of this namespace in."""
+    group, namespace = _group(service, context.snapshot), service.metadata.namespace
+    if group is not None and not context.snapshot.allows(group, namespace):
+        message = (
+            f'group "{group.key}" does not serve namespace {namespace} (spec.allowedNamespaces); '
+            "name another group, or have the namespace labelled"
+        )
+        yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, message, GROUP_FIELD)
+
+
+def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
+    """``spreadvips`` is true or false."""
+    text = service.metadata.annotation(names.SPREAD_ANNOTATION)
+    if text not in ("", "true", "false"):
+        yield Refusal(Reason.INVALID_REQUEST, f'"{text}": want "true" or "false"', SPREAD_FIELD)
+
+
+def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
+    """``verbatimconfig`` holds keywords and values of the safe list, or those that the group allows."""
+    spec = group.spec if (group := _group(service, context.snapshot)) else None
+    found = verbatim.read_service(
+        service.metadata.annotation(names.VERBATIM_ANNOTATION),
+        allowed=(spec.allow_verbatim or ()) if spec else (),
+        # with interfaceFromIP only the nodes know what the interface is called
+        interfaces={spec.interface, spec.vrrp_interface} - {""} if spec and not spec.interface_from_ip else None,
+    )
+    yield from found.refusals
+    yield from map(Caution, found.warnings)
+
+
+def router_ids_suffice(service: Service, context: Cluster) -> Findings:
+    """The segment of the group has VRIDs left for this Service."""
+    group = _group(service, context.snapshot)
+    if group is None or not (needed := routerids.needed(service, group)):
+        return
+    usage = capacity.usage(group, context.snapshot, without=service.key)
+    if needed > usage.left:
+        message = (
+            f'group "{group.key}" has {max(usage.left, 0)} virtual router IDs left, this Service needs {needed}: '
+            f"{usage}; name a group of another segment, or one with spec.instances.mode: Shared"
+        )
+        yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
+
+
+def annotations_do_something(service: Service, _: Cluster) -> Findings:
+    """Keys under ``kavip.io/`` are known, and no value is empty."""
+    yield from map(Caution, annotations.remarks(service.metadata.annotations))
+
+
+def unmanaged(service: Service) -> tuple[str, ...]:
+    """What to tell the owner of a Service that kavip does not manage, and that has annotations for kavip."""
+    prefix = f"{names.KAVIP_GROUP}/"
+    keys = sorted(key for key in service.metadata.annotations or () if key.startswith(prefix))
+    spec = service.spec
+    if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
+        why = f"its spec.loadBalancerClass is {spec.load_balancer_class}"
+    elif service.is_load_balancer:
+        why = "it has neither group annotation nor class, and no default group takes it"
+    else:
+        why = "it is not of type LoadBalancer, and has no externalIPs with a group annotation"
+    return tuple(
+        f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}" for key in keys
+    )
+
+
+def _is_reference(text: str) -> bool:
+    """Whether *text* may name a group; an absent annotation is fine too."""
+    try:
+        annotations.parse_namespaced(text or "lb/edge", GROUP_FIELD)
+    except BadInput:
+        return False
+    return True
+
+
+def _group(service: Service, snapshot: Snapshot) -> KeepalivedGroup | None:
+    return snapshot.groups.get(snapshot.group_of(service) or "")
+
+
+def _which_group(service: Service, _: str) -> object:
+    return service.declared_group, service.spec.load_balancer_class
+
+
+def _what_it_takes(service: Service, field: str) -> object:
+    return _which_group(service, field), routerids.needed(service), routerids.is_local(service)
+
+
+def _annotation(key: str) -> Callable[[Service, str], object]:
+    return lambda service, _: service.metadata.annotation(key)
+
+
+CHAIN: Final[tuple[Check[Service], ...]] = (
+    Check(group_is_a_reference, reads=_which_group),
+    Check(group_exists, reads=_which_group),
+    Check(class_finds_a_group, reads=_which_group),
+    Check(group_stays, reads=_which_group),
+    Check(namespace_is_allowed, reads=_which_group),
+    Check(spread_is_a_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
+    Check(verbatim_is_safe, reads=_annotation(names.VERBATIM_ANNOTATION)),
+    Check(router_ids_suffice, reads=_what_it_takes),
+    Check(addresses.request_is_met, reads=addresses.asked_for),
+    Check(externals.external_ips_are_allowed, reads=lambda service, _: service.spec.external_ips),
+    Check(annotations_do_something, reads=lambda service, _: service.metadata.annotations),
+)
