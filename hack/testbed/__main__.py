@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hack.testbed import debian, images, programs, runs
+from hack.testbed import debian, images, need, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
@@ -27,22 +27,33 @@ def get_programs() -> None:
     say(f"{len(found.paths)} programs are ready")
 
 
+@main.command()
+def check() -> None:
+    """Fail, and name what is missing, where no cluster can ever run; packages that `programs` installs do not count."""
+    need.namespaces("a cluster", () if debian.installable() else tuple(debian.PACKAGES))
+
+
 @main.command("base")
 def get_base() -> None:
     """Build the images that everything else builds upon or runs with."""
-    for archive in (images.pause(), images.web(), images.base()):
+    for archive in (images.pause(), images.web(), images.base()[1]):
         click.echo(archive)
 
 
 @main.command("image")
 @click.option("--dockerfile", type=ARCHIVE, default="Dockerfile", show_default=True)
 @click.option("--tag", required=True, help="The image's name.")
-@click.option("--base", default=images.BASE, show_default=True, help="What ARG BASE becomes.")
+@click.option("--base", help="What ARG BASE becomes. [the testbed's own base image]")
 @click.option("--build-arg", "args", multiple=True, metavar="KEY=VALUE")
 @click.option("--volume", "volumes", multiple=True, metavar="SOURCE:TARGET:ro", help="Seen while the image is built.")
 @click.option("--requirements", type=ARCHIVE, help="Wheels to download for /wheels. [requirements/run.txt, if there]")
 def get_image(
-    dockerfile: Path, tag: str, base: str, args: tuple[str, ...], volumes: tuple[str, ...], requirements: Path | None
+    dockerfile: Path,
+    tag: str,
+    base: str | None,
+    args: tuple[str, ...],
+    volumes: tuple[str, ...],
+    requirements: Path | None,
 ) -> None:
     """Build an image of this checkout and print the path of its archive."""
     wrong = next((arg for arg in args if "=" not in arg), None)

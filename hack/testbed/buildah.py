@@ -1,6 +1,7 @@
 """buildah without a daemon, a registry or a configuration of the machine: one image store in the cache.
 
-It works as root in a container too: files are copied instead of stacked (vfs) and RUN is a chroot.
+RUN is a chroot, so no container runtime is involved. Layers are kept: after a change of the code only the last ones are
+made again.
 """
 
 import functools
@@ -22,14 +23,14 @@ def build(
     archive: Path,
     args: Mapping[str, str] | None = None,
     volumes: Sequence[str] = (),
-    keep: bool = False,
 ) -> None:
-    """Build an image and write it as a docker-archive; `keep` it in the store when others build upon it."""
+    """Build an image and write it as a docker-archive; it stays in the store for others to build upon."""
     need.packages(f"image {tag}", need.IMAGES)
     options = [f"--build-arg={name}={value}" for name, value in (args or {}).items()]
     options += [f"--volume={volume}" for volume in volumes]
     options += [f"--cni-config-dir={cache.root() / 'containers/cni'}"]  # unused, but made: by default below /etc
     options += [
+        "--layers",
         "--pull=never",
         "--isolation=chroot",
         "--network=host",
@@ -39,8 +40,7 @@ def build(
     with cache.lock("containers"):
         _buildah("build", *options, f"--tag={tag}", f"--file={dockerfile}", str(context))
         _buildah("push", f"--signature-policy={_policy()}", tag, f"docker-archive:{archive}:{tag}")
-        if not keep:
-            _buildah("rmi", tag)
+        _buildah("rmi", "--prune", check=False)  # what the tag meant before
 
 
 def load(tag: str, archive: Path) -> None:
@@ -53,7 +53,7 @@ def load(tag: str, archive: Path) -> None:
 
 def _buildah(*args: str, check: bool = True) -> str:
     store = cache.root() / "containers"
-    where = [f"--root={store / 'root'}", f"--runroot={store / 'run'}", "--storage-driver=vfs"]
+    where = [f"--root={store / 'root'}", f"--runroot={store / 'run'}", "--storage-driver=overlay"]
     return run(["buildah", *where, *args], check=check, timeout=1800).stdout
 
 

@@ -146,7 +146,7 @@ class Cluster:
         return found.stdout.split().count("True") == len(self.nodes)
 
     def _route(self) -> None:
-        """Routes to the pods of other nodes; n0 is everybody's router, so that Service addresses have a route at all."""
+        """Routes to the pods of other nodes, and to n0 for the rest: a Service address needs any route at all."""
         for host in (self.control, *self.nodes):
             pods = [route for other in self.nodes if other is not host for route in pod_routes(other.address)]
             out = (

@@ -42,12 +42,17 @@ def missing(packages: Sequence[str] = tuple(PACKAGES)) -> list[str]:
     return [package for package in packages if not _present(PACKAGES[package])]
 
 
+def installable() -> bool:
+    """Whether `install` can do more than complain."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
 def install() -> None:
     """Install what is missing; without root, say what an administrator would have to install."""
     absent = missing()
     if not absent:
         return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    if not installable():
         say(f"not installed (needs root on a Debian machine; only `cluster` needs them): {' '.join(absent)}")
         return
     with step("Install Debian packages", " ".join(absent)), _no_services(absent):

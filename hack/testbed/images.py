@@ -6,8 +6,10 @@ base    Debian with Python and keepalived: stands in for the official Python ima
 kavip   any Dockerfile of the checkout, on the base image, with wheels that pip fetched on this machine
 """
 
+import functools
 import re
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,13 +20,11 @@ from hack.testbed.progress import step
 
 PAUSE = "localhost/pause:1"
 WEB = "localhost/web:1"
-BASE = "localhost/kavip-base:bookworm"
+BASE = "localhost/kavip-base"
 PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
 _KEEP = 3  # archives of one tag: each is a third of a gigabyte
 _RECIPES = Path(__file__).parent / "images"
 _STRIP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
-# Debian forbids pip to write where apt does; an official Python image has no such conflict
-_MANAGED = "usr/lib/python3.11/EXTERNALLY-MANAGED"
 
 
 def pause() -> Path:
@@ -37,37 +37,39 @@ def web() -> Path:
     return _small(WEB, "web", ["web.sh", "web.dockerfile"])
 
 
-def base() -> Path:
-    """The archive of BASE; the first time this takes about two minutes."""
+def base() -> tuple[str, Path]:
+    """Name and archive of the base image; the first time this takes about a minute."""
     need.packages("the base image", need.IMAGES)
-    name = f"images/base-{cache.key(_RECIPES / 'base.dockerfile', *PACKAGES, *_STRIP)}.tar"
-    return cache.entry(name, _debootstrap)
+    key = cache.key(_RECIPES / "base.dockerfile", *PACKAGES, *_STRIP)
+    tag = f"{BASE}:bookworm-{key}"  # so that two checkouts with different bases do not take each other's
+    return tag, cache.entry(f"images/base-{key}.tar", functools.partial(_debootstrap, tag))
 
 
 def image(
     tag: str,
     *,
     dockerfile: Path,
-    base_tag: str = BASE,
+    base_tag: str | None = None,
     args: Mapping[str, str] | None = None,
     volumes: Sequence[str] = (),
     requirements: Path | None = None,
 ) -> Path:
-    """The archive of an image built from a checkout; built again only when something that goes into it changed."""
+    """The archive of an image built from a checkout, on our base image unless another is named.
+
+    It is built again only when something changed that goes into it.
+    """
     context = dockerfile.absolute().parent
-    args = {"BASE": base_tag, **(args or {})}
     inputs = [*_copied(dockerfile, context), dockerfile]
-    if base_tag == BASE:
-        buildah.load(BASE, base())
-        inputs_key = base().name
-    else:
-        inputs_key = base_tag
+    if base_tag is None:
+        base_tag, archive = base()
+        buildah.load(base_tag, archive)
+    args = {"BASE": base_tag, **(args or {})}
     if requirements:
         wheels = download(requirements)
         args["PIP_ARGS"] = "--no-index --find-links /wheels"
         volumes = [*volumes, f"{wheels}:/wheels:ro"]
     names = [str(path.relative_to(context)) for path in inputs]
-    key = cache.key(tag, inputs_key, repr(sorted(args.items())), repr(sorted(volumes)), repr(names), *inputs)
+    key = cache.key(tag, repr(sorted(args.items())), repr(sorted(volumes)), repr(names), *inputs)
 
     def make(draft: Path) -> None:
         with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"):
@@ -86,7 +88,7 @@ def download(requirements: Path) -> Path:
         options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--python-version=3.11"]
         with step("Download wheels", f"what {requirements.name} pins, for the image"):
             run(
-                ["python3", "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"],
+                [sys.executable, "-m", "pip", "download", *options, f"--requirement={requirements}", f"--dest={draft}"],
                 timeout=1800,
             )
 
@@ -110,7 +112,7 @@ def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
     return cache.entry(f"images/{name}-{cache.key(*(_RECIPES / file for file in recipe))}.tar", make)
 
 
-def _debootstrap(draft: Path) -> None:
+def _debootstrap(tag: str, draft: Path) -> None:
     """Debian in a directory, less what an image does not need, as a tar and then as an image."""
     context = draft.with_suffix(".context")
     cache.discard(context)
@@ -120,17 +122,16 @@ def _debootstrap(draft: Path) -> None:
         # in a mount namespace of its own, so that nothing stays mounted below it if it is interrupted
         command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
         run([*command, "bookworm", str(root), *_mirror()], timeout=1800)
-    for path in (*_STRIP, _MANAGED):
+    for path in _STRIP:
         cache.discard(root / path)
     for needed in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
         (root / needed).mkdir(parents=True)
-    (root / "usr/bin/python").symlink_to("python3")
     run(
         ["tar", "--create", f"--file={context / 'root.tar'}", f"--directory={root}", "--one-file-system", "."],
         timeout=600,
     )
     with step("Build the base image", "from that directory"):
-        buildah.build(BASE, dockerfile=_RECIPES / "base.dockerfile", context=context, archive=draft, keep=True)
+        buildah.build(tag, dockerfile=_RECIPES / "base.dockerfile", context=context, archive=draft)
     shutil.rmtree(context)
 
 

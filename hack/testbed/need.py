@@ -2,10 +2,11 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.testbed import debian
+from hack.testbed import cache, debian
 from hack.testbed.errors import TestbedError
 
 SEGMENT = ("iproute2",)
@@ -21,7 +22,7 @@ def namespaces(purpose: str, packages: Sequence[str]) -> None:
     if absent:
         raise TestbedError(
             f"{purpose} needs what is missing here: {', '.join(absent)}. "
-            "`python -m hack.testbed programs`, run as root, installs packages; the control plane alone needs none of it."
+            "`python -m hack.testbed programs`, run as root, installs packages; a control plane alone needs none of it."
         )
 
 
@@ -41,7 +42,17 @@ def _rights() -> list[str]:
 
 
 def _namespaces() -> list[str]:
-    """Whether the kernel, or the container that we are in, lets us have namespaces after all."""
-    attempt = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "true"]
-    done = subprocess.run(attempt, capture_output=True, text=True, check=False)
-    return [f"permission to make namespaces ({done.stderr.strip()})"] if done.returncode else []
+    """Whether the kernel, or the container that we are in, lets us have namespaces and file systems after all."""
+    isolate = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc"]
+    done = subprocess.run([*isolate, "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return [f"permission to make namespaces ({done.stderr.strip()})"]
+    with tempfile.TemporaryDirectory(dir=cache.root()) as folder:
+        for name in ("lower", "upper", "work"):
+            Path(folder, name).mkdir()
+        layers = f"lowerdir={folder}/lower,upperdir={folder}/upper,workdir={folder}/work"
+        stack = [*isolate, "mount", "-t", "overlay", "-o", layers, "overlay", f"{folder}/lower"]
+        done = subprocess.run(stack, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return [f"overlay mounts in {cache.root()} ({done.stderr.strip()}; KAVIP_CACHE can name another file system)"]
+    return []
