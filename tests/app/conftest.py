@@ -1,0 +1,198 @@
+"""kavip as a process of its own against a real kube-apiserver, asked by the real kubectl."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 90.0  # seconds for what takes one or two on an idle machine
+
+
+def wait_for(what: str, condition: Callable[[], Any], *, patience: float = PATIENCE) -> Any:
+    """What *condition* returns as soon as it is true; fails the test when it never is."""
+    deadline = time.monotonic() + patience
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {patience:g} s in vain: {what}")
+        time.sleep(0.05)
+    return found
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(slots=True)
+class Replica:
+    """One running ``kavip run``."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    probe_port: int
+    metrics_port: int
+
+    def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        if self.process.poll() is not None:
+            pytest.fail(f"kavip exited with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def metric(self, name: str) -> float:
+        """The value of the metric *name*, labels included, as /metrics prints it; 0 where it is absent."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+
+@dataclass(slots=True)
+class Installation:
+    """A control plane with kavip's CRDs, and the replicas that were started on it."""
+
+    plane: ControlPlane
+    replicas: list[Replica] = field(default_factory=list)
+    webhook_port: int = field(default_factory=free_port)
+
+    def start(self, *flags: str, webhook: bool = True) -> Replica:
+        """Start one more replica and wait until it is ready."""
+        probe_port, metrics_port = free_port(), free_port()
+        registered = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
+        command = [
+            *(sys.executable, "-m", "kavip", "run" if webhook else "controller"),
+            *(f"--kubeconfig={self.plane.kubeconfig}", "--namespace=kavip", f"--identity=replica-{len(self.replicas)}"),
+            *("--webhook-host=127.0.0.1", *(registered if webhook else [])),
+            *("--probe-host=127.0.0.1", f"--probe-port={probe_port}"),
+            *("--metrics-host=127.0.0.1", f"--metrics-port={metrics_port}"),
+            *("--lease-seconds=6", "--drain-seconds=0", *flags),
+        ]
+        log = self.plane.state / f"kavip-{len(self.replicas)}.log"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}
+        with log.open("wb") as stream:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stream)
+        replica = Replica(process, log, probe_port, metrics_port)
+        self.replicas.append(replica)
+        wait_for("kavip is ready", replica.ready)
+        if webhook:
+            wait_for("the webhooks are registered", self._registered)
+        return replica
+
+    def _registered(self) -> bool:
+        found = self.get("validatingwebhookconfiguration", "kavip")
+        return bool(found) and all(each["clientConfig"].get("caBundle") for each in found["webhooks"])
+
+    # --- kubectl --------------------------------------------------------------------------------------------------
+    def apply(self, *objects: dict[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """``kubectl apply`` of *objects*; never raises."""
+        text = "\n---\n".join(json.dumps(each) for each in objects)
+        return self.plane.kubectl("apply", "-f", "-", *flags, input=text, check=False)
+
+    def applied(self, *objects: dict[str, Any]) -> None:
+        """``kubectl apply`` of *objects*, which must succeed."""
+        done = self.apply(*objects)
+        assert done.returncode == 0, done.stderr
+
+    def get(self, *args: str) -> Any:
+        """The object as JSON, or None."""
+        done = self.plane.kubectl("get", *args, "-o", "json", check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def addresses(self, name: str, namespace: str = "shop") -> list[str]:
+        """What stands in the status of a Service."""
+        found = self.get("service", name, "-n", namespace) or {}
+        return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
+
+    def condition(self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop") -> dict[str, str]:
+        """A condition of a Service; empty where it has none."""
+        found = self.get("service", name, "-n", namespace) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((entry for entry in conditions if entry["type"] == kind), {})
+
+    def close(self) -> None:
+        """Stop what runs and remove what was made, so that the next test finds a clean cluster."""
+        for replica in self.replicas:
+            if replica.process.poll() is None:
+                replica.kill()
+        for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
+            self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
+        namespaces = ("shop", "lb", "other")
+        for namespace in namespaces:
+            self.plane.kubectl("delete", "services,keepalivedgroups,daemonsets,configmaps", "--all", "-n", namespace)
+        self.plane.kubectl("delete", "vippools,nodes", "--all")
+        self.plane.kubectl("delete", "leases,secrets", "--all", "-n", "kavip")
+
+
+def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1", **rest: Any) -> dict[str, Any]:
+    """Any object."""
+    notes, labels = rest.pop("annotations", {}), rest.pop("labels", {})
+    metadata = {"name": name, "annotations": notes, "labels": labels, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+
+
+def a_service(name: str, *, namespace: str = "shop", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A Service of type LoadBalancer without node ports."""
+    settled = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
+    return object_of("Service", name, namespace=namespace, annotations=annotations or {}, spec={**settled, **spec})
+
+
+def a_pool(name: str, *addresses: str, **spec: Any) -> dict[str, Any]:
+    """A VIPPool."""
+    return object_of("VIPPool", name, version="kavip.io/v1alpha1", spec={"addresses": list(addresses), **spec})
+
+
+def a_group(name: str, *, default: bool = False, **spec: Any) -> dict[str, Any]:
+    """A KeepalivedGroup in namespace lb."""
+    labels = {"kavip.io/default-group": "true"} if default else {}
+    spec = {"interface": "eth0", **spec}
+    return object_of(
+        "KeepalivedGroup", name, namespace="lb", version="redhatcop.redhat.io/v1alpha1", labels=labels, spec=spec
+    )
+
+
+@pytest.fixture(scope="session")
+def prepared(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane with kavip's CRDs and namespaces."""
+    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
+    crds = ("vippools.kavip.io", "keepalivedgroups.redhatcop.redhat.io")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+    for name in ("kavip", "shop", "lb", "other"):
+        control_plane.kubectl("apply", "-f", "-", input=json.dumps(object_of("Namespace", name)))
+    return control_plane
+
+
+@pytest.fixture
+def installation(prepared: ControlPlane) -> Iterator[Installation]:
+    """A clean cluster to start kavip on."""
+    made = Installation(prepared)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,236 @@
+"""Addresses on the real API server: given once, kept over restarts and fail-overs, never taken from others."""
+
+import json
+import time
+
+import pytest
+
+from tests.app.conftest import Installation, a_group, a_pool, a_service, free_port, object_of, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
+NOTES = {GROUP: "lb/edge"}
+
+
+def furnish(installation: Installation) -> None:
+    """A pool and a default group."""
+    installation.applied(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
+
+
+def assigned(installation: Installation, *names: str) -> dict[str, list[str]]:
+    """The addresses of Services, waited for."""
+    return {name: wait_for(f"{name} has an address", lambda name=name: installation.addresses(name)) for name in names}
+
+
+def test_plain_and_annotated_services_get_addresses_in_one_status_write(installation: Installation) -> None:
+    """Address, AddressAssigned and the first Programmed come in one write each; a second look writes nothing."""
+    installation.start()
+    furnish(installation)
+    installation.plane.audit.mark()
+    installation.applied(a_service("plain"), a_service("noted", annotations=NOTES))
+    found = assigned(installation, "plain", "noted")
+    assert sorted(sum(found.values(), [])) == ["192.0.2.128", "192.0.2.129"]
+    assert installation.condition("plain")["reason"] == "Assigned"
+    assert installation.condition("plain", "kavip.io/Programmed")["status"] == "False"
+    entry = installation.get("service", "plain", "-n", "shop")["status"]["loadBalancer"]["ingress"][0]
+    assert entry["ipMode"] == "VIP"
+    time.sleep(2)
+    writes = [
+        event
+        for event in installation.plane.audit.events(verb="patch", resource="services", subresource="status")
+        if event.name == "plain" and event.code == 200
+    ]
+    assert len([event for event in writes if "loadBalancer" in json.dumps(event.body)]) == 1
+    assert len(writes) <= 2  # the second one: Programmed has another reason, once the group knows its nodes
+
+
+def test_a_requested_address_is_given(installation: Installation) -> None:
+    """By annotation, and by the deprecated spec.loadBalancerIP."""
+    installation.start()
+    furnish(installation)
+    wish = {**NOTES, "kavip.io/addresses": "192.0.2.140"}
+    installation.applied(a_service("noted", annotations=wish), a_service("old", loadBalancerIP="192.0.2.141"))
+    assert assigned(installation, "noted", "old") == {"noted": ["192.0.2.140"], "old": ["192.0.2.141"]}
+
+
+def test_addresses_survive_a_restart_and_cost_no_write(installation: Installation) -> None:
+    """Holders are entered before anybody else is served; a new leader writes nothing that stands already."""
+    first = installation.start()
+    furnish(installation)
+    names = [f"s{number}" for number in range(12)]
+    installation.applied(*(a_service(name) for name in names))
+    before = assigned(installation, *names)
+    wait_for("kavip is idle", lambda: _quiet(installation))
+    assert first.stop() == 0
+    installation.plane.audit.mark()
+    installation.start()
+    installation.applied(a_service("new"))
+    assert assigned(installation, "new")["new"][0] not in sum(before.values(), [])
+    assert {name: installation.addresses(name) for name in names} == before
+    written = {event.name for event in installation.plane.audit.events(verb="patch", resource="services", subresource="status")}
+    assert written == {"new"}
+
+
+def _quiet(installation: Installation) -> bool:
+    """Whether two seconds pass without a write of kavip's."""
+    installation.plane.audit.mark()
+    time.sleep(2)
+    writes = [event for event in installation.plane.audit.events(verb="patch") if event.resource != "leases"]
+    return not writes
+
+
+def test_of_two_replicas_one_may_be_killed(installation: Installation) -> None:
+    """The other takes over within the lease; no address moves, the next Service is served."""
+    leader = installation.start()
+    furnish(installation)
+    installation.applied(a_service("before"))
+    held = assigned(installation, "before")
+    installation.webhook_port = free_port()  # registered by URL, the last one that starts is asked
+    follower = installation.start()
+    assert (leader.metric("kavip_leader"), follower.metric("kavip_leader")) == (1.0, 0.0)
+    leader.kill()
+    wait_for("the other replica leads", lambda: follower.metric("kavip_leader") == 1.0)
+    installation.applied(a_service("after"))
+    assert assigned(installation, "before", "after") == {**held, "after": ["192.0.2.129"]}
+
+
+def test_a_status_that_another_controller_wrote_is_left_alone(installation: Installation) -> None:
+    """A plain Service that has a foreign address is not adopted, and its address is given to nobody."""
+    installation.applied(a_service("foreign"))
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.128", "ipMode": "VIP"}]}}}
+    installation.plane.kubectl(
+        *("patch", "service", "foreign", "-n", "shop", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+    )
+    installation.start()
+    furnish(installation)
+    installation.applied(a_service("ours"))
+    assert assigned(installation, "ours") == {"ours": ["192.0.2.129"]}
+    assert installation.addresses("foreign") == ["192.0.2.128"]
+    assert installation.condition("foreign") == {}
+
+
+def test_a_full_pool_makes_services_wait_until_an_address_is_freed(installation: Installation) -> None:
+    """The condition says why and with what numbers; the freed address goes to the one that waits, at once."""
+    installation.start()
+    installation.applied(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True))
+    installation.applied(*(a_service(f"s{number}") for number in range(2)))
+    assigned(installation, "s0", "s1")
+    installation.applied(a_service("late"))
+    wait_for("the condition says so", lambda: installation.condition("late").get("reason") == "PoolExhausted")
+    assert "2 of 2" in installation.condition("late")["message"]
+    freed = installation.addresses("s0")
+    installation.plane.kubectl("delete", "service", "s0", "-n", "shop")
+    assert assigned(installation, "late") == {"late": freed}
+
+
+def test_a_service_that_stops_being_managed_loses_what_kavip_wrote(installation: Installation) -> None:
+    """Type changed to ClusterIP: status and conditions go, the address is free again."""
+    installation.start()
+    furnish(installation)
+    installation.applied(a_service("web"))
+    assigned(installation, "web")
+    change = {"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}}
+    installation.plane.kubectl("patch", "service", "web", "-n", "shop", "--type=merge", "-p", json.dumps(change))
+    wait_for("kavip's condition is gone", lambda: installation.condition("web") == {})
+    assert installation.addresses("web") == []
+
+
+def test_events_tell_each_change_of_reason_once(installation: Installation) -> None:
+    """kubectl describe shows them."""
+    installation.start()
+    furnish(installation)
+    installation.applied(a_service("web"))
+    assigned(installation, "web")
+
+    def reasons() -> list[str]:
+        found = installation.get("events.v1.events.k8s.io", "-n", "shop") or {"items": []}
+        return [item["reason"] for item in found["items"] if item["regarding"]["name"] == "web"]
+
+    wait_for("there is an Event", lambda: "Assigned" in reasons())
+    assert reasons().count("Assigned") == 1
+
+
+def test_a_malformed_object_harms_nobody_else(installation: Installation) -> None:
+    """A pool whose stored form kavip cannot use gets a condition; other pools serve on."""
+    installation.applied(a_pool("edge", "192.0.2.128/27"), a_pool("clash", "192.0.2.130-192.0.2.140"))
+    installation.start()
+    installation.applied(a_group("edge", default=True), a_service("web"))
+    assigned(installation, "web")
+
+    def reasons() -> dict[str, str]:
+        pools = installation.get("vippools")["items"]
+        return {
+            pool["metadata"]["name"]: entry["reason"]
+            for pool in pools
+            for entry in pool["status"]["conditions"]
+            if entry["type"] == "Accepted"
+        }
+
+    wait_for("one of the two overlaps", lambda: sorted(reasons().values()) == ["Accepted", "Overlap"])
+
+
+def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
+    """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool of kavip."""
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "networks.config.openshift.io"},
+        "spec": {
+            "group": "config.openshift.io",
+            "names": {"plural": "networks", "kind": "Network", "listKind": "NetworkList", "singular": "network"},
+            "scope": "Cluster",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    plane = installation.plane
+    installation.applied(crd)
+    try:
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "networks.config.openshift.io")
+        network = object_of("Network", "cluster", version="config.openshift.io/v1")
+        installation.applied({**network, "spec": {"externalIP": {"autoAssignCIDRs": ["198.51.100.0/24"]}}})
+        installation.start()
+        furnish(installation)
+        installation.applied(a_service("left"), a_service("ours", annotations={"kavip.io/pool": "edge"}))
+        assert assigned(installation, "ours") == {"ours": ["192.0.2.128"]}
+        wait_for("the condition says so", lambda: installation.condition("left").get("reason") == "LeftToPlatform")
+        assert installation.condition("left")["status"] == "Unknown"
+        assert installation.addresses("left") == []
+    finally:
+        plane.kubectl("delete", "crd", "networks.config.openshift.io")
+
+
+def test_the_group_gets_its_objects_and_its_router_ids_first(installation: Installation) -> None:
+    """status.routerIDs stands before the ConfigMap that uses it; DaemonSet and ConfigMap are the group's own."""
+    installation.start()
+    installation.plane.audit.mark()
+    node = object_of("Node", "n1")
+    installation.applied(node)
+    patch = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]}}
+    installation.plane.kubectl("patch", "node", "n1", "--subresource=status", "--type=merge", "-p", json.dumps(patch))
+    furnish(installation)
+    installation.applied(a_service("web"))
+
+    def text() -> str:
+        found = installation.get("configmap", "edge", "-n", "lb") or {}
+        return str(found.get("data", {}).get("keepalived.conf", ""))
+
+    wait_for("the configuration has the VIP", lambda: "192.0.2.128" in text())
+    group = installation.get("keepalivedgroup", "edge", "-n", "lb")
+    number = group["status"]["routerIDs"]["shop/web"]
+    assert f"virtual_router_id {number}" in text()
+    daemonset = installation.get("daemonset", "edge", "-n", "lb")
+    assert daemonset["metadata"]["ownerReferences"][0]["uid"] == group["metadata"]["uid"]
+    order = [
+        event.resource
+        for event in installation.plane.audit
+        if event.verb in ("patch", "create") and "shop/web" in json.dumps(event.body) and event.namespace == "lb"
+    ]
+    assert order.index("keepalivedgroups") < order.index("configmaps")

@@ -1,0 +1,95 @@
+"""Each refusal, through the real API server and the real kubectl."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+MANIFESTS = Path(__file__).parents[2] / "hack" / "demo" / "manifests"
+REFUSED = sorted((MANIFESTS / "refused").glob("*.yaml"))
+
+
+def settle(installation: Installation) -> None:
+    """kavip with a pool, a default group and a Service that holds the first address."""
+    installation.start()
+    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True), a_service("web"))
+    installation.plane.kubectl("apply", "-f", str(MANIFESTS / "tiny.yaml"))
+    wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
+
+
+def test_every_refusal_says_in_one_line_what_to_do(installation: Installation) -> None:
+    """Each manifest of the demo is refused with what its first line promises, however it is applied."""
+    settle(installation)
+    for manifest in REFUSED:
+        expected = manifest.read_text().splitlines()[0].removeprefix("# expect: ")
+        for flags in ((), ("--dry-run=server",), ("--server-side", "--field-manager=somebody")):
+            done = installation.plane.kubectl("apply", "-f", str(manifest), *flags, check=False)
+            assert done.returncode != 0, f"{manifest.name} {flags}"
+            assert expected in done.stderr, f"{manifest.name} {flags}: {done.stderr}"
+            assert "(Invalid)" in done.stderr or "is invalid" in done.stderr, done.stderr
+
+
+def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
+    """The API server hands on 422, reason Invalid, and one cause for each field."""
+    settle(installation)
+    notes = {"kavip.io/pool": "nowhere", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
+    done = installation.apply(a_service("two", annotations=notes), flags=("-v=8",))
+    assert done.returncode != 0
+    for field in ("metadata.annotations[kavip.io/pool]", "metadata.annotations[keepalived-operator.redhat-cop.io/spreadvips]"):
+        assert field in done.stderr
+    assert '"code":422' in done.stderr
+
+
+def test_a_dry_run_reserves_nothing(installation: Installation) -> None:
+    """sideEffects None: a dry run passes and leaves no trace."""
+    settle(installation)
+    done = installation.apply(a_service("dry"), flags=("--dry-run=server",))
+    assert done.returncode == 0, done.stderr
+    assert installation.get("service", "dry", "-n", "shop") is None
+    installation.applied(a_service("wet"))
+    wait_for("the next address is given", lambda: installation.addresses("wet") == ["192.0.2.129"])
+
+
+def test_a_new_group_gets_its_defaults_and_keeps_them(installation: Installation) -> None:
+    """The mutating webhook writes them; applying the same manifest again changes nothing."""
+    settle(installation)
+    spec = installation.get("keepalivedgroup", "edge", "-n", "lb")["spec"]
+    wanted = {"unicastEnabled": True, "vrrpVersion": 3, "advertIntervalMilliseconds": 200, "segment": "default"}
+    assert wanted.items() <= spec.items()
+    again = installation.apply(a_group("edge", default=True))
+    assert "unchanged" in again.stdout
+    replaced = installation.plane.kubectl("replace", "-f", "-", input=json.dumps(a_group("edge", default=True)))
+    assert replaced.returncode == 0
+    assert installation.get("keepalivedgroup", "edge", "-n", "lb")["spec"] == spec
+
+
+def test_a_service_that_kavip_does_not_manage_is_never_judged(installation: Installation) -> None:
+    """Another class, ClusterIP, and no group: they pass, whatever their annotations say."""
+    settle(installation)
+    notes = {"kavip.io/pool": "nowhere"}
+    installation.applied(
+        a_service("foreign", annotations=notes, loadBalancerClass="example.com/other"),
+        a_service("plain", annotations=notes, type="ClusterIP", allocateLoadBalancerNodePorts=None),
+    )
+
+
+def test_deleting_always_passes(installation: Installation) -> None:
+    """A Service or a group can go, whatever depends on it."""
+    settle(installation)
+    installation.plane.kubectl("delete", "keepalivedgroup", "edge", "-n", "lb")
+    installation.plane.kubectl("delete", "service", "web", "-n", "shop")
+
+
+def test_a_pool_whose_addresses_are_held_is_not_deleted(installation: Installation) -> None:
+    """The refusal lists the Services; an annotation allows it all the same."""
+    settle(installation)
+    done = installation.plane.kubectl("delete", "vippool", "edge", check=False)
+    assert done.returncode != 0
+    assert "shop/web" in done.stderr
+    installation.plane.kubectl("annotate", "vippool", "edge", "kavip.io/allow-stranding=true")
+    installation.plane.kubectl("delete", "vippool", "edge")
+    assert installation.addresses("web") == ["192.0.2.128"]
