@@ -5,6 +5,9 @@ Conditions as lists merged by type: ours are set, everybody else's are left alon
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from kavip.api.meta import Condition
 
@@ -29,3 +32,11 @@ def merged(old: Sequence[Condition] | None, new: Iterable[Condition], *, now: st
             last_transition_time=now if moved or before is None else before.last_transition_time,
         )
     return list(result.values())
+
+
+def wire(condition: Condition) -> dict[str, Any]:
+    """*condition* as JSON; ``observedGeneration`` is left out where the API server keeps no generation."""
+    body: dict[str, Any] = msgspec.to_builtins(condition)
+    if not condition.observed_generation:
+        del body["observedGeneration"]
+    return body
