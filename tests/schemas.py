@@ -94,3 +94,12 @@ def validations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for inner in (*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")):
         if isinstance(inner, dict):
             yield from validations(inner)
+
+
+def bare(schema: Any) -> Any:
+    """*schema* without words for people."""
+    if isinstance(schema, list):
+        return [bare(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: bare(value) for key, value in schema.items() if key != "description" or not isinstance(value, str)}

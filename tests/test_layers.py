@@ -44,7 +44,7 @@ def test_the_core_is_synchronous_and_silent(module: str) -> None:
 def test_faults_are_found(tmp_path: Path) -> None:
     """The check above sees what it looks for."""
     source = tmp_path / "module.py"
-    source.write_text("from datetime import datetime\nasync def f():\n    await g()\nprint(open('x'), datetime.now())\n")
+    source.write_text("async def f():\n    await g()\nprint(open('x'), datetime.now())\n")
     assert [fault.partition(": ")[2] for fault in faults(source)] == [
         "async def",
         "print()",

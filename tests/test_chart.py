@@ -1,0 +1,261 @@
+"""The chart, with a real helm: what it renders, and what becomes of it on a real API server."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.testbed import runs
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.place import Result, run
+from hack.testbed.process import wait_for
+from hack.testbed.programs import Programs
+from kavip import names
+from kavip.webhook import registration
+from tests import files
+from tests.test_manifests import normal
+
+pytestmark = pytest.mark.chart
+
+Helm = Callable[..., Result]
+OF_HELM = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
+
+
+@pytest.fixture(scope="module")
+def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Runs helm with files of its own."""
+    home = tmp_path_factory.mktemp("helm")
+    own = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+
+    def call(*args: str, check: bool = True, kubeconfig: Path | None = None) -> Result:
+        return run([programs["helm"], *args], check=check, env={**own, "KUBECONFIG": str(kubeconfig or home / "none")})
+
+    return call
+
+
+@pytest.fixture
+def server(programs: Programs) -> Iterator[ControlPlane]:
+    """A control plane that nobody else uses: webhooks without a server would refuse for all."""
+    with runs.temporary() as state, ControlPlane(programs, state) as started:
+        yield started
+
+
+def rendered(helm: Helm, *settings: str, namespace: str = files.NAMESPACE) -> list[files.Object]:
+    """The objects of the chart with *settings* (``key=value``)."""
+    values = [argument for setting in settings for argument in ("--set-json", setting)]
+    return files.parsed(helm("template", "kavip", str(files.CHART), f"--namespace={namespace}", *values).stdout)
+
+
+def environment(objects: list[files.Object]) -> dict[str, Any]:
+    """The environment of kavip's container."""
+    (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+class TestRendering:
+    """What comes out of `helm template`."""
+
+    def test_lint_finds_nothing(self, helm: Helm) -> None:
+        """`helm lint --strict` passes."""
+        helm("lint", "--strict", str(files.CHART))
+
+    def test_defaults_are_what_config_says(self, helm: Helm, programs: Programs) -> None:
+        """With default values the chart is config/default, but for the namespace and the labels of helm."""
+        kustomized = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / "default")]).stdout)
+        expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
+        found = {key(each): comparable(each) for each in rendered(helm)}
+        assert found.keys() == expected.keys()
+        for name, subject in found.items():
+            assert subject == expected[name], name
+
+    def test_the_monitor_is_what_config_says(self, helm: Helm, programs: Programs) -> None:
+        """The PodMonitor of the chart is that of config/prometheus."""
+        (expected,) = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / "prometheus")]).stdout)
+        found = files.only(rendered(helm, "podMonitor.enabled=true"), "PodMonitor")
+        assert comparable(found) == comparable(expected)
+
+    def test_definitions_are_kept(self, helm: Helm) -> None:
+        """The chart's CRDs are those of config/crd, and stay when the release goes."""
+        found = [each for each in rendered(helm) if each["kind"] == "CustomResourceDefinition"]
+        assert [each["spec"] for each in found] == [each["spec"] for each in files.objects(*files.CRDS)]
+        assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
+        assert not [each for each in rendered(helm, "crds.enabled=false") if each["kind"] == found[0]["kind"]]
+
+    def test_webhooks_follow_the_namespace(self, helm: Helm) -> None:
+        """Installed elsewhere, the configurations are those that kavip would register there."""
+        objects = rendered(helm, namespace="lb-system")
+        client = registration.ByService("lb-system", "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace="lb-system"):
+            assert normal(files.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
+
+    @pytest.mark.parametrize(
+        ("setting", "variable", "value"),
+        [
+            ('ipam="never"', "KAVIP_IPAM", "never"),
+            ('externalIPs.scope="off"', "KAVIP_EXTERNAL_IPS_SCOPE", "off"),
+            ('webhook.host="192.0.2.1"', "KAVIP_WEBHOOK_HOST", "192.0.2.1"),
+            ("webhook.port=10443", "KAVIP_WEBHOOK_PORT", "10443"),
+            ('webhook.allowMissingGroup="warn"', "KAVIP_ALLOW_MISSING_GROUP", "warn"),
+            ("webhook.drainSeconds=0", "KAVIP_DRAIN_SECONDS", "0"),
+            ("controller.leaseSeconds=60", "KAVIP_LEASE_SECONDS", "60"),
+            ("agent.port=9700", "KAVIP_AGENT_PORT", "9700"),
+            ("agent.probeInterval=9", "KAVIP_PROBE_INTERVAL", "9"),
+            ('metrics.host="::1"', "KAVIP_METRICS_HOST", "::1"),
+            ("metrics.port=8090", "KAVIP_METRICS_PORT", "8090"),
+            ('probes.host="::1"', "KAVIP_PROBE_HOST", "::1"),
+            ("probes.port=8091", "KAVIP_PROBE_PORT", "8091"),
+            ('logLevel="debug"', "KAVIP_LOG_LEVEL", "debug"),
+            ('logFormat="text"', "KAVIP_LOG_FORMAT", "text"),
+            ('image={"repository":"registry.example/kavip","tag":"1"}', "KAVIP_IMAGE", "registry.example/kavip:1"),
+        ],
+    )
+    def test_values_reach_the_program(self, helm: Helm, setting: str, variable: str, value: str) -> None:
+        """Each value becomes its variable, and nothing else changes in the environment."""
+        usual, found = environment(rendered(helm)), environment(rendered(helm, setting))
+        assert found == {**usual, variable: value}
+        assert usual[variable] != value
+
+    @pytest.mark.parametrize(
+        ("setting", "path"),
+        [
+            ("colour=1", "colour"),
+            ("webhook.colour=1", "colour"),
+            ('ipam="sometimes"', "ipam"),
+            ("webhook.port=0", "webhook/port"),
+            ('replicaCount="two"', "replicaCount"),
+            ('externalIPs.scope="all"', "externalIPs/scope"),
+        ],
+    )
+    def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:
+        """An unknown or malformed value is refused by its name."""
+        done = helm("template", "kavip", str(files.CHART), "--set-json", setting, check=False)
+        assert done.returncode
+        assert path in done.stderr
+
+    def test_the_host_network_is_rolled_out_in_place(self, helm: Helm) -> None:
+        """In the network of the nodes a pod leaves before its successor comes: they have the same ports."""
+        spec = files.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]
+        assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+        assert spec["template"]["spec"]["hostNetwork"] is True
+
+    def test_one_replica_can_be_drained(self, helm: Helm) -> None:
+        """A single replica has no PodDisruptionBudget that would hold its node up."""
+        assert not [each for each in rendered(helm, "replicaCount=1") if each["kind"] == "PodDisruptionBudget"]
+
+    def test_the_policy_lets_in_what_is_served(self, helm: Helm) -> None:
+        """The NetworkPolicy names the ports of the container."""
+        objects = rendered(helm, "networkPolicy.enabled=true")
+        (rule,) = files.only(objects, "NetworkPolicy")["spec"]["ingress"]
+        (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+        assert [each["port"] for each in rule["ports"]] == [each["name"] for each in container["ports"]]
+
+    def test_pods_are_placed_as_told(self, helm: Helm) -> None:
+        """Values about pods arrive in the pod as they are."""
+        pod = {
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+            "priorityClassName": "system-cluster-critical",
+            "imagePullSecrets": [{"name": "pull"}],
+        }
+        objects = rendered(helm, *(f"{name}={json.dumps(value)}" for name, value in pod.items()))
+        spec = files.only(objects, "Deployment")["spec"]["template"]["spec"]
+        assert {name: spec[name] for name in pod} == pod
+
+
+@pytest.mark.apiserver
+class TestInstallation:
+    """`helm install` and what follows, on a real API server."""
+
+    def test_install_upgrade_uninstall(self, helm: Helm, server: ControlPlane) -> None:
+        """Everything is accepted; an upgrade keeps the caBundle that kavip wrote; the CRDs outlive the release."""
+        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}"]
+        helm("install", *release, "--create-namespace", kubeconfig=server.kubeconfig)
+        write_bundles(server)
+
+        helm("upgrade", *release, "--set=logLevel=debug", kubeconfig=server.kubeconfig)
+        assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "debug"
+        for kind in (registration.MUTATING, registration.VALIDATING):
+            assert {hook["clientConfig"]["caBundle"] for hook in get(server, kind)["webhooks"]} == {BUNDLE}
+
+        helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", kubeconfig=server.kubeconfig)
+        kinds = f"customresourcedefinition,deployment,poddisruptionbudget,{registration.VALIDATING}"
+        left = server.kubectl("get", kinds, "--all-namespaces", "--output=name").stdout.split()
+        assert left == [f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS]
+
+    def test_with_kavip_down_other_services_pass(self, helm: Helm, server: ControlPlane) -> None:
+        """Installed but not running, kavip stops what concerns it, and nothing else; what goes may go."""
+        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
+        server.kubectl("create", "--filename=-", input=json.dumps(service("old", **MARKED)))
+        server.kubectl("create", "--filename=-", input=json.dumps(service("held", finalizers=["kavip.io/test"])))
+        server.kubectl("delete", "service", "held", "--wait=false")
+        helm("install", *release, kubeconfig=server.kubeconfig)
+        wait_for("the API server asks", lambda: refused(server, service("marked", **MARKED)), timeout=60, interval=0.2)
+
+        for passing in (service("plain"), service("system", namespace="kube-system", **MARKED)):
+            assert not refused(server, passing), passing
+        patch = ["--type=merge", "--patch", json.dumps({"metadata": {"finalizers": []}})]
+        server.kubectl("patch", "service", "held", *patch)
+        unmarked = server.kubectl("annotate", "service", "old", f"{names.POOL_ANNOTATION}-", check=False)
+        assert "failed calling webhook" in unmarked.stderr, "it was marked before"
+        server.kubectl("delete", "service", "old")
+
+
+MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
+
+
+def service(name: str, *, namespace: str = "default", **metadata: Any) -> files.Object:
+    """A LoadBalancer Service."""
+    metadata = {"name": name, "namespace": namespace, **metadata}
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def refused(server: ControlPlane, subject: files.Object) -> bool:
+    """Whether the API server would not create *subject*, because kavip does not answer."""
+    done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
+    assert not done.returncode or "failed calling webhook" in done.stderr, done.stderr
+    return bool(done.returncode)
+
+
+BUNDLE = "LS0tLS1CRUdJTg=="
+
+
+def write_bundles(server: ControlPlane) -> None:
+    """Write caBundles as kavip does: under a field manager that owns nothing else."""
+    for configuration in registration.configurations("kavip", registration.ByURL(""), namespace=""):
+        hooks = [{"name": hook["name"], "clientConfig": {"caBundle": BUNDLE}} for hook in configuration["webhooks"]]
+        manager = f"--field-manager={names.CA_FIELD_MANAGER}"
+        server.kubectl(
+            "apply", "--server-side", manager, "--filename=-", input=json.dumps({**configuration, "webhooks": hooks})
+        )
+
+
+def get(server: ControlPlane, kind: str) -> files.Object:
+    """The object of *kind* called kavip."""
+    namespace = f"--namespace={files.NAMESPACE}"
+    found: files.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
+    return found
+
+
+def key(subject: files.Object) -> tuple[str, str, str]:
+    """What tells objects apart."""
+    metadata = subject["metadata"]
+    return subject["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def comparable(subject: files.Object) -> files.Object:
+    """*subject* without what only helm writes."""
+    metadata = {**subject["metadata"]}
+    labels = {name: value for name, value in metadata.pop("labels", {}).items() if name not in OF_HELM}
+    annotations = {
+        name: value for name, value in metadata.pop("annotations", {}).items() if name != "helm.sh/resource-policy"
+    }
+    if subject["kind"] == "CustomResourceDefinition":
+        labels = {}
+    result = {**subject, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+    if "webhooks" in result:
+        result["webhooks"] = normal(result["webhooks"])
+    return result
