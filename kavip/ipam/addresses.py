@@ -89,8 +89,12 @@ def subtract(ranges: Iterable[Range], holes: Iterable[Range]) -> tuple[Range, ..
 
 def find(ranges: Sequence[Range], address: Address) -> Range | None:
     """The one of *ranges*, sorted and disjoint, that holds *address*; in O(log n)."""
-    at = bisect_right(ranges, (address.family, address.value, _ABOVE_ALL))
-    return ranges[at - 1] if at and ranges[at - 1].holds(address) else None
+    family, value = address
+    at = bisect_right(ranges, (family, value, _ABOVE_ALL))
+    if not at:
+        return None
+    span = ranges[at - 1]
+    return span if span[0] == family and value <= span[2] else None
 
 
 def first_overlap(ranges: Sequence[Range], wanted: Range) -> Range | None:

@@ -24,6 +24,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam import reasons
 from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.claims import can_share
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
@@ -93,6 +94,21 @@ def decide(
     if case.is_foreign() and not request.reassign:
         return case.foreign()
     return case.decide()
+
+
+def breaks_sharing(request: Request, ledger: Ledger) -> Refusal | None:
+    """
+    Why an edit that *request* comes from would end the sharing of an address; None where it does not.
+
+    For admission only: once the edit is done the older Service keeps the address and the other is moved, whoever of the
+    two was edited.
+    """
+    for address in ledger.held(request.key) or ():
+        fellows = [terms for terms in ledger.holders(address) if terms.key != request.key]
+        for fellow in fellows:
+            if not can_share(request.terms, fellow):
+                return reasons.no_longer_shared(address, fellow, request)
+    return None
 
 
 def waits_for(
@@ -166,8 +182,8 @@ class _Case:
 
     def keepable(self) -> tuple[Address, ...]:
         """What it holds, has the family for, and loses to nobody."""
-        key, families = self.request.key, self.request.families
-        return tuple(each for each in self.held if each.family in families and self.ledger.belongs_to(each, key))
+        families, terms = self.request.families, self.request.terms
+        return tuple(each for each in self.held if each.family in families and self.ledger.belongs_to(each, terms))
 
     # --- outcomes -------------------------------------------------------------------------------------------------
     def foreign(self) -> Allocation:
@@ -179,17 +195,17 @@ class _Case:
         )
         return Allocation(self.held, self.names_of(self.held), True, Reason.FOREIGN_STATUS, message)
 
-    def with_addresses(self, addresses: tuple[Address, ...]) -> Allocation:
-        """The Service has *addresses*, as much as it asked for."""
-        flaws = [f"{address} {flaw}" for address in addresses if (flaw := self.flaw(address))]
+    def with_addresses(self, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
+        """The Service has what may *stay* and what it has *got*: as much as it asked for."""
+        flaws = [f"{address} {flaw}" for address in stay if (flaw := self.flaw(address))]
+        addresses = (*stay, *got)
         pools = self.names_of(addresses)
         kept = addresses == self.held
         note = "" if kept or not self.held else f"was {reasons.addressed(self.held)}"
         if flaws:
-            message = (
-                f"keeps {reasons.addressed(addresses)}, although {' and '.join(flaws)}; "
-                f'set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
-            )
+            message = f"keeps {reasons.addressed(addresses)}, although {' and '.join(flaws)}"
+            if not self.request.reassign:
+                message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, note=note)
         message = f"{reasons.addressed(addresses)} from pool {' and '.join(pools)}"
         lacks = [family for family in self.request.families if all(each.family != family for each in addresses)]
@@ -224,7 +240,7 @@ class _Case:
             return self.with_addresses(stay)
         got = self.get(missing, stay, named)
         if not isinstance(got, Refusal):
-            return self.with_addresses((*stay, *got))
+            return self.with_addresses(stay, got)
         if stay and not self.request.require_all and not self.request.wanted:
             return self.with_addresses(stay)  # PreferDualStack: the rest comes later
         return self.without(got)

@@ -49,16 +49,16 @@ def rival(claims: Iterable[Claim], terms: Terms) -> Terms | None:
 
 
 def why_not_shared(terms: Terms, other: Terms) -> str:
-    """What keeps *terms*, which has a sharing key, from sharing with *other*. Completes "because ..."."""
+    """What keeps *terms* from sharing with *other*. Completes "because ..."."""
     mine, theirs = terms.sharing, other.sharing
     if mine is None or theirs is None:
-        return f"{other.key} has no kavip.io/sharing-key"
+        return f"{(terms if mine is None else other).key} has no kavip.io/sharing-key"
     if mine.namespace != theirs.namespace:
         return "it is in another namespace"
     if mine.key != theirs.key:
         return f"{other.key} has another kavip.io/sharing-key"
     if mine.group != theirs.group:
-        return f"it belongs to KeepalivedGroup {theirs.group or 'that is the default'}"
+        return f"{other.key} belongs to another KeepalivedGroup"
     if (mine.backend is None) != (theirs.backend is None):
         return "only one of the two has externalTrafficPolicy: Local"
     if mine.backend != theirs.backend:

@@ -2,8 +2,8 @@
 The ledger: every address that is held, by whom, and what is free.
 
 It is fed with what stands in the cluster (:meth:`Ledger.observe`, :meth:`Ledger.reserve`), in any order and any number
-of times, and with what kavip has decided and not yet seen come back (:meth:`Ledger.expect`). A decision reads it and never
-changes it. Each change costs O(log n) in what it touches; no question scans a pool or all Services.
+of times, and with what kavip has decided and not yet seen come back (:meth:`Ledger.expect`). A decision reads it and
+never changes it. Each change costs O(log n) in what it touches; no question scans a pool or all Services.
 """
 
 from collections import defaultdict
@@ -129,13 +129,21 @@ class Ledger:
         asking = (self._holdings[key] for key in self._wishes.get(address, ()))
         return _oldest_first(holding.terms for holding in asking if address not in holding.held)
 
-    def belongs_to(self, address: Address, key: str) -> bool:
-        """Whether Service *key*, which has *address*, keeps it: nobody older has it, no node and no group."""
+    def belongs_to(self, address: Address, terms: Terms) -> bool:
+        """
+        Whether the Service of *terms*, which has *address*, keeps it: nobody older has it, no node and no group.
+
+        Of an edit that is only proposed, the ledger knows older terms: then *terms* counts.
+        """
         if address in self._owners:
             return False
-        claims = self._claims.get(address)
-        if claims is None or (len(claims) == 1 and key in claims):
+        claims, key = self._claims.get(address), terms.key
+        mine = claims.get(key) if claims else None
+        if claims is None or (mine is not None and len(claims) == 1):
             return True
+        if mine is None or mine.terms != terms:
+            proposed = {**claims, key: Claim(terms, standing=True)}
+            return terms in rules.holders(proposed.values())
         known = self._keepers.get(address)
         if known is None:
             known = self._keepers[address] = frozenset(terms.key for terms in rules.holders(claims.values()))

@@ -105,6 +105,13 @@ def in_use(address: Address, holder: Terms, request: Request) -> Refusal:
     return Refusal(Reason.SHARING_REFUSED, message, field)
 
 
+def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refusal:
+    """An edit that would end the sharing of an address."""
+    why = why_not_shared(request.terms, fellow)
+    message = f"address {address} is shared with {fellow} and could not be any longer: {why}; undo that"
+    return Refusal(Reason.SHARING_REFUSED, message, annotation_field(names.SHARING_KEY_ANNOTATION))
+
+
 def quota(pool: Pool, request: Request) -> Refusal:
     """A namespace that has all that it may have."""
     field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0]) if request.wanted else ""
