@@ -1,8 +1,10 @@
 """The image, built from the Dockerfile as a user builds it, but on a base image that is made here."""
 
 import json
+import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.image
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The image as it lies in its archive, and its root below ``root``."""
     requirements = ROOT / "requirements" / "run.txt"
     # the name that the demo uses: built once for both
@@ -29,7 +31,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root.mkdir()
     for layer in json.loads((folder / "manifest.json").read_text())[0]["Layers"]:
         run(["tar", "--extract", f"--file={folder / layer}", f"--directory={root}"])
-    return folder
+    yield folder
+    shutil.rmtree(folder)  # hundreds of megabytes
 
 
 @pytest.fixture(scope="module")
