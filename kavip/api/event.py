@@ -1,5 +1,8 @@
 """``events.k8s.io/v1`` Event: what ``kubectl describe`` shows below an object."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 from kavip.api.meta import Metadata, Wire
 
 
@@ -33,3 +36,14 @@ class Event(Wire, frozen=True):
     regarding: ObjectReference = ObjectReference()
     note: str = ""
     type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an Event shall say: *reason* is one of ours, *text* what to do next, *action* what was being done."""
+
+    regarding: ObjectReference
+    reason: str
+    text: str
+    action: str = "Reconcile"
+    severity: Literal["Normal", "Warning"] = "Normal"

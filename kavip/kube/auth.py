@@ -40,7 +40,7 @@ class Credentials:
         try:
             async with asyncio.timeout(_PLUGIN_SECONDS):
                 await self._load()
-        except Exception as error:  # the library meets a malformed file with any exception there is
+        except Exception as error:
             source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
             raise SettingsError(f"{source}: {_told(error)}") from error
 
@@ -91,7 +91,8 @@ class Credentials:
     async def keep_fresh(self) -> None:
         """Renew what a kubeconfig's plugin or token file gives, for ever; return at once where there is nothing."""
         loader = self._loader
-        if loader is None or loader._user is None or not any(way in loader._user for way in _RENEWABLE):
+        user = getattr(loader, "_user", None)  # the library's own refresh_token() looks there, too
+        if loader is None or user is None or not any(way in user for way in _RENEWABLE):
             return
         failing = False
         while True:

@@ -39,7 +39,7 @@ class Client:
         self._transport = transport
 
     @classmethod
-    def from_settings(cls, kubeconfig: str | None, *, observe: Observe = lambda method, code: None) -> Self:
+    def from_settings(cls, kubeconfig: str | None, *, observe: Observe | None = None) -> Self:
         """A client for *kubeconfig*, or for the pod's service account where that is empty."""
         return cls(Transport(Credentials(kubeconfig), observe=observe))
 

@@ -5,7 +5,7 @@ What is wrong is told in msgspec's words, which name type and path and never the
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,9 +22,12 @@ from kavip.errors import (
     Throttled,
     Unavailable,
 )
+from kavip.kube.depth import LEVELS, MARK, flattened
 from kavip.kube.resources import Resource, T
 
 _Any = TypeVar("_Any")
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that it cannot make sense of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +117,23 @@ class Page(Generic[T]):
 
 
 def read(resource: Resource[T], raw: bytes | Raw) -> T | Malformed:
-    """The object in *raw*, or what is wrong with it."""
+    """Read one object, or tell what is wrong with it."""
     try:
         return _decoder(resource.type).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         identity = _identity(raw)
         return Malformed(identity.key, identity.resource_version, _line(error))
 
 
 def read_page(resource: Resource[T], raw: bytes) -> Page[T]:
     """A page of a list. An answer that is no list at all is :class:`Unavailable`: a proxy's page, most likely."""
-    try:
-        envelope = _decoder(_List).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _garbled(f"the list of {resource.plural}", error) from error
+    envelope, reader = _envelope(_List, raw, f"the list of {resource.plural}")
     if not envelope.metadata.resource_version:  # ``{}`` would read as a list of nothing: everything deleted
-        raise _garbled(f"the list of {resource.plural}", ValueError("no metadata.resourceVersion"))
+        raise _garbled(f"the list of {resource.plural}", "no metadata.resourceVersion")
     items: list[T] = []
     malformed: list[Malformed] = []
     for each in envelope.items or ():
-        value = read(resource, each)
+        value = reader(resource, each)
         if isinstance(value, Malformed):
             malformed.append(value)
         else:
@@ -143,18 +143,14 @@ def read_page(resource: Resource[T], raw: bytes) -> Page[T]:
 
 def read_event(resource: Resource[T], line: bytes) -> Event[T]:
     """One line of a watch; an ERROR event is raised."""
-    try:
-        frame = _decoder(_Frame).decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _garbled(f"the watch of {resource.plural}", error) from error
+    frame, reader = _envelope(_Frame, line, f"the watch of {resource.plural}")
     if frame.type == "ERROR":
         raise error_of(0, bytes(frame.object))
-    identity = _identity(frame.object)
-    if frame.type == "BOOKMARK":
-        return Bookmark(identity.resource_version)
-    if frame.type == "DELETED":
-        return Deleted(identity.key, identity.resource_version)
-    value = read(resource, frame.object)
+    if frame.type in ("BOOKMARK", "DELETED"):
+        identity = _identity(frame.object)
+        version = identity.resource_version
+        return Bookmark(version) if frame.type == "BOOKMARK" else Deleted(identity.key, version)
+    value = reader(resource, frame.object)
     return value if isinstance(value, Malformed) else Seen(value)
 
 
@@ -173,7 +169,7 @@ def error_of(code: int, body: bytes, *, phrase: str = "", retry_after: str = "")
     """The error that a Status in *body* means; *code* 0 takes the Status's own. Any other body is not quoted."""
     try:
         status = _decoder(_Status).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         status = _Status()
     code = code or status.code or 500
     kind = _BY_CODE.get(code, Refused if 400 <= code < 500 else Unavailable)
@@ -188,10 +184,36 @@ def encode(body: Any) -> bytes:
     return msgspec.json.encode(body)
 
 
+class _Reader(Protocol):
+    def __call__(self, resource: Resource[T], raw: Raw, /) -> T | Malformed: ...
+
+
+def _envelope(kind: type[_Any], raw: bytes, what: str) -> tuple[_Any, _Reader]:
+    """What is round the objects in *raw*, and how to read those."""
+    try:
+        return _decoder(kind).decode(raw), read
+    except RecursionError:
+        raw = flattened(raw)
+    except _UNREADABLE as error:
+        raise _garbled(what, _line(error)) from error
+    try:
+        return _decoder(kind).decode(raw), _read_flattened
+    except _UNREADABLE as error:
+        raise _garbled(what, _line(error)) from error
+
+
+def _read_flattened(resource: Resource[T], raw: Raw) -> T | Malformed:
+    """Read an object of an envelope that had to be flattened: one that has lost something by it is not to be had."""
+    if MARK in bytes(raw):
+        identity = _identity(raw)
+        return Malformed(identity.key, identity.resource_version, f"nested more than {LEVELS} levels deep")
+    return read(resource, raw)
+
+
 def _identity(raw: bytes | Raw) -> _Identity:
     try:
         return _decoder(_Head).decode(raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return _Identity()
 
 
@@ -205,8 +227,8 @@ def _decoder(kind: type[_Any]) -> msgspec.json.Decoder[_Any]:
     return _DECODERS[kind]
 
 
-def _garbled(what: str, error: Exception) -> Unavailable:
-    return Unavailable(0, "Garbled", f"{what} is not what the API server sends: {_line(error)}")
+def _garbled(what: str, why: str) -> Unavailable:
+    return Unavailable(0, "Garbled", f"{what} is not what the API server sends: {why}")
 
 
 def _line(error: Exception) -> str:

@@ -5,7 +5,7 @@ A list fills the store, a watch keeps it current. What breaks is mended without 
 
 * a connection that breaks, or falls silent for longer than bookmarks take: the watch goes on where it stood;
 * 410, as a status or as an ERROR event: listed again; the difference is told, deletions included;
-* 429, 5xx, no server at all: retried with back-off, at ``Retry-After`` at the earliest, logged once per change of state;
+* 429, 5xx, no server at all: retried with back-off, not before ``Retry-After``, logged once per change of state;
 * a malformed object: logged once, its last good version stays in the store;
 * a kind that is not installed: waited for. An *optional* one counts as synced and empty meanwhile.
 

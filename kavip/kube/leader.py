@@ -10,8 +10,8 @@ Promises that make the caller's code simple; each has a test:
   last attempt that succeeded; a server that names another holder costs it at once;
 * if the work ends, by returning or by raising, the lease is given up at once.
 
-A lease is not a fence: a write already on the wire may land late. So :meth:`Leader.remaining` is asked right before bytes
-leave, and every write is safe under resourceVersion or a field manager besides. The work must obey cancellation.
+A lease is not a fence: a write already on the wire may land late. So :meth:`Leader.remaining` is asked right before
+bytes leave, and every write is safe under resourceVersion or a field manager besides. The work must obey cancellation.
 """
 
 import asyncio

@@ -33,9 +33,9 @@ Observe = Callable[[str, int], None]
 class Transport:
     """An HTTP session with the API server; use it as an async context manager."""
 
-    def __init__(self, credentials: Credentials, *, observe: Observe) -> None:
+    def __init__(self, credentials: Credentials, *, observe: Observe | None = None) -> None:
         """Nothing is opened before the context is entered."""
-        self._credentials, self._observe = credentials, observe
+        self._credentials, self._observe = credentials, observe or _unobserved
         self._server = ""
         self._session: aiohttp.ClientSession
         self._fixed: dict[str, Any] = {"allow_redirects": False}
@@ -150,3 +150,7 @@ class Transport:
         except (aiohttp.ClientError, OSError) as error:
             self._observe(method, 0)
             raise Unavailable(0, "NoConnection", " ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _unobserved(_method: str, _code: int) -> None:
+    """Count nothing."""

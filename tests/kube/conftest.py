@@ -1,0 +1,53 @@
+"""Fixtures: a fake API server, a client of it, and the lines that a module logs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from kavip.kube import auth, informer, leader
+from kavip.kube.client import Client
+from tests.kube.fake import FakeApi, serving
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the modules of kavip.kube log during the test; independent of how structlog is configured."""
+    capture = LogCapture()
+    for module in (auth, informer, leader):
+        monkeypatch.setattr(module, "log", structlog.wrap_logger(None, processors=[capture]))
+    return capture.entries
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Client]]:
+    """A fake API server and a client of it."""
+    fake = FakeApi()
+    async with serving(fake, tmp_path) as config, Client.from_settings(str(config)) as client:
+        yield fake, client
+
+
+async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> None:
+    """Wait until *condition* holds; the limit is for a machine that has other things to do."""
+    async with asyncio.timeout(timeout):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(*coroutines: Any) -> AsyncIterator[None]:
+    """Run *coroutines* in the background; a failure of theirs is the test's."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task

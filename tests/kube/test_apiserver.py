@@ -1,0 +1,352 @@
+"""The client, the informer and the lease against a real API server."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hack.testbed import runs
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.programs import Programs
+from kavip import errors, names
+from kavip.api.event import Note, ObjectReference
+from kavip.kube.client import Client
+from kavip.kube.codec import Bookmark
+from kavip.kube.events import Events
+from kavip.kube.informer import Informer, Timing
+from kavip.kube.leader import Leader
+from kavip.kube.lease import ApiLease
+from kavip.kube.resources import CONFIGMAPS, EVENTS, GROUPS, LEASES, NETWORKS, SERVICES, HasMetadata
+from tests.kube.conftest import running, until
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+
+LIMIT = 60.0  # seconds for what takes one on an idle machine
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    """An administrator's client."""
+    async with Client.from_settings(str(control_plane.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own."""
+    name = "kube-" + "".join(letter if letter.isalnum() else "-" for letter in request.node.name[5:45]).strip("-")
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def plane(programs: Programs) -> Iterator[ControlPlane]:
+    """A control plane that tests may stop and start."""
+    with runs.temporary() as state, ControlPlane(programs, state) as started:
+        yield started
+
+
+async def many(count: int, call: Any) -> None:
+    """Run *call* with each number, 32 at a time."""
+    gate = asyncio.Semaphore(32)
+
+    async def one(number: int) -> None:
+        async with gate:
+            await call(number)
+
+    await asyncio.gather(*(one(number) for number in range(count)))
+
+
+def versions(informer: Informer[Any]) -> dict[str, str]:
+    """What an informer holds, by key."""
+    return {key: obj.metadata.resource_version for key, obj in informer.store.items()}
+
+
+async def agrees(client: Client, informer: Informer[Any], namespace: str) -> bool:
+    """Whether the store is what the API server lists now."""
+    items, _ = await client.list(informer.resource, namespace=namespace)
+    return versions(informer) == {obj.metadata.key: obj.metadata.resource_version for obj in items}
+
+
+async def test_1200_objects_are_listed_in_pages_and_followed(
+    control_plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    """The store is what the server has, after the list and after a storm of changes."""
+    control_plane.audit.mark()
+    await many(1200, lambda n: client.create(CONFIGMAPS, f"{namespace}/c{n:04}", {"data": {"n": str(n)}}))
+    informer = Informer(client, CONFIGMAPS, namespace=namespace)
+    gone: list[str] = []
+    informer.subscribe(lambda old, new: gone.append(old.metadata.name) if old and new is None else None)
+    async with running(informer.run()):
+        await asyncio.wait_for(informer.synced.wait(), LIMIT)
+        assert len(informer.store) == 1200
+        await many(200, lambda n: client.patch(CONFIGMAPS, f"{namespace}/c{n:04}", {"data": {"n": "new"}}))
+        await many(100, lambda n: client.delete(CONFIGMAPS, f"{namespace}/c{1100 + n:04}"))
+        await until(lambda: len(gone) == 100, timeout=LIMIT)
+        await until(lambda: sum(obj.data == {"n": "new"} for obj in informer.store.values()) == 200, timeout=LIMIT)
+        assert await agrees(client, informer, namespace)
+    lists = [event.uri for event in control_plane.audit.events(verb="list", namespace=namespace)]
+    assert sum("limit=500" in uri for uri in lists[:3]) == 3
+    assert all(event.agent.startswith("kavip/") for event in control_plane.audit.events(verb="list"))
+
+
+async def test_services_decode_and_selectors_pick(client: Client, namespace: str) -> None:
+    """Label and field selectors are the server's; an object that leaves the selection is told as gone."""
+    for number in range(6):
+        await client.create(
+            SERVICES,
+            f"{namespace}/s{number}",
+            {
+                "metadata": {"labels": {"half": str(number % 2)}},
+                "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 80}]},
+            },
+        )
+    picked = Informer(client, SERVICES, namespace=namespace, labels="half=1")
+    single = Informer(client, SERVICES, fields=f"metadata.name=s3,metadata.namespace={namespace}")
+    async with running(picked.run(), single.run()):
+        await asyncio.wait_for(picked.synced.wait(), LIMIT)
+        await asyncio.wait_for(single.synced.wait(), LIMIT)
+        assert sorted(obj.metadata.name for obj in picked.store.values()) == ["s1", "s3", "s5"]
+        service = single.store[f"{namespace}/s3"]
+        assert service.is_load_balancer
+        assert service.spec.cluster_ip
+        await client.patch(SERVICES, f"{namespace}/s3", {"metadata": {"labels": {"half": "0"}}})
+        await until(lambda: f"{namespace}/s3" not in picked.store, timeout=LIMIT)
+        await until(lambda: single.store[f"{namespace}/s3"].metadata.label("half") == "0", timeout=LIMIT)
+
+
+async def test_status_is_patched_and_read_back(client: Client, namespace: str) -> None:
+    """One merge patch of the status subresource carries addresses and conditions; the server adds nothing to them."""
+    key = f"{namespace}/web"
+    spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 80}]}
+    created = await client.create(SERVICES, key, {"spec": spec})
+    ingress = [{"ip": "192.0.2.130", "ipMode": names.IP_MODE_VIP}]
+    body = {
+        "metadata": {"resourceVersion": created.metadata.resource_version},
+        "status": {"loadBalancer": {"ingress": ingress}},
+    }
+    patched = await client.patch(SERVICES, key, body, subresource="status")
+    assert [str(address) for address in patched.ingress_addresses] == ["192.0.2.130"]
+    with pytest.raises(errors.Conflict):
+        await client.patch(SERVICES, key, body, subresource="status")
+
+
+@pytest.mark.parametrize("kind", ["merge", "strategic"])
+async def test_a_stale_version_is_a_conflict(client: Client, namespace: str, kind: Any) -> None:
+    """A decision taken on an old object is not carried out."""
+    key = f"{namespace}/c"
+    stale = await client.create(CONFIGMAPS, key, {"data": {"a": "1"}})
+    await client.patch(CONFIGMAPS, key, {"data": {"a": "2"}}, kind=kind)
+    body = {"metadata": {"resourceVersion": stale.metadata.resource_version}, "data": {"a": "3"}}
+    with pytest.raises(errors.Conflict):
+        await client.patch(CONFIGMAPS, key, body, kind=kind)
+    assert (await client.get(CONFIGMAPS, key)).data == {"a": "2"}
+
+
+async def test_applying_respects_other_managers_unless_forced(client: Client, namespace: str) -> None:
+    """Server-side apply: a field that another manager owns is a conflict that names the field."""
+    key = f"{namespace}/c"
+    await client.apply(CONFIGMAPS, key, {"data": {"a": "theirs", "b": "theirs"}}, field_manager="somebody")
+    with pytest.raises(errors.Conflict, match=r"somebody.*\.data\.a"):
+        await client.apply(CONFIGMAPS, key, {"data": {"a": "ours"}})
+    forced = await client.apply(CONFIGMAPS, key, {"data": {"a": "ours"}}, force=True)
+    assert forced.data == {"a": "ours", "b": "theirs"}
+    again = await client.apply(CONFIGMAPS, key, {"data": {"a": "ours"}})
+    assert again.metadata.resource_version == forced.metadata.resource_version
+
+
+async def test_each_refusal_is_its_own_error(control_plane: ControlPlane, client: Client, namespace: str) -> None:
+    """Absent, already there, invalid, of another uid, not allowed, a JSON patch whose test fails."""
+    key = f"{namespace}/c"
+    with pytest.raises(errors.NotFound):
+        await client.get(CONFIGMAPS, key)
+    await client.create(CONFIGMAPS, key, {})
+    with pytest.raises(errors.AlreadyExists):
+        await client.create(CONFIGMAPS, key, {})
+    with pytest.raises(errors.Refused, match="not a valid key|valid config key"):
+        await client.patch(CONFIGMAPS, key, {"data": {"not/valid": ""}})
+    with pytest.raises(errors.Refused):
+        await client.patch(CONFIGMAPS, key, [{"op": "test", "path": "/data", "value": {"x": "y"}}], kind="json")
+    with pytest.raises(errors.Conflict):
+        await client.delete(CONFIGMAPS, key, uid="5b8f9c1e-0000-4000-8000-000000000000")
+    await client.delete(CONFIGMAPS, key)
+    async with Client.from_settings(str(control_plane.user("kube:nobody"))) as nobody:
+        with pytest.raises(errors.Forbidden, match='"kube:nobody" cannot get'):
+            await nobody.get(CONFIGMAPS, key)
+
+
+async def test_a_version_that_is_too_old_is_gone(client: Client, namespace: str) -> None:
+    """The real server's 410 is the one that the informer lists again for."""
+    with pytest.raises(errors.Gone):
+        async with asyncio.timeout(LIMIT), client.watch(CONFIGMAPS, "1", namespace=namespace) as events:
+            async for _ in events:
+                pass
+
+
+async def test_bookmarks_come_before_a_watch_ends(client: Client, namespace: str) -> None:
+    """The next watch need not repeat what another namespace has seen meanwhile."""
+    _, version = await client.list(CONFIGMAPS, namespace=namespace)
+    await client.create(CONFIGMAPS, "default/elsewhere-" + namespace[:30], {})
+    async with asyncio.timeout(LIMIT), client.watch(CONFIGMAPS, version, namespace=namespace, lifetime=4) as events:
+        seen = [event async for event in events]
+    assert seen
+    assert all(isinstance(event, Bookmark) and int(event.version) > int(version) for event in seen)
+
+
+HOLDER = """
+import asyncio, sys
+from kavip.kube.client import Client
+from kavip.kube.leader import Leader
+from kavip.kube.lease import ApiLease
+
+async def work():
+    print("leading", flush=True)
+    await asyncio.sleep(3600)
+
+async def main(config, key):
+    async with Client.from_settings(config) as client:
+        await Leader(ApiLease(client, key, identity="first", duration=4)).lead(work)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@asynccontextmanager
+async def first_holder(config: str, key: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Another process that holds the lease."""
+    program = [sys.executable, "-c", HOLDER, config, key]
+    process = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), LIMIT) == b"leading\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_the_second_leads_when_the_first_is_killed_and_not_before(
+    control_plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    """A holder that dies is waited out, by our own clock, and the change is counted; a goodbye is not waited out."""
+    key, clock = f"{namespace}/kavip", asyncio.get_running_loop().time
+    began = list[float]()
+
+    async def work() -> None:
+        began.append(clock())
+        await asyncio.sleep(3600)
+
+    async with first_holder(str(control_plane.kubeconfig), key) as first:
+        second = Leader(ApiLease(client, key, identity="second", duration=4))
+        leading = asyncio.create_task(second.lead(work))
+        await asyncio.sleep(6)
+        assert not began
+        assert not second.is_held()
+        killed = clock()
+        first.send_signal(signal.SIGKILL)
+        await until(lambda: began, timeout=LIMIT)
+        assert second.is_held()
+    assert began[0] - killed >= 4 - 1.5  # the last renewal may be older than the death by a period and a retry
+    spec = (await client.get(LEASES, key)).spec
+    assert (spec.holder_identity, spec.lease_transitions, spec.lease_duration_seconds) == ("second", 1, 4)
+
+    leading.cancel()
+    await asyncio.wait({leading})
+    released = (await client.get(LEASES, key)).spec
+    assert (released.holder_identity, released.lease_transitions) == ("", 1)
+    assert await ApiLease(client, key, identity="third", duration=4).try_hold()
+    assert (await client.get(LEASES, key)).spec.lease_transitions == 2
+
+
+async def test_of_two_candidates_at_the_same_moment_one_gets_the_lease(client: Client, namespace: str) -> None:
+    """409 means not held, on creation as on take-over."""
+    for _ in range(3):
+        leases = [ApiLease(client, f"{namespace}/kavip", identity=f"c{n}") for n in range(8)]
+        outcomes = await asyncio.gather(*(lease.try_hold() for lease in leases), return_exceptions=True)
+        assert outcomes.count(True) == 1
+        assert all(outcome in (True, False) or isinstance(outcome, errors.ApiError) for outcome in outcomes)
+        winner = leases[outcomes.index(True)]
+        await winner.release()
+
+
+async def test_events_are_seen_by_kubectl(control_plane: ControlPlane, client: Client, namespace: str) -> None:
+    """Series included, for objects with and without a namespace."""
+    created = await client.create(CONFIGMAPS, f"{namespace}/c", {})
+    about = ObjectReference(
+        api_version="v1", kind="ConfigMap", namespace=namespace, name="c", uid=created.metadata.uid
+    )
+    pool = ObjectReference(api_version="kavip.io/v1alpha1", kind="VIPPool", name=f"pool-{namespace}")
+    note = Note(about, names.Reason.POOL_EXHAUSTED, "x" * 3000, severity="Warning")
+    events = Events(client, reporter="kavip.io/controller", instance="kavip-0", window=0)
+    async with running(events.run()):
+        events.emit(note)
+        events.emit(Note(pool, names.Reason.READY, "fine"))
+
+        async def found(where: str) -> list[HasMetadata]:
+            items, _ = await client.list(EVENTS, namespace=where)
+            return [item for item in items if item.regarding.name in ("c", pool.name)]
+
+        async with asyncio.timeout(LIMIT):
+            while not (await found(namespace) and await found("default")):
+                await asyncio.sleep(0.05)
+            events.emit(note)
+            while (await found(namespace))[0].series is None:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.05)
+    assert events.dropped == 0
+    shown = json.loads(control_plane.kubectl("get", "events", "-n", namespace, "-o", "json").stdout)["items"]
+    assert [(item["reason"], item["series"]["count"], len(item["message"])) for item in shown] == [
+        ("PoolExhausted", 2, 1024)
+    ]
+
+
+async def test_nothing_is_lost_while_the_api_server_is_silent_or_dead(plane: ControlPlane) -> None:
+    """Stopped with its connections open, killed and started again: the store catches up, deletions included."""
+    timing = Timing(lifetime=60, silence=3, settled=0.5, base=0.1, cap=1)
+    async with Client.from_settings(str(plane.kubeconfig)) as client:
+        for name in ("kept", "goes"):
+            await client.create(CONFIGMAPS, f"default/{name}", {})
+        informer = Informer(client, CONFIGMAPS, namespace="default", timing=timing)
+        async with running(informer.run()):
+            await asyncio.wait_for(informer.synced.wait(), LIMIT)
+
+            plane.pause()
+            await until(lambda: informer.trouble, timeout=LIMIT)
+            with pytest.raises(errors.Unavailable):
+                await client.get(CONFIGMAPS, "default/kept", timeout=0.5)
+            plane.resume()
+            await client.create(CONFIGMAPS, "default/after-silence", {})
+            await until(lambda: "default/after-silence" in informer.store, timeout=LIMIT)
+            await until(lambda: not informer.trouble, timeout=LIMIT)
+
+            await asyncio.to_thread(plane.restart)
+            await client.delete(CONFIGMAPS, "default/goes")
+            await client.create(CONFIGMAPS, "default/after-death", {})
+            await until(lambda: "default/after-death" in informer.store, timeout=LIMIT)
+            await until(lambda: "default/goes" not in informer.store, timeout=LIMIT)
+            assert "default/kept" in informer.store
+            assert await agrees(client, informer, "default")
+
+
+async def test_a_kind_may_be_installed_later(plane: ControlPlane) -> None:
+    """Its informer waits for it; an optional one is synced and empty meanwhile; a removed kind's objects are gone."""
+    crd = "config/crd/bases/keepalivedgroups.redhatcop.redhat.io.yaml"
+    timing = Timing(settled=0.5, base=0.1, cap=0.5)
+    async with Client.from_settings(str(plane.kubeconfig)) as client:
+        groups, networks = Informer(client, GROUPS, timing=timing), Informer(client, NETWORKS, timing=timing)
+        async with running(groups.run(), networks.run()):
+            await asyncio.wait_for(networks.synced.wait(), LIMIT)
+            await until(lambda: groups.trouble == "NotFound", timeout=LIMIT)
+            assert not groups.synced.is_set()
+            await asyncio.to_thread(plane.kubectl, "apply", "--server-side", "-f", crd)
+            await asyncio.wait_for(groups.synced.wait(), LIMIT)
+            await client.create(GROUPS, "default/edge", {"spec": {"interface": "eth0"}})
+            await until(lambda: "default/edge" in groups.store, timeout=LIMIT)
+            await asyncio.to_thread(plane.kubectl, "delete", "-f", crd, "--timeout=60s")
+            await until(lambda: not groups.store, timeout=LIMIT)

@@ -1,0 +1,188 @@
+"""The client against a server that misbehaves, and with credentials of all sorts."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from kavip import __version__, errors
+from kavip.kube import auth
+from kavip.kube.client import Client
+from kavip.kube.resources import CONFIGMAPS, NODES, POOLS
+from tests.kube.conftest import until
+from tests.kube.fake import FakeApi, configmap, kubeconfig, refusal, serving
+
+Api = tuple[FakeApi, Client]
+
+
+async def test_a_server_that_hangs_costs_the_timeout_and_no_more(api: Api) -> None:
+    """Each call has a limit of its own."""
+    fake, client = api
+
+    async def hang(request: web.Request) -> None:
+        await asyncio.sleep(3600)
+
+    fake.fault = hang
+    with pytest.raises(errors.Unavailable, match="in time"):
+        await client.get(CONFIGMAPS, "a/b", timeout=0.1)
+
+
+async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    """A refused connection is an answer like any other."""
+    async with serving(FakeApi(), tmp_path) as config:
+        pass
+    async with Client.from_settings(str(config)) as client:
+        with pytest.raises(errors.Unavailable) as caught:
+            await client.get(CONFIGMAPS, "a/b")
+    assert caught.value.status == 0
+
+
+async def test_a_redirect_is_not_followed(api: Api) -> None:
+    """The token stays with the server that it was given for."""
+    fake, client = api
+
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    fake.fault = redirect
+    with pytest.raises(errors.Unavailable):
+        await client.get(CONFIGMAPS, "a/b")
+    assert len(fake.lists) == 1
+
+
+async def test_calls_carry_our_name_and_are_counted(tmp_path: Path) -> None:
+    """The API server's audit log and our metrics tell who asked for what."""
+    fake, seen = FakeApi(), list[tuple[str, int]]()
+
+    async def missing(request: web.Request) -> web.StreamResponse:
+        return refusal(404, "NotFound")
+
+    fake.fault = missing
+    async with (
+        serving(fake, tmp_path) as config,
+        Client.from_settings(str(config), observe=lambda method, code: seen.append((method, code))) as client,
+    ):
+        with pytest.raises(errors.NotFound):
+            await client.get(CONFIGMAPS, "a/b")
+    assert fake.headers["User-Agent"] == f"kavip/{__version__}"
+    assert seen == [("GET", 404)]
+
+
+async def test_a_list_is_paged_and_an_expired_page_begins_again_in_one_piece(api: Api) -> None:
+    """A continuation that the server has forgotten is not a failure."""
+    fake, client = api
+    for number in range(1100):
+        fake.objects[f"a/c{number:04}"] = configmap(f"a/c{number:04}", 1)
+    items, version = await client.list(CONFIGMAPS)
+    assert (len(items), version) == (1100, "1")
+    assert [query.get("limit") for query in fake.lists] == ["500"] * 3
+
+    async def expired(request: web.Request) -> web.StreamResponse | None:
+        return refusal(410, "Expired") if "continue" in request.query else None
+
+    fake.fault = expired
+    items, _ = await client.list(CONFIGMAPS)
+    assert len(items) == 1100
+    assert "limit" not in fake.lists[-1]
+
+
+async def test_what_cannot_be_read_is_refused_or_handed_over(api: Api) -> None:
+    """Without somebody to take it, a malformed object is an error that names it."""
+    fake, client = api
+    fake.objects["a/bad"] = configmap("a/bad", 1, data=5)
+    with pytest.raises(errors.BadInput, match="a/bad"):
+        await client.list(CONFIGMAPS)
+    handed = []
+    items, _ = await client.list(CONFIGMAPS, undecodable=handed.append)
+    assert (items, [each.key for each in handed]) == ([], ["a/bad"])
+
+
+@pytest.mark.parametrize("key", ["", "b", "a/", "/b", "a/b/c", "a/..", "../b"])
+async def test_a_key_never_addresses_something_else(api: Api, key: str) -> None:
+    """A key of the wrong shape is refused before anything is sent."""
+    fake, client = api
+    with pytest.raises(errors.BadInput, match="want"):
+        await client.delete(CONFIGMAPS, key)
+    assert not fake.lists
+
+
+def test_paths_are_quoted_and_follow_the_group() -> None:
+    """Core kinds live under /api, others under /apis; cluster-scoped kinds take no namespace."""
+    assert CONFIGMAPS.object_path("a/b", "status") == "/api/v1/namespaces/a/configmaps/b/status"
+    assert POOLS.object_path("p?x") == "/apis/kavip.io/v1alpha1/vippools/p%3Fx"
+    with pytest.raises(errors.BadInput):
+        NODES.object_path("a/b")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "key: [s3cret", "[]", '{"current-context": "x"}', '{"s3cret": 1, "contexts": 5, "clusters": [], "users": []}'],
+)
+async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Path, content: str) -> None:
+    """It names the file and keeps its contents to itself."""
+    file = tmp_path / "config"
+    file.write_text(content)
+    with pytest.raises(errors.SettingsError) as caught:
+        await Client.from_settings(str(file)).__aenter__()
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_a_missing_kubeconfig_and_a_missing_service_account_are_told() -> None:
+    """One line says what would be right."""
+    with pytest.raises(errors.SettingsError, match="want a file that exists"):
+        await Client.from_settings("/nowhere/config").__aenter__()
+    with pytest.raises(errors.SettingsError, match="the pod's service account"):
+        await Client.from_settings("").__aenter__()
+
+
+async def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is rotated on disk is sent soon after, without a restart."""
+    monkeypatch.setattr(auth, "_REFRESH_SECONDS", 0.01)
+    token, fake = tmp_path / "token", FakeApi()
+    token.write_text("first")
+    async with serving(fake, tmp_path) as plain:
+        server = json.loads(plain.read_text())["clusters"][0]["cluster"]["server"]
+        config = kubeconfig(tmp_path, server, tokenFile=str(token))
+        async with Client.from_settings(str(config)) as client:
+            await client.list(CONFIGMAPS)
+            assert fake.headers["Authorization"] == "Bearer first"
+            token.write_text("second")
+
+            async def renewed() -> bool:
+                await client.list(CONFIGMAPS)
+                return fake.headers["Authorization"] == "Bearer second"
+
+            async with asyncio.timeout(30):
+                while not await renewed():
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_pods_token_is_read_through_the_librarys_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that vanishes is an outage, not a crash."""
+    credentials = auth.Credentials("")
+
+    def hook(_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/var/run/token")
+
+    credentials._configuration.refresh_api_key_hook = hook
+    with pytest.raises(errors.Unavailable, match="No such file or directory: /var/run/token"):
+        await credentials.authorization()
+
+
+async def test_renewal_that_fails_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, object]]
+) -> None:
+    """The old token stays; the plugin is asked again."""
+    monkeypatch.setattr(auth, "_REFRESH_SECONDS", 0.01)
+    token = tmp_path / "token"
+    token.write_text("first")
+    config = kubeconfig(tmp_path, "http://127.0.0.1:1", tokenFile=str(token))
+    async with Client.from_settings(str(config)):
+        token.unlink()
+        await until(lambda: logged)
+        await asyncio.sleep(0.1)
+    assert [entry["event"] for entry in logged] == ["credentials not renewed"]

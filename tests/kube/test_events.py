@@ -1,0 +1,138 @@
+"""Events: bounded, folded, patient, and never anybody's problem."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from kavip.api.event import Note, ObjectReference
+from kavip.kube.client import Client
+from kavip.kube.events import Events
+from tests.kube.conftest import running, until
+from tests.kube.fake import FakeApi, refusal, status
+
+Api = tuple[FakeApi, Client]
+
+
+class Journal:
+    """What has been sent: (method, body); *answers* are given first, then 201."""
+
+    def __init__(self, *answers: web.Response) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.answers = list(answers)
+        self.together = self.most = 0
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Write down and answer."""
+        self.together += 1
+        self.most = max(self.most, self.together)
+        self.sent.append((request.method, await request.json()))
+        await asyncio.sleep(0)
+        self.together -= 1
+        return self.answers.pop(0) if self.answers else web.json_response({}, status=201)
+
+
+def note(text: str = "no address left", name: str = "web") -> Note:
+    """A note about a Service."""
+    about = ObjectReference(api_version="v1", kind="Service", namespace="shop", name=name, uid="u")
+    return Note(about, "PoolExhausted", text, action="Assign", severity="Warning")
+
+
+def recorder(client: Client, **more: Any) -> Events:
+    """A recorder that hurries."""
+    return Events(client, reporter="kavip.io/controller", instance="kavip-0", **{"pause": 0, "window": 0.2, **more})
+
+
+async def test_a_note_becomes_an_event(api: Api) -> None:
+    """With all that the API demands, clipped to what it takes."""
+    fake, client = api
+    fake.fault = journal = Journal()
+    events = recorder(client)
+    async with running(events.run()):
+        events.emit(note("é" * 2000))
+        await until(lambda: journal.sent)
+    [(method, body)] = journal.sent
+    assert method == "POST"
+    assert body["kind"] == "Event"
+    assert body["metadata"]["namespace"] == "shop"
+    assert body["metadata"]["name"].startswith("web.")
+    assert body["regarding"]["name"] == "web"
+    assert body["note"] == "é" * 512
+    assert (body["reason"], body["action"], body["type"]) == ("PoolExhausted", "Assign", "Warning")
+
+
+async def test_what_repeats_is_one_event_with_a_series(api: Api) -> None:
+    """Repetitions within the window are counted, and told at its end."""
+    fake, client = api
+    fake.fault = journal = Journal()
+    events = recorder(client)
+    async with running(events.run()):
+        events.emit(note())
+        await until(lambda: journal.sent)
+        for _ in range(50):
+            events.emit(note())
+            await asyncio.sleep(0)
+        await until(lambda: len(journal.sent) == 2)
+        events.emit(note("another"))
+        await until(lambda: len(journal.sent) == 3)
+    assert [method for method, _ in journal.sent] == ["POST", "PATCH", "POST"]
+    assert journal.sent[1][1]["series"]["count"] == 51
+
+
+async def test_an_expired_event_begins_anew(api: Api) -> None:
+    """The API server keeps Events for an hour; a later repetition is a new one."""
+    fake, client = api
+    fake.fault = journal = Journal(web.json_response({}, status=201), refusal(404, "NotFound"))
+    events = recorder(client, window=0)
+    async with running(events.run()):
+        events.emit(note())
+        await until(lambda: journal.sent)
+        await asyncio.sleep(0.05)
+        events.emit(note())
+        await until(lambda: len(journal.sent) == 3)
+    assert [method for method, _ in journal.sent] == ["POST", "PATCH", "POST"]
+
+
+async def test_a_full_queue_drops_its_oldest_and_counts(api: Api) -> None:
+    """What happened last matters most, and emitting never waits."""
+    fake, client = api
+    fake.fault = journal = Journal()
+    events = recorder(client, capacity=10)
+    for number in range(25):
+        events.emit(note(name=f"s{number:02}"))
+    assert events.dropped == 15
+    async with running(events.run()):
+        await until(lambda: len(journal.sent) == 10)
+        events.emit(note(name="s00"))  # dropped, hence not known as told
+        await until(lambda: len(journal.sent) == 11)
+    assert [body["regarding"]["name"] for _, body in journal.sent] == [f"s{n}" for n in range(15, 25)] + ["s00"]
+    assert journal.most == 1
+
+
+async def test_429_is_obeyed_and_nothing_is_lost(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note is sent again when the API server has asked for patience, not before."""
+    fake, client = api
+    monkeypatch.setattr("kavip.kube.events.backoff", lambda failures, **_: 0.0)
+    busy = status(429, "TooManyRequests") | {"details": {"retryAfterSeconds": 0.2}}
+    fake.fault = journal = Journal(web.json_response(busy, status=429))
+    events = recorder(client)
+    async with running(events.run()):
+        began = asyncio.get_running_loop().time()
+        events.emit(note())
+        await until(lambda: len(journal.sent) == 2)
+        assert asyncio.get_running_loop().time() - began >= 0.2
+    assert events.dropped == 0
+
+
+@pytest.mark.parametrize("code", [400, 403, 422])
+async def test_a_refusal_costs_one_note_and_nobody_notices(api: Api, code: int) -> None:
+    """A namespace that is being deleted takes no Events; the next note goes out."""
+    fake, client = api
+    fake.fault = journal = Journal(refusal(code, "Forbidden"))
+    events = recorder(client)
+    async with running(events.run()):
+        events.emit(note(name="one"))
+        events.emit(note(name="two"))
+        await until(lambda: len(journal.sent) == 2)
+    assert events.dropped == 1
