@@ -24,9 +24,11 @@ cluster-down: ## remove that cluster: processes, mounts, namespaces, files
 
 ##@ Prove it
 .PHONY: test test-unit lint bench
-test: lint ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
+test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
+	@$(MAKE) --no-print-directory lint
 	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.testbed base >/dev/null
 	@$(RUN) pytest
 
 test-unit: ## the tests that need neither root nor network, in less than 15 seconds
@@ -44,7 +46,8 @@ bench: ## how fast, and how large, beside a bare client in the same run
 
 ##@ Make it
 .PHONY: image format requirements clean
-image: ## kavip's image as an archive, on a base image made here (root); users: docker build .
+image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
+	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)
 
 format: ## lay out the Python code
