@@ -53,6 +53,11 @@ class Data(msgspec.Struct, frozen=True):
         return STATES[self.state] if 0 <= self.state < len(STATES) else "INIT"
 
     @property
+    def family(self) -> int:
+        """4 or 6, as its first address has it."""
+        return 6 if self.vips and ":" in self.vips[0].split(" ", 1)[0] else 4
+
+    @property
     def addresses(self) -> tuple[Address, ...]:
         """Its VIPs, sorted: the advertised and the excluded ones."""
         found = (read_address(text.split(" ", 1)[0].partition("/")[0]) for text in (*self.vips, *self.evips))

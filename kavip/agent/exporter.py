@@ -105,7 +105,7 @@ def _own(status: Status, dump: Dump | None) -> Iterator[Metric]:
     yield _gauge("kavip_agent_last_reload_seconds", "How long the last reload took.", [((), status.reload_seconds)])
     count = dict.fromkeys(((str(family), state) for family in (4, 6) for state in STATES), 0)
     for each in dump or ():
-        count[_family(each), each.data.state_name] += 1
+        count[str(each.data.family), each.data.state_name] += 1
     yield _gauge("kavip_agent_instances", "VRRP instances.", list(count.items()), labels=("family", "state"))
 
 
@@ -147,10 +147,6 @@ def _mehdy(dump: Dump) -> Iterator[Metric]:
 
 def _labels(entry: Entry, *, name: str) -> dict[str, str]:
     return {name: entry.data.iname, "intf": entry.data.ifp_ifname, "vrid": str(entry.data.vrid)}
-
-
-def _family(entry: Entry) -> str:
-    return str(entry.data.addresses[0].family if entry.data.addresses else 4)
 
 
 _Samples = list[tuple[tuple[str, ...], float]]

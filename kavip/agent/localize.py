@@ -210,8 +210,8 @@ def _own_address(configuration: Configuration, facts: Facts) -> str:
         for virtual_ip in instance.virtual_ips:
             if place := own.get(virtual_ip.address):
                 return (
-                    f"instance {instance.name}: {virtual_ip.address} is an address of node {facts.node} itself ({place});"
-                    " keepalived would take it away from the node: give the Service another address"
+                    f"instance {instance.name}: {virtual_ip.address} is node {facts.node}'s own address ({place}),"
+                    " which keepalived would take away: give the Service another address"
                 )
     return ""
 

@@ -37,7 +37,7 @@ from kavip.agent.trial import Program, Trial
 from kavip.api.address import Address
 from kavip.vrrp.virtualips import VirtualIP
 
-RECHECK: Final = 15.0
+RECHECK: Final = 30.0
 """Seconds after which a node is looked at again although nothing seems to have changed: interfaces come and go."""
 CONFIRM: Final = 10.0
 """Seconds within which a daemon must be seen to run what it was told to."""
@@ -306,5 +306,5 @@ class Reloader:
 
 
 async def _localized(mounted: Mounted | Refused, facts: Facts) -> Outcome:
-    """In a thread: 20,000 VIPs take half a second, in which the probes want an answer."""
+    """In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer."""
     return await asyncio.to_thread(localize, mounted, facts) if isinstance(mounted, Mounted) else mounted

@@ -167,14 +167,12 @@ async def _listen(server: Server, settings: AgentSettings) -> None:
     """Serve for ever; without a port the node's keepalived is looked after all the same."""
     while True:
         try:
-            listening = await server.listen(settings.node_ip, settings.port)
+            async with server.listening(settings.node_ip, settings.port):
+                log.info("listening", host=settings.node_ip, port=settings.port)
+                await asyncio.Event().wait()
         except OSError as error:
             log.error("cannot listen", host=settings.node_ip, port=settings.port, reason=error.strerror)
             await asyncio.sleep(_REBIND)
-            continue
-        log.info("listening", host=settings.node_ip, port=settings.port)
-        async with listening:
-            await listening.serve_forever()
 
 
 def _check(name: str, value: object, choices: tuple[str, ...], *, lowest: int) -> None:

@@ -77,7 +77,7 @@ def state_of(status: Status, dump: Dump | None) -> State:
             InstanceState(
                 name=each.data.iname,
                 router_id=each.data.vrid,
-                family=each.data.addresses[0].family if each.data.addresses else 4,
+                family=each.data.family,
                 state=each.data.state_name,
                 virtual_ips=tuple(str(address) for address in each.data.addresses),
                 priority=each.data.effective_priority,

@@ -1,0 +1,72 @@
+"""What the agent is given: configurations as the controller renders them, mounted as kubelet mounts them."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kavip.agent.localize import Mounted
+from kavip.api.address import parse_address
+from kavip.api.group import PasswordAuth, SecretRef
+from kavip.vrrp.config import render
+from kavip.vrrp.instances import model_of
+from kavip.vrrp.members import Member, Peer
+from tests.build import group
+
+PASSWORD = "s3cr3t_9"
+FAST = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
+WITH_PASSWORD = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
+
+
+def peer(number: int) -> Peer:
+    """Node n1, n2, ... of the testbed's segment."""
+    return Peer(f"n{number}", parse_address(f"192.0.2.{10 + number}"), parse_address(f"2001:db8:2::{10 + number}"))
+
+
+def rendered(services: dict[str, str], *, nodes: int = 2, **spec: Any) -> str:
+    """The text for group lb/edge; *services* maps ``ns/name`` to comma-separated VIPs."""
+    owner = group("lb/edge", **{**FAST, **spec})
+    members = [
+        Member(key=key, addresses=tuple(parse_address(text) for text in vips.split(",")), created=f"2026-01-01T{n:02}")
+        for n, (key, vips) in enumerate(services.items())
+    ]
+    keys = [*(f"group/{slot}" for slot in range(owner.spec.instances.count)), *services]
+    router_ids = {key: number for number, key in enumerate(keys, start=10)}
+    return render(model_of(owner, members, [peer(number) for number in range(1, nodes + 1)], router_ids)).text
+
+
+def hash_of(text: str) -> str:
+    """The hash by which all parts of kavip name *text*."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def mounted(text: str, **more: Any) -> Mounted:
+    """What the agent reads when *text* is mounted."""
+    return Mounted(**{"text": text, "config_hash": hash_of(text), "group": "lb/edge", **more})
+
+
+@dataclass
+class Mount:
+    """A folder that is changed as kubelet does it: a new folder beside the old one, then one swap of a link."""
+
+    path: Path
+    generation: int = field(default=0)
+
+    def write(self, text: str, **meta: Any) -> str:
+        """Mount *text* with ``agent.json``; returns its hash."""
+        content = {"group": "lb/edge", "configHash": hash_of(text), **meta}
+        self.swap({"keepalived.conf": text.encode(), "agent.json": json.dumps(content).encode()})
+        return hash_of(text)
+
+    def swap(self, files: dict[str, bytes]) -> None:
+        """Mount these files instead of those that are there."""
+        self.generation += 1
+        folder = self.path / f"..{self.generation}"
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        link = self.path / "..data_tmp"
+        link.symlink_to(folder.name)
+        os.replace(link, self.path / "..data")

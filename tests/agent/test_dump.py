@@ -1,0 +1,131 @@
+"""What keepalived says, and what the agent makes of it for ``/state`` and ``/metrics``."""
+
+import json
+from typing import Any
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from kavip.agent import dump, exporter
+from kavip.agent.exporter import Style
+from kavip.agent.grammar import Configuration, Instance
+from kavip.agent.state import Status, encode, state_of
+from tests.agent import scene
+from tests.agent.test_localize import vip
+
+STATUS = Status(node="n1", group="lb/edge", config_hash="abc", wanted_hash="abc", version="2.2.7", reloads=3)
+
+
+def entry(name: str, **changes: Any) -> dict[str, Any]:
+    """One instance as keepalived 2.2.7 writes it."""
+    data = {
+        "iname": name,
+        "ifp_ifname": "eth0",
+        "last_transition": 1795223314.878644,
+        "vrid": 7,
+        "base_priority": 200,
+        "effective_priority": 199,
+        "state": 2,
+        "vips": ["192.0.2.130 dev eth0 scope global set"],
+        "evips": ["192.0.2.9/24 dev eth1 scope global set"],
+        "auth_type": 1,
+        "auth_data": scene.PASSWORD,
+        **changes,
+    }
+    return {"data": data, "stats": {"advert_sent": 7, "advert_interval_err": 4, "ip_ttl_err": 2}}
+
+
+def read(*entries: dict[str, Any]) -> dump.Dump:
+    """The dump that holds these entries."""
+    found = dump.decode(json.dumps(entries).encode())
+    assert found is not None
+    return found
+
+
+def test_a_dump_that_is_still_being_written_is_none() -> None:
+    """keepalived renames the file into place before it fills it."""
+    whole = json.dumps([entry("shop/web")]).encode()
+    assert all(dump.decode(whole[:length]) is None for length in range(0, len(whole), 11))
+    assert dump.decode(whole) is not None
+
+
+def test_a_dump_shows_a_configuration() -> None:
+    """Name, VRID, priority and addresses of every instance must agree."""
+    wanted = Instance("shop/web", 7, "eth0", 200, (vip("192.0.2.130"), vip("192.0.2.9/24", "eth1")))
+    assert dump.shows(read(entry("shop/web")), Configuration((wanted,)))
+    for change in ({"vrid": 8}, {"base_priority": 100}, {"evips": []}, {"iname": "shop/cart"}):
+        assert not dump.shows(read(entry("shop/web", **change)), Configuration((wanted,)))
+    assert not dump.shows((), Configuration((wanted,)))
+    assert dump.shows((), Configuration())
+
+
+def test_state_is_what_the_controller_reads() -> None:
+    """Sorted, in JSON's names, with canonical addresses and without the password."""
+    body = encode(
+        state_of(STATUS, read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[])))
+    )
+    state = msgspec.json.decode(body)
+    assert list(state) == ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances"]
+    assert state["keepalived"] == {"version": "2.2.7", "running": True}
+    assert [each["name"] for each in state["instances"]] == ["a/b", "shop/web"]
+    assert state["instances"][0]["family"] == 6
+    assert state["instances"][0]["virtualIPs"] == ["2001:db8::1"]
+    assert state["instances"][1] == {
+        "name": "shop/web",
+        "routerID": 7,
+        "family": 4,
+        "state": "MASTER",
+        "virtualIPs": ["192.0.2.9", "192.0.2.130"],
+        "priority": 199,
+        "lastTransition": "2026-11-21T01:08:34.878Z",
+    }
+    assert scene.PASSWORD.encode() not in body
+
+
+def test_state_without_an_answer_says_that_nothing_runs() -> None:
+    """A daemon that does not answer is not running, whatever its pid."""
+    assert not state_of(STATUS, None).keepalived.running
+    assert state_of(STATUS, ()).keepalived.running
+
+
+def samples(style: Style, found: dump.Dump | None) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The samples of one scrape, by name, as a Prometheus parser reads them."""
+    families = text_string_to_metric_families(exporter.exposition(STATUS, found, style=style).decode())
+    result: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in families:
+        for sample in family.samples:
+            result.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return result
+
+
+def test_metrics_bear_the_predecessors_names() -> None:
+    """Fourteen counters with name, intf, vrid and state; TTL errors are TTL errors."""
+    found = samples(Style.GEN2BRAIN, read(entry("shop/web")))
+    labels = {"name": "shop/web", "intf": "eth0", "vrid": "7", "state": "MASTER"}
+    assert found["keepalived_up"] == [({}, 1.0)]
+    assert found["keepalived_vrrp_advert_sent"] == [(labels, 7.0)]
+    assert found["keepalived_vrrp_advert_interval_err"] == [(labels, 4.0)]
+    assert found["keepalived_vrrp_ip_ttl_err"] == [(labels, 2.0)]
+    assert len([name for name in found if name.startswith("keepalived_vrrp_")]) == 14
+
+
+def test_metrics_bear_the_other_exporters_names_when_asked() -> None:
+    """Counters end in ``_total``; the state stands for each VIP, with the interface that it is on."""
+    found = samples(Style.MEHDY, read(entry("shop/web"), entry("a/none", vips=[], evips=[])))
+    instance = {"iname": "shop/web", "intf": "eth0", "vrid": "7"}
+    assert ({**instance}, 7.0) in found["keepalived_advertisements_sent_total"]
+    assert ({**instance, "ip_address": "192.0.2.130"}, 2.0) in found["keepalived_vrrp_state"]
+    assert ({"iname": "a/none", "intf": "eth0", "vrid": "7", "ip_address": ""}, 2.0) in found["keepalived_vrrp_state"]
+    assert found["keepalived_vrrp_excluded_state"] == [
+        ({**instance, "intf": "eth1", "ip_address": "192.0.2.9/24"}, 2.0)
+    ]
+
+
+def test_metrics_of_our_own() -> None:
+    """Every family and state is there from the first scrape; a silent daemon is down."""
+    found = samples(Style.GEN2BRAIN, None)
+    assert found["keepalived_up"] == [({}, 0.0)]
+    assert len(found["kavip_agent_instances"]) == 8
+    assert found["kavip_agent_reloads_total"] == [({}, 3.0)]
+    assert found["kavip_agent_config_current"] == [({}, 1.0)]
+    assert found["kavip_agent_config_info"] == [({"running": "abc", "wanted": "abc"}, 1.0)]

@@ -1,0 +1,239 @@
+"""From the group's text to a node's: lines, interface, password, and what would harm the node."""
+
+from dataclasses import replace
+
+import pytest
+
+from kavip.agent import grammar
+from kavip.agent.grammar import Refused
+from kavip.agent.localize import (
+    KUBE_PROXY_INTERFACE,
+    Facts,
+    Held,
+    Localized,
+    empty,
+    interface_of,
+    leftovers,
+    localize,
+    recalled,
+)
+from kavip.api.address import BITS, parse_address
+from kavip.vrrp.virtualips import VirtualIP
+from tests.agent import scene
+
+TEXT = scene.rendered({"shop/web": "192.0.2.130,2001:db8:2::130", "shop/cart": "192.0.2.131"})
+
+
+def vip(text: str, interface: str = "eth0") -> VirtualIP:
+    """A VirtualIP from ``address/prefix``; without a prefix, alone in its subnet."""
+    bare, _, length = text.partition("/")
+    address = parse_address(bare)
+    return VirtualIP(address, int(length or BITS[address.family]), interface)
+
+
+def held(text: str, interface: str = "eth0", *, added: bool = False) -> Held:
+    """An address on an interface."""
+    return Held(vip(text, interface), added)
+
+
+def facts(**changes: object) -> Facts:
+    """Node n1 of the testbed's segment."""
+    usual = Facts(
+        node="n1",
+        address=parse_address("192.0.2.11"),
+        interfaces=frozenset({"lo", "eth0"}),
+        held=(held("127.0.0.1/8", "lo"), held("192.0.2.11/24"), held("2001:db8:2::11/64")),
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def localized(text: str, node: Facts, **more: object) -> Localized:
+    """The localised configuration; fails where it is refused."""
+    found = localize(scene.mounted(text, **more), node)
+    assert isinstance(found, Localized), found
+    return found
+
+
+def refusal(text: str, node: Facts, **more: object) -> str:
+    """The reason of the refusal; fails where there is none."""
+    found = localize(scene.mounted(text, **more), node)
+    assert isinstance(found, Refused), found
+    return found.reason
+
+
+def test_a_node_gets_its_own_lines() -> None:
+    """Priority and source address are the node's, and its own address is not among its peers."""
+    found = localized(TEXT, facts())
+    assert "unicast_src_ip 192.0.2.11" in found.text
+    assert "unicast_src_ip 192.0.2.12" not in found.text
+    assert "    192.0.2.12 min_ttl 255" in found.text
+    assert "    192.0.2.11 min_ttl 255" not in found.text
+    assert "@" not in found.text
+
+
+def test_a_node_name_is_compared_whole() -> None:
+    """Node n1 gets no line of node n10 or n1.example."""
+    text = TEXT.replace("@n2 ", "@n10 ").replace("@^n2 ", "@^n1.example ")
+    found = localized(text, facts())
+    assert "unicast_src_ip 192.0.2.12" not in found.text
+    assert "    192.0.2.12 min_ttl 255" in found.text
+
+
+def test_localising_keeps_the_hash_and_is_recalled() -> None:
+    """An agent that starts again knows which configuration the file is."""
+    found = localized(TEXT, facts())
+    assert found.config_hash == scene.hash_of(TEXT)
+    assert recalled(found.text) == found
+    assert recalled("global_defs {\n}\n") is None
+    assert recalled(empty("n1").text) == empty("n1")
+
+
+def test_a_text_that_does_not_match_its_hash_is_refused() -> None:
+    """Half of an update is never run."""
+    assert "do not belong together" in refusal(TEXT, facts(), config_hash="0" * 16)
+
+
+def test_an_empty_configuration_is_valid_whatever_the_node_is_called() -> None:
+    """It holds no instance."""
+    for node in ("n1", "a.b-c", "..", ""):
+        assert grammar.read(empty(node).text) == grammar.Configuration()
+
+
+# --- interfaces ---------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_interface_is_refused() -> None:
+    """The message names the interface and the fields to change."""
+    reason = refusal(TEXT, facts(interfaces=frozenset({"lo", "ens3"})))
+    assert "interface eth0 does not exist on node n1" in reason
+    assert "interfaceFromIP" in reason
+
+
+def test_interface_from_ip_replaces_the_interface_everywhere() -> None:
+    """Instances and their addresses move to the node's own interface; a block called track_interface stays whole."""
+    node = facts(interfaces=frozenset({"lo", "ens3"}), held=(held("192.0.2.11/24", "ens3"),))
+    text = TEXT.replace("    state BACKUP", "    state BACKUP\n    track_interface {\n        ens9\n    }")
+    found = localized(text, node, interface_from_ip="192.0.2.1")
+    assert found.configuration.interfaces == {"ens3"}
+    assert "    track_interface {\n        ens9\n" in found.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "interface"),
+    [
+        ("192.0.2.1", "eth0"),
+        ("192.0.2.11", "eth0"),  # the node that owns the address; not lo, where the kernel would route it
+        ("198.51.100.9", "eth1"),  # the narrower of two subnets
+        ("203.0.113.5", "dummy0"),  # held, in no subnet
+        ("2001:db8:2::77", "eth0"),
+        ("2001:db8:9::1", ""),
+        ("10.0.0.1", ""),
+        ("127.0.0.1", ""),
+        ("192.0.2.200", "eth0"),
+        ("198.18.0.1", ""),  # only kube-proxy has it
+        ("nonsense", ""),
+    ],
+)
+def test_an_interface_is_found_by_address(wanted: str, interface: str) -> None:
+    """It is the one whose subnet holds the address, the narrowest first, or the one that has the address itself."""
+    addresses = (
+        *facts().held,
+        held("192.0.2.11/32", "lo"),
+        held("198.51.100.1/16", "eth0"),
+        held("198.51.100.1/24", "eth1"),
+        held("203.0.113.5/32", "dummy0"),
+        held("198.18.0.1/32", KUBE_PROXY_INTERFACE),
+        held("192.0.2.130/25", "eth7"),
+    )
+    assert interface_of(wanted, facts(held=addresses, ours=frozenset({vip("192.0.2.130/25", "eth7")}))) == interface
+
+
+def test_a_node_without_a_fitting_interface_has_no_part() -> None:
+    """It runs a configuration without instances, whose hash is the wanted one, and says why."""
+    found = localized(TEXT, facts(), interface_from_ip="10.1.2.3")
+    assert found.configuration.instances == ()
+    assert found.config_hash == scene.hash_of(TEXT)
+    assert found.note == "no interface of node n1 is in the subnet of 10.1.2.3 (interfaceFromIP)"
+
+
+# --- password -----------------------------------------------------------------------------------------------------
+
+SECRET_TEXT = scene.rendered({"shop/web": "192.0.2.130"}, **scene.WITH_PASSWORD, advert_interval_milliseconds=1000)
+
+
+def test_the_password_is_inserted() -> None:
+    """It stands where the marker was, and in no representation of the values that hold it."""
+    found = localized(SECRET_TEXT, facts(), password=scene.PASSWORD)
+    assert f"    authentication {{\n        auth_type PASS\n        auth_pass {scene.PASSWORD}\n    }}\n" in found.text
+    assert "# kavip: authentication" not in found.text
+    assert scene.PASSWORD not in repr(found)
+    assert scene.PASSWORD not in repr(scene.mounted(SECRET_TEXT, password=scene.PASSWORD))
+
+
+@pytest.mark.parametrize(
+    "password", ["", "pa ss", "pa#ss", "ninechars", "pa\nss", "tail\n", "é", 'a"b', "a}b", "@n1 x"]
+)
+def test_a_password_that_keepalived_would_mangle_is_refused(password: str) -> None:
+    """The message says what is allowed, and does not hold it."""
+    reason = refusal(SECRET_TEXT, facts(), password=password)
+    assert reason.startswith("password: want 1 to 8 characters")
+    assert not password or password not in reason
+
+
+def test_a_missing_password_is_refused() -> None:
+    """The instance never runs without the authentication that its neighbours expect."""
+    assert refusal(SECRET_TEXT, facts(), password=None).startswith("password: the Secret")
+
+
+def test_a_text_without_the_marker_needs_no_password() -> None:
+    """Version 3 has no authentication."""
+    assert scene.PASSWORD not in localized(TEXT, facts(), password=scene.PASSWORD).text
+
+
+# --- the node's own addresses, and what daemons left ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own", ["192.0.2.130/24", "192.0.2.130/32"])
+@pytest.mark.parametrize("interface", ["eth1", "lo", "eth0"])
+def test_an_address_of_the_node_is_never_a_vip(own: str, interface: str) -> None:
+    """Whatever the interface and prefix length: keepalived would delete it from the node."""
+    node = facts(held=(*facts().held, held(own, interface)), interfaces=frozenset({"lo", "eth0", "eth1"}))
+    reason = refusal(TEXT, node)
+    assert "instance shop/web: 192.0.2.130 is node n1's own address" in reason
+
+
+def test_the_internal_ip_of_the_node_is_never_a_vip() -> None:
+    """Even before it is on an interface."""
+    node = facts(address=parse_address("192.0.2.130"))
+    assert "its InternalIP" in refusal(TEXT, node)
+
+
+def test_vips_of_ours_are_not_the_nodes_own() -> None:
+    """The running master has them; so may a daemon that was killed, with or without a record."""
+    on_node = (*facts().held, held("192.0.2.130/32"))
+    assert localized(TEXT, facts(held=on_node, ours=frozenset({vip("192.0.2.130/32")})))
+    assert localized(TEXT, facts(held=(*facts().held, held("192.0.2.130/32", added=True))))
+    assert localized(TEXT, facts(held=(*facts().held, held("192.0.2.130/32", KUBE_PROXY_INTERFACE))))
+
+
+def test_leftovers_are_what_was_recorded_and_does_not_run() -> None:
+    """The prefix length and the interface must agree; the node's own address is never one."""
+    node = facts(
+        held=(*facts().held, held("192.0.2.130/32"), held("192.0.2.131/32"), held("192.0.2.132/24")),
+        ours=frozenset(vip(text) for text in ("192.0.2.130", "192.0.2.131", "192.0.2.132", "192.0.2.11/24")),
+    )
+    assert leftovers(node, wanted=frozenset(), running=frozenset({vip("192.0.2.131")})) == (vip("192.0.2.130"),)
+
+
+def test_without_a_record_a_leftover_must_look_added() -> None:
+    """After the pod was replaced only what keepalived could have put there is taken away, and only if it is wanted."""
+    wanted = frozenset({vip("192.0.2.130"), vip("192.0.2.131")})
+    node = facts(held=(held("192.0.2.130", added=True), held("192.0.2.131"), held("192.0.2.132", added=True)))
+    assert leftovers(node, wanted=wanted, running=frozenset()) == (vip("192.0.2.130"),)
+
+
+def test_addresses_of_kube_proxy_are_never_leftovers() -> None:
+    """Its IPVS mode keeps all Service addresses on one interface."""
+    ours = vip("192.0.2.130", KUBE_PROXY_INTERFACE)
+    node = facts(held=(held("192.0.2.130", KUBE_PROXY_INTERFACE, added=True),), ours=frozenset({ours}))
+    assert leftovers(node, wanted=frozenset({ours}), running=frozenset()) == ()

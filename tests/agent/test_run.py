@@ -1,0 +1,59 @@
+"""Settings, and what the process is made of."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kavip.agent.run import AgentSettings, main_async
+from kavip.errors import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"node_name": ""}, "--node-name (KAVIP_NODE_NAME)"),
+        ({"node_name": "a b"}, "--node-name"),
+        ({"node_ip": "192.0.2.300"}, "--node-ip"),
+        ({"allowed_cidrs": "192.0.2.0/24, x"}, "--allowed-cidrs"),
+        ({"allowed_cidrs": "192.0.2.1/24"}, "--allowed-cidrs"),
+        ({"metrics": "graphite"}, "--metrics"),
+        ({"port": 0}, "--port"),
+        ({"port": 70000}, "--port"),
+        ({"poll_milliseconds": 0}, "--poll-milliseconds"),
+    ],
+)
+def test_a_malformed_setting_is_named(changes: dict[str, object], named: str) -> None:
+    """Flag, variable, value and remedy stand in one line."""
+    with pytest.raises(SettingsError) as caught:
+        AgentSettings(**{"node_name": "n1", **changes})  # type: ignore[arg-type]
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_node_itself_is_always_answered() -> None:
+    """kubelet's probes come from there."""
+    settings = AgentSettings(node_name="n1", node_ip="192.0.2.11", allowed_cidrs="198.51.100.0/24")
+    assert [str(network) for network in settings.networks] == ["198.51.100.0/24", "192.0.2.11/32"]
+    assert AgentSettings(node_name="n1", node_ip="192.0.2.11").networks == ()
+
+
+async def test_a_run_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """It is mounted, not made."""
+    with pytest.raises(SettingsError, match="run-dir"):
+        await main_async(AgentSettings(node_name="n1", run_dir=str(tmp_path / "nowhere")))
+
+
+def test_the_agent_imports_no_kubernetes_client() -> None:
+    """Neither kubernetes_asyncio, nor kavip.kube, nor the libraries of webhook and renderer."""
+    code = (
+        "import sys, kavip.agent.run\n"
+        "heavy = ('kubernetes_asyncio', 'kavip.kube', 'kavip.snapshot', 'aiohttp', 'jinja2', 'cryptography', 'yaml')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
+        "print(next(line for line in open('/proc/self/status') if line.startswith('VmRSS')).split()[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    imported, kilobytes = done.stdout.splitlines()
+    assert imported == "[]"
+    assert int(kilobytes) < 60_000
