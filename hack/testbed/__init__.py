@@ -2,14 +2,14 @@
 
 Read in this order:
 
-    debian, golang, programs   get the programs: Debian packages, and Go modules built once into the cache
-    images, wheels             get the images: debootstrap and buildah, kept in the cache too
-    process, machine           a process that can be stopped later by anybody; a namespace that is a whole machine
-    segment                    machines on one bridge: enough for keepalived
-    certs, controlplane, audit etcd and kube-apiserver, on loopback or inside a machine
-    node, cluster              a segment whose machines run kubelet: a real cluster
-    runs                       what is running on this machine, and how to remove it
-    fixtures                   all of it for pytest
+    debian, golang, programs    the programs: Debian packages, and Go modules built once into the cache
+    images, buildah             the images: debootstrap and buildah, in the cache too
+    process, machine            a process that anybody can stop later; a set of namespaces that is a whole machine
+    segment                     machines on one bridge: enough for keepalived
+    flags, certs, controlplane  etcd and kube-apiserver, on loopback or inside a machine; audit: what they were asked
+    node, cluster               machines that run kubelet: a real cluster
+    runs                        what runs on this machine, and how to remove it
+    fixtures                    all of it for pytest
 
-Nothing outside loopback, the testbed's own namespaces, its cache and its cgroups is touched.
+Nothing is touched but loopback, the testbed's own namespaces, its cache, and the cgroups of its containers.
 """

@@ -97,14 +97,21 @@ def up(name: str, nodes: int, archives: tuple[Path, ...]) -> None:
 @NAME
 @click.option("--all", "everything", is_flag=True, help="Every run of this user, also those of tests that still run.")
 def down(name: str, everything: bool) -> None:
-    """Remove a cluster: processes, mounts, namespaces, cgroups and files, however its starter ended."""
-    for victim in runs.names() if everything else [name]:
-        state = runs.folder() / victim
-        if state.exists():
-            runs.remove(state)
-            say(f"removed {victim}")
-        else:
+    """Remove a cluster: processes, mounts, namespaces, cgroups and files, however its starter ended.
+
+    Whatever other runs left behind when they were killed goes too.
+    """
+    swept = runs.sweep()
+    wanted = runs.names() if everything else [name]
+    for victim in wanted:
+        if victim in runs.names():
+            runs.remove(runs.folder() / victim)
+        elif victim not in swept:
             say(f"there is no run named {victim}")
+            continue
+        say(f"removed {victim}")
+    for victim in set(swept) - set(wanted):
+        say(f"removed {victim}, left behind by a run that was killed")
 
 
 @main.command()
@@ -118,6 +125,8 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 @main.command()
 def status() -> None:
     """Tell what is running, and what was left behind."""
+    if not runs.names():
+        say("nothing runs")
     for name in runs.names():
         click.echo(f"{name}\t{runs.describe(runs.folder() / name)}")
 

@@ -31,21 +31,25 @@ class Pair:
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
         """Store them as NAME.crt and NAME.key."""
         crt, key = folder / f"{name}.crt", folder / f"{name}.key"
-        crt.write_bytes(self.certificate)
         write_private(key, self.key)
+        crt.write_bytes(self.certificate)
         return crt, key
 
 
 class Authority:
-    """A certificate authority in memory."""
+    """A certificate authority, kept in a directory so that whoever takes over a control plane can add users too."""
 
-    def __init__(self, name: str = "kavip-testbed") -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name(name, ())
-        builder = _builder(self._name, self._name, self._key.public_key())
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        self._certificate = builder.sign(self._key, hashes.SHA256())
-        self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
+    def __init__(self, folder: Path) -> None:
+        """The one in the directory; a new one when there is none yet."""
+        self._name = _name("kavip-testbed", ())
+        key, certificate = folder / "ca.key", folder / "ca.crt"
+        if not certificate.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _create(self._name).write(folder, "ca")
+        loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        self._key = loaded
+        self.pem = certificate.read_bytes()
 
     def issue(self, name: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
         """A certificate for a server (hosts), a client (name and groups) or both."""
@@ -73,6 +77,14 @@ class Authority:
             "current-context": "testbed",
         }
         return json.dumps(config, indent=1)
+
+
+def _create(name: x509.Name) -> Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(name, name, key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = builder.sign(key, hashes.SHA256())
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_key(key))
 
 
 def private_key(key: ec.EllipticCurvePrivateKey | None = None) -> bytes:

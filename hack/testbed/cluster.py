@@ -112,7 +112,7 @@ class Cluster:
         self._segment.power_off(self.node(name))
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again, with the disk that it had."""
+        """Switch a node on again, with the disk that it had; its pods run again after ten seconds or so."""
         node = self.node(name)
         self._segment.power_on(node)
         node.start_runtime()

@@ -4,6 +4,7 @@ By default it listens on loopback, on ports that were free a moment ago; when an
 starts again on others. It needs no root. A cluster runs the same thing inside a machine of its own.
 """
 
+import functools
 import json
 import signal
 import ssl
@@ -53,7 +54,6 @@ class ControlPlane:
         self._wanted = address or Address()
         self._place = place or Here()
         self._components = components
-        self.authority = Authority()
         self.address = self._wanted
         self._processes: dict[str, Process] = {}
 
@@ -61,6 +61,11 @@ class ControlPlane:
     def server(self) -> str:
         """The API server's URL."""
         return f"https://{self.address.host}:{self.address.port}"
+
+    @functools.cached_property
+    def authority(self) -> Authority:
+        """What signs the certificates of this control plane and its users."""
+        return Authority(self.state)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -175,7 +180,6 @@ class ControlPlane:
         return flags.apiserver(self.state, self.address, controllers=CONTROLLERS in self._components)
 
     def _write_files(self) -> None:
-        (self.state / "ca.crt").write_bytes(self.authority.pem)
         write_private(self.state / "sa.key", private_key())
         (self.state / "audit-policy.json").write_text(json.dumps(audit.POLICY))
         hosts = ["127.0.0.1", self.address.host, "localhost", "kubernetes.default.svc", "10.96.0.1"]

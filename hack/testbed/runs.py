@@ -17,7 +17,8 @@ from pathlib import Path
 from hack.testbed import cache, process
 from hack.testbed.errors import TestbedError
 
-_OWNER = "owner"  # not *.pid: it must survive the run
+_OWNER = "owner"  # not *.pid: whoever removes the run must not end its owner
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def folder() -> Path:
@@ -100,11 +101,11 @@ def _orphaned(state: Path) -> bool:
 
 
 def _remove_cgroups(state: Path) -> None:
-    """Remove the cgroups of a run's containers, which a power cut leaves behind, empty."""
-    for container in _containers(state):
-        for pattern in (f"k8s.io/{container}", f"*/k8s.io/{container}"):  # version 2, version 1
-            for group in Path("/sys/fs/cgroup").glob(pattern):
-                process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
+    """Remove the cgroups of a run's containers, which a power cut leaves behind, empty, and their parents if unused."""
+    for parent in [*_CGROUPS.glob("k8s.io"), *_CGROUPS.glob("*/k8s.io")]:  # version 2, version 1
+        for group in (parent / container for container in _containers(state)):
+            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
+        _rmdir(parent)
 
 
 def _containers(state: Path) -> list[str]:
@@ -117,6 +118,6 @@ def _rmdir(path: Path) -> bool:
         path.rmdir()
     except FileNotFoundError:
         return True
-    except OSError:  # busy until the last process has been reaped
+    except OSError:  # in use, until the last process has been reaped
         return False
     return True

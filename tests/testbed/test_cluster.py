@@ -101,6 +101,8 @@ def test_another_process_can_take_it_over(small: Cluster, programs: Programs) ->
     """The state directory is all it takes."""
     again = Cluster.attach(programs, small.state)
     assert again.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/n1", "node/n2"]
+    root = again.plane.user("testbed:root", "system:masters")
+    assert again.kubectl("auth", "whoami", kubeconfig=root).returncode == 0
 
 
 def test_killing_by_name_hits_one_node_only(web: Cluster) -> None:
