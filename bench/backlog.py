@@ -107,8 +107,20 @@ def resident(pid: int) -> int:
 def start_kavip(plane: ControlPlane) -> subprocess.Popen[bytes]:
     """``kavip controller`` against *plane*, on ports that the kernel chooses."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}
-    ports = [f"--{name}-{part}={value}" for name in ("metrics", "probe") for part, value in (("host", "127.0.0.1"), ("port", 0))]
-    command = [sys.executable, "-m", "kavip", "controller", f"--kubeconfig={plane.kubeconfig}", "--namespace=kavip", *ports]
+    ports = [
+        f"--{name}-{part}={value}"
+        for name in ("metrics", "probe")
+        for part, value in (("host", "127.0.0.1"), ("port", 0))
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "kavip",
+        "controller",
+        f"--kubeconfig={plane.kubeconfig}",
+        "--namespace=kavip",
+        *ports,
+    ]
     log = (plane.state / "kavip.log").open("wb")
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)
 
@@ -138,7 +150,9 @@ async def measure(plane: ControlPlane, count: int) -> None:
 def _print_writes(plane: ControlPlane, count: int) -> None:
     writes = [event for event in plane.audit if event.agent.startswith("kavip") and event.verb in ("create", "patch")]
     seen = Counter(f"{event.resource}/{event.subresource}" for event in writes if event.stage == "ResponseComplete")
-    print(f"  status writes per Service: {seen['services/status'] / count:.2f}; Events, counted apart: {seen['events/']}")
+    print(
+        f"  status writes per Service: {seen['services/status'] / count:.2f}; Events, counted apart: {seen['events/']}"
+    )
 
 
 def main(count: int = SERVICES) -> None:

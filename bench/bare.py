@@ -47,7 +47,7 @@ class Bare:
 @asynccontextmanager
 async def connected(kubeconfig: Path) -> AsyncIterator[Bare]:
     """A bare client for a kubeconfig with client certificates."""
-    config = yaml.safe_load(kubeconfig.read_text())
+    config = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_text))
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
     with tempfile.NamedTemporaryFile() as pair:

@@ -83,12 +83,14 @@ class App:
         """Serve until *stopped*."""
         async with AsyncExitStack() as stack:
             settings = self.settings
-            probes = ports.probes(lambda: self.unready())
+            probes = ports.probes(self.unready)
             await stack.enter_async_context(ports.serving(probes, settings.probe_host, settings.probe_port))
             metrics = ports.metrics(self._refresh_metrics)
             await stack.enter_async_context(ports.serving(metrics, settings.metrics_host, settings.metrics_port))
             tasks = await stack.enter_async_context(_tasks(stopped))
-            tasks += [asyncio.create_task(each.run(), name=f"inform {each.resource.kind}") for each in self._inform(roles)]
+            tasks += [
+                asyncio.create_task(each.run(), name=f"inform {each.resource.kind}") for each in self._inform(roles)
+            ]
             if "webhook" in roles:
                 await stack.enter_async_context(self._webhook(tasks))
             if "controller" in roles:
@@ -232,7 +234,9 @@ class App:
         found = self._object(key)
         if found is None:
             return
-        resource = {Kind.SERVICE: resources.SERVICES, Kind.GROUP: resources.GROUPS, Kind.POOL: resources.POOLS}[key.kind]
+        resource = {Kind.SERVICE: resources.SERVICES, Kind.GROUP: resources.GROUPS, Kind.POOL: resources.POOLS}[
+            key.kind
+        ]
         about = ObjectReference(
             api_version=resource.api_version,
             kind=WIRE_KINDS[key.kind],

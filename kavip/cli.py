@@ -1,7 +1,7 @@
 """
 The command line: thin; each command imports only what it runs, so that the agent stays small.
 
-Exit status: 0 done, 1 the answer is no (something refused, a difference), 2 the question was wrong (flag, variable, file).
+Exit status: 0 done, 1 the answer is no (something refused), 2 the question was wrong (flag, variable, file).
 """
 
 import asyncio

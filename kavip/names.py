@@ -137,7 +137,7 @@ class Reason(StrEnum):
     NO_NODES = "NoNodes"
     PENDING = "Pending"
     REFUSED_BY_AGENT = "RefusedByAgent"
-    SECRET_MISSING = "SecretMissing"  # noqa: S105 - a reason, not a secret
+    SECRET_MISSING = "SecretMissing"
     # Advertised
     MASTER = "Master"
     NO_MASTER = "NoMaster"

@@ -1,5 +1,5 @@
 """
-Settings of ``kavip run``, ``webhook`` and ``controller``: each field is a flag, a ``KAVIP_*`` variable and a chart value.
+Settings of ``kavip run``, ``webhook`` and ``controller``: each is a flag, a ``KAVIP_*`` variable and a chart value.
 
 ``log_level`` is ``--log-level``, ``KAVIP_LOG_LEVEL`` and ``logLevel``. A malformed value is a :class:`SettingsError`
 that names the flag or variable and what would be right.
@@ -59,7 +59,9 @@ class Settings:
     lease_seconds: int = setting(15, "seconds after which another replica may take over the controller", lowest=3)
     drain_seconds: int = setting(5, "seconds for which the webhook goes on answering after SIGTERM")
     log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
-    log_format: str = setting("auto", "log lines; auto: text on a terminal, else json", choices=("auto", "json", "text"))
+    log_format: str = setting(
+        "auto", "log lines; auto: text on a terminal, else json", choices=("auto", "json", "text")
+    )
 
     @property
     def replica(self) -> str:

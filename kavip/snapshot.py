@@ -2,8 +2,8 @@
 Snapshot: everything a decision may look at.
 
 Informers, files and tests fill it with :meth:`Snapshot.put` and :meth:`Snapshot.drop`; the webhook, the controller and
-the offline commands read it and differ in nothing else. Its indexes are kept as objects come and go, so that no question
-here scans all Services. Readers hold a view, not a copy: decisions are synchronous, nothing can change under them.
+the offline commands read it and differ in nothing else. Its indexes are kept as objects come and go: no question here
+scans all Services. Readers hold a view, not a copy: decisions are synchronous, nothing can change under them.
 """
 
 from __future__ import annotations

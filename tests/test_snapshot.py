@@ -78,9 +78,14 @@ def test_a_service_of_our_class_without_a_group_is_managed_with_none_to_use() ->
 def test_the_order_of_objects_does_not_matter() -> None:
     """Shuffled input gives the same members."""
     objects: list[Object] = [build.service(f"shop/s{number}", group="lb/edge") for number in range(20)]
-    objects += [build.service("shop/plain"), build.group("lb/edge", default=True), build.pool(), build.node("n1", "192.0.2.1")]
+    objects += [
+        build.service("shop/plain"),
+        build.group("lb/edge", default=True),
+        build.pool(),
+        build.node("n1", "192.0.2.1"),
+    ]
     expected = [service.key for service in Snapshot.from_objects(objects).members("lb/edge")]
-    shuffled = random.Random(7)  # noqa: S311 - a shuffle, not a secret
+    shuffled = random.Random(7)
     for _ in range(5):
         shuffled.shuffle(objects)
         assert [service.key for service in Snapshot.from_objects(objects).members("lb/edge")] == expected

@@ -112,7 +112,9 @@ def fail(story: Story) -> None:
             daemon.signal(9)
         time.sleep(8)
     story.figure("VIP silent after kill -9 of keepalived", f"{outage.silence:.2f} s")
-    story.claim("the VIP answers again", bool(story.answers(address)), f"{outage.failed} of {outage.asked} requests lost")
+    story.claim(
+        "the VIP answers again", bool(story.answers(address)), f"{outage.failed} of {outage.asked} requests lost"
+    )
     story.wait("one node holds the VIP again", lambda: len(story.holders(address)) == 1)
     story.wait("keepalived runs again on that node", lambda: story.daemons(master))
 

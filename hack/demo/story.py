@@ -57,7 +57,7 @@ class Story:
         """Begin a chapter."""
         print(f"\n\033[1m== {text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
 
-    def claim(self, text: str, holds: bool, detail: str = "") -> bool:  # noqa: FBT001 - the thing claimed
+    def claim(self, text: str, holds: bool, detail: str = "") -> bool:
         """State *text* and whether it is so."""
         self.claims.append(Claim(text, holds, detail))
         print(f"   {'ok ' if holds else 'NOT'} {text}{f' ({detail})' if detail else ''}", flush=True)

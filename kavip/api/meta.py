@@ -103,4 +103,3 @@ def _satisfies(term: Requirement, labels: dict[str, str]) -> bool:
 
 Passthrough = dict[str, Any]
 """JSON that kavip hands on to the API server, which knows what it means (tolerations, affinity, resources)."""
-

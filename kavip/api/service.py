@@ -5,7 +5,6 @@ from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
 
 
-
 class ServicePort(Wire):
     """``spec.ports[]``."""
 

@@ -80,7 +80,9 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     if before and after and before.spec == after.spec:
         yield Key(Kind.POOL, after.name)
         return
-    yield from (Key(Kind.POOL, name) for name in sorted({*snapshot.pools, *(each.name for each in (before, after) if each)}))
+    yield from (
+        Key(Kind.POOL, name) for name in sorted({*snapshot.pools, *(each.name for each in (before, after) if each)})
+    )
     for each in snapshot.parsed_pools.in_force:
         yield from (_service(terms.key) for _, terms, _ in snapshot.ledger.assigned(each))
     yield from (_service(key) for key in snapshot.ledger.waiters())

@@ -130,7 +130,9 @@ class Installation:
         found = self.get("service", name, "-n", namespace) or {}
         return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
 
-    def condition(self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop") -> dict[str, str]:
+    def condition(
+        self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop"
+    ) -> dict[str, str]:
         """A condition of a Service; empty where it has none."""
         found = self.get("service", name, "-n", namespace) or {}
         conditions = found.get("status", {}).get("conditions", [])
@@ -157,7 +159,9 @@ def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1",
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
 
 
-def a_service(name: str, *, namespace: str = "shop", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+def a_service(
+    name: str, *, namespace: str = "shop", annotations: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
     """A Service of type LoadBalancer without node ports."""
     settled = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
     return object_of("Service", name, namespace=namespace, annotations=annotations or {}, spec={**settled, **spec})

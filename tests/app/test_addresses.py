@@ -30,7 +30,7 @@ def test_plain_and_annotated_services_get_addresses_in_one_status_write(installa
     installation.plane.audit.mark()
     installation.applied(a_service("plain"), a_service("noted", annotations=NOTES))
     found = assigned(installation, "plain", "noted")
-    assert sorted(sum(found.values(), [])) == ["192.0.2.128", "192.0.2.129"]
+    assert sorted(each for held in found.values() for each in held) == ["192.0.2.128", "192.0.2.129"]
     assert installation.condition("plain")["reason"] == "Assigned"
     assert installation.condition("plain", "kavip.io/Programmed")["status"] == "False"
     entry = installation.get("service", "plain", "-n", "shop")["status"]["loadBalancer"]["ingress"][0]
@@ -66,9 +66,11 @@ def test_addresses_survive_a_restart_and_cost_no_write(installation: Installatio
     installation.plane.audit.mark()
     installation.start()
     installation.applied(a_service("new"))
-    assert assigned(installation, "new")["new"][0] not in sum(before.values(), [])
+    assert assigned(installation, "new")["new"][0] not in [each for held in before.values() for each in held]
     assert {name: installation.addresses(name) for name in names} == before
-    written = {event.name for event in installation.plane.audit.events(verb="patch", resource="services", subresource="status")}
+    written = {
+        event.name for event in installation.plane.audit.events(verb="patch", resource="services", subresource="status")
+    }
     assert written == {"new"}
 
 

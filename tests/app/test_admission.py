@@ -39,7 +39,10 @@ def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
     notes = {"kavip.io/pool": "nowhere", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
     done = installation.apply(a_service("two", annotations=notes), flags=("-v=8",))
     assert done.returncode != 0
-    for field in ("metadata.annotations[kavip.io/pool]", "metadata.annotations[keepalived-operator.redhat-cop.io/spreadvips]"):
+    for field in (
+        "metadata.annotations[kavip.io/pool]",
+        "metadata.annotations[keepalived-operator.redhat-cop.io/spreadvips]",
+    ):
         assert field in done.stderr
     assert '"code":422' in done.stderr
 
