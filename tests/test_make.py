@@ -1,0 +1,39 @@
+"""The commands that a newcomer types first."""
+
+import os
+import re
+import subprocess
+
+from tests.files import ROOT
+
+MAP = {"demo", "test", "test-unit", "lint", "bench", "cluster", "cluster-down", "image", "clean"}
+
+
+def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program from the root of the repository."""
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_is_the_map() -> None:
+    """`make` alone lists every target, each with what it does."""
+    listed = set(re.findall(r"^  make ([a-z-]+) +\S", call("make").stdout, re.MULTILINE))
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
+    assert listed == phony
+    assert listed > MAP
+
+
+def test_ci_runs_what_everybody_runs() -> None:
+    """`.ci/run` is `make test`."""
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == "exec make test"
+
+
+def test_an_old_python_is_named() -> None:
+    """Without a Python that is new enough there is one line that says what is wanted, and exit status 2."""
+    done = call("hack/venv", "true", PYTHON="/bin/false")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kavip: no Python 3.11 or later found (tried /bin/false); install one")
+    assert len(done.stderr.splitlines()) == 1
+
