@@ -81,6 +81,15 @@ def pattern(expression: str, want: str) -> Value:
     return Value(want, lambda keyword, text: Line(keyword, (text,)) if wanted.fullmatch(text) else None)
 
 
+def either(first: Value, second: Value) -> Value:
+    """What one of two grammars takes."""
+
+    def read(keyword: str, text: str) -> Line | None:
+        return first.read(keyword, text) or second.read(keyword, text)
+
+    return Value(f"{first.want}, or {second.want.removeprefix('want ')}", read)
+
+
 def address_in(network: str) -> Value:
     """An address of *network*."""
     block = ip_network(network)
@@ -160,7 +169,7 @@ SERVICE: Final[Mapping[str, Value]] = {
 """What a Service may put into its ``vrrp_instance``."""
 
 NOT_RENDERED: Final[Mapping[str, Value]] = {
-    "advert_int": number("0.1", "255", decimals=2),
+    "advert_int": either(number("1", "255"), number("0.1", "40.95", decimals=2)),  # version 2, version 3
     "priority": number("1", "254"),
 }
 """What old installations carry: accepted with a warning, and without effect, for kavip orders the nodes."""

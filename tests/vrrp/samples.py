@@ -1,0 +1,132 @@
+"""
+Groups whose configuration is kept in ``golden/``, and short cuts to render one.
+
+After a change that is meant: ``python -m tests.vrrp.samples`` writes the golden files anew; read the difference.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kavip import names
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.service import Service
+from kavip.vrrp import config, keys, routerids
+from kavip.vrrp.instances import Model, model_of
+from kavip.vrrp.members import Peer, member_of, peer_of
+from tests import build
+
+GOLDEN = Path(__file__).parent / "golden"
+NEW = {"unicast_enabled": True, "segment": "default", "vrrp_version": 3, "advert_interval_milliseconds": 200}
+"""What the mutating webhook gives a new group."""
+
+
+def nodes(count: int, *, ipv6: bool = True) -> list[Peer]:
+    """Nodes n1, n2, ... at 192.0.2.11, 192.0.2.12, ... and 2001:db8:2::11, ... as the testbed's segment has them."""
+    found = []
+    for number in range(1, count + 1):
+        more = [f"2001:db8:2::{10 + number}"] if ipv6 else []
+        found.append(peer_of(build.node(f"n{number}", f"192.0.2.{10 + number}", *more)))
+    return found
+
+
+def shared(count: int = 16) -> Instances:
+    """Shared mode."""
+    return Instances(mode="Shared", count=count)
+
+
+def model(
+    group: KeepalivedGroup,
+    services: Sequence[Service],
+    peers: Sequence[Peer],
+    *,
+    before: config.Config | None = None,
+) -> Model:
+    """The model, with VRIDs as the controller gives them; *before* is what the nodes run now."""
+    members = [member_of(service, group) for service in services]
+    held, blacklist = group.status.router_ids or {}, routerids.blacklist_of(group.spec)
+    ids = routerids.assign(held, keys.wanted_keys(group, members), blacklist=blacklist, taken=frozenset()).ids
+    return model_of(group, members, peers, ids, anchors=config.anchors_of(before.text if before else ""))
+
+
+def conf(group: KeepalivedGroup, services: Sequence[Service], peers: Sequence[Peer], **more: Any) -> str:
+    """The text."""
+    return config.render(model(group, services, peers, **more)).text
+
+
+def annotated(key: str, *addresses: str, verbatim: str = "", spread: bool = False, **more: Any) -> Service:
+    """A Service that holds *addresses*."""
+    notes = {names.VERBATIM_ANNOTATION: verbatim, names.SPREAD_ANNOTATION: "true" if spread else ""}
+    return build.service(key, holds=addresses, annotations={key: text for key, text in notes.items() if text}, **more)
+
+
+def plain() -> str:
+    """A new group: unicast, version 3; one Service per kind of address list."""
+    services = [annotated("shop/web", "192.0.2.130"), annotated("shop/many", "192.0.2.131", "192.0.2.132")]
+    return conf(build.group(**NEW), services, nodes(3))
+
+
+def predecessor() -> str:
+    """A group of keepalived-operator's, as it stands: multicast, version 2, with a password and VRIDs in status."""
+    password = PasswordAuth(secret_ref=SecretRef(name="vrrp"))
+    held = {"shop/web": 7, "shop/gone": 1, "shop/spread/192.0.2.141": 2}
+    group = build.group(router_ids=held, password_auth=password, blacklist_router_ids=[1, 3])
+    services = [
+        annotated("shop/web", "192.0.2.140", verbatim='{"track_src_ip": "", "track_interface": "{ eth0 }"}'),
+        annotated("shop/spread", "192.0.2.141", "192.0.2.142", spread=True),
+    ]
+    return conf(group, services, nodes(2, ipv6=False))
+
+
+def dual() -> str:
+    """Dual stack, with VRRP on an interface of its own, on nodes of which one has no IPv6 address."""
+    group = build.group(**NEW, vrrp_interface="eth1", preempt_delay_seconds=5)
+    peers = [*nodes(2), Peer("n3", nodes(3)[2].ipv4)]
+    return conf(group, [annotated("shop/web", "192.0.2.130", "2001:db8:2::130")], peers)
+
+
+def slots() -> str:
+    """Shared mode: the slots have anchors of their own."""
+    services = [annotated(f"shop/s{number}", f"192.0.2.{140 + number}") for number in range(8)]
+    services.append(annotated("shop/six", "2001:db8:2::140"))
+    local = annotated("shop/local", "192.0.2.160", external_traffic_policy="Local")
+    return conf(build.group(**NEW, instances=shared(3)), [*services, local], nodes(2))
+
+
+def lone() -> str:
+    """One node: unicast has no peer, and must not become multicast."""
+    return conf(build.group(**NEW), [annotated("shop/web", "192.0.2.130", "2001:db8:2::130")], nodes(1))
+
+
+def extras() -> str:
+    """VIPs of the group itself, lines of owner and tenant, programs."""
+    group = build.group(
+        **NEW,
+        no_preempt=True,
+        virtual_ips=[GroupVirtualIP(address="192.0.2.200/24"), GroupVirtualIP(address="2001:db8:2::200/64")],
+        verbatim_config={"router_id": "border", "vrrp_garp_master_refresh": "60", "startup_script": "/bin/echo up"},
+        allow_scripts=True,
+        allow_verbatim=["dont_track_primary", "track_interface"],
+    )
+    wanted = '{"track_interface": "{ eth1 weight -20 }", "preempt_delay": "2.5", "dont_track_primary": ""}'
+    return conf(group, [annotated("shop/web", "192.0.2.130", verbatim=wanted)], nodes(2))
+
+
+SAMPLES: dict[str, Callable[[], str]] = {
+    "plain": plain,
+    "predecessor": predecessor,
+    "dual": dual,
+    "shared": slots,
+    "lone": lone,
+    "extras": extras,
+}
+
+
+def main() -> None:
+    """Write the golden files."""
+    for name, sample in SAMPLES.items():
+        (GOLDEN / f"{name}.conf").write_text(sample(), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

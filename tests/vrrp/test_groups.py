@@ -1,0 +1,225 @@
+"""A KeepalivedGroup by itself."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.vrrp import groups, timing
+
+PASSWORD = {"passwordAuth": {"secretRef": {"name": "vrrp"}}}
+
+
+def group(**spec: Any) -> KeepalivedGroup:
+    """A group with fields as a user writes them."""
+    return KeepalivedGroup(spec=msgspec.convert({"interface": "eth0", **spec}, GroupSpec))
+
+
+FINE: list[dict[str, Any]] = [
+    {},
+    {"interface": "bond0.100", "vrrpInterface": "br-ex", "interfaceFromIP": "192.0.2.1"},
+    {"interfaceFromIP": "2001:db8::1"},
+    {"blacklistRouterIDs": [1, 255]},
+    {"nodeSelector": {"node-role.kubernetes.io/worker": ""}},
+    {"virtualIPs": [{"address": "192.0.2.5/24"}, {"address": "2001:db8::5", "interface": "eth1"}]},
+    {"checks": [{"name": "a", "url": "kubelet"}, {"name": "b", "url": "https://[::1]:6443/readyz"}]},
+    {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": -40}]},
+    {"noPreempt": True, "preemptDelaySeconds": 0},
+    {"vrrpVersion": 3, "advertIntervalMilliseconds": 40950},
+    {"vrrpVersion": 3, "advertIntervalMilliseconds": 10},
+    {"vrrpVersion": 2, "advertIntervalMilliseconds": 2000, **PASSWORD},
+    {"verbatimConfig": {"vrrp_version": "3"}, "advertIntervalMilliseconds": 100},
+    {"verbatimConfig": {"startup_script": "/bin/true"}, "allowScripts": True},
+    {"openshiftClusterName": "ostest"},
+    {"instances": {"mode": "Shared", "count": 254}, "blacklistRouterIDs": [1]},
+    {"allowedNamespaces": {}},
+    {"allowedNamespaces": {"matchExpressions": [{"key": "a/b", "operator": "In", "values": ["x", ""]}]}},
+    {"allowVerbatim": ["use_vmac", "virtual_routes", "track_interface"]},
+    {"passwordAuth": {"secretRef": {}}, "vrrpVersion": 3},
+]
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"interface": "lo"}, "spec.interface", "not lo"),
+    ({"interface": ""}, "spec.interface", "1 to 15"),
+    ({"interface": "abcdefghijklmnop"}, "spec.interface", "1 to 15"),
+    ({"interface": "eth0;x"}, "spec.interface", "1 to 15"),
+    ({"vrrpInterface": "e#1"}, "spec.vrrpInterface", "1 to 15"),
+    ({"interfaceFromIP": "192.0.2.300"}, "spec.interfaceFromIP", "want one IPv4 or IPv6"),
+    ({"interfaceFromIP": "fe80::1%eth0"}, "spec.interfaceFromIP", "without a zone"),
+    ({"nodeSelector": {"a b": "x"}}, "spec.nodeSelector.matchLabels[a b]", "key of a label"),
+    ({"blacklistRouterIDs": [1, 2, 256]}, "spec.blacklistRouterIDs[2]", "1 to 255"),
+    ({"blacklistRouterIDs": [0]}, "spec.blacklistRouterIDs[0]", "1 to 255"),
+    ({"blacklistRouterIDs": [7, 8, 7]}, "spec.blacklistRouterIDs[2]", "already at blacklistRouterIDs[0]"),
+    ({"verbatimConfig": {"vrrp_iptables": "x"}}, "spec.verbatimConfig[vrrp_iptables]", "not a keyword"),
+    ({"verbatimConfig": {"startup_script": "/x"}}, "spec.verbatimConfig[startup_script]", "allowScripts"),
+    ({"virtualIPs": [{"address": "192.0.2.0/24"}]}, "spec.virtualIPs[0].address", "network or broadcast"),
+    (
+        {"virtualIPs": [{"address": "192.0.2.5/24"}, {"address": "192.0.2.5"}]},
+        "spec.virtualIPs[1].address",
+        "already at virtualIPs[0]",
+    ),
+    ({"virtualIPs": [{"address": "192.0.2.5", "interface": "lo"}]}, "spec.virtualIPs[0].interface", "not lo"),
+    ({"checks": [{"name": "", "url": "kubelet"}]}, "spec.checks[0].name", "want a name"),
+    (
+        {"checks": [{"name": "a", "url": "kubelet"}, {"name": "a", "url": "kubelet"}]},
+        "spec.checks[1].name",
+        "already at checks[0]",
+    ),
+    ({"checks": [{"name": "a", "url": "ftp://x"}]}, "spec.checks[0].url", "http or https"),
+    (
+        {"checks": [{"name": "a", "url": "kubelet", "intervalSeconds": 2, "timeoutSeconds": 3}]},
+        "spec.checks[0].timeoutSeconds",
+        "at most intervalSeconds, 2",
+    ),
+    ({"checks": [{"name": "a", "url": "kubelet", "failAfter": 0}]}, "spec.checks[0].failAfter", "at least 1"),
+    ({"checks": [{"name": "a", "url": "kubelet", "onFailure": "Die"}]}, "spec.checks[0].onFailure", "Fault or"),
+    ({"checks": [{"name": "a", "url": "kubelet", "weight": 5}]}, "spec.checks[0].weight", "needs onFailure"),
+    (
+        {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": 254}]},
+        "spec.checks[0].weight",
+        "1 to 253",
+    ),
+    ({"noPreempt": True, "preemptDelaySeconds": 5}, "spec.preemptDelaySeconds", "remove one"),
+    ({"preemptDelaySeconds": 1001}, "spec.preemptDelaySeconds", "0 to 1000"),
+    ({"vrrpVersion": 4}, "spec.vrrpVersion", "2 or 3"),
+    ({"vrrpVersion": 3, **PASSWORD}, "spec.passwordAuth", "version 3 has no passwords"),
+    ({"advertIntervalMilliseconds": 200}, "spec.advertIntervalMilliseconds", "vrrpVersion: 3 allows less"),
+    ({"vrrpVersion": 2, "advertIntervalMilliseconds": 1500}, "spec.advertIntervalMilliseconds", "whole seconds"),
+    ({"vrrpVersion": 3, "advertIntervalMilliseconds": 205}, "spec.advertIntervalMilliseconds", "multiples of 10"),
+    ({"vrrpVersion": 3, "advertIntervalMilliseconds": 40960}, "spec.advertIntervalMilliseconds", "up to 40950"),
+    ({"openshiftClusterName": "Not A Name"}, "spec.openshiftClusterName", "name of an OpenShift cluster"),
+    ({"instances": {"mode": "shared"}}, "spec.instances.mode", "PerService or Shared"),
+    ({"instances": {"mode": "Shared", "count": 0}}, "spec.instances.count", "1 to 255"),
+    (
+        {"instances": {"mode": "Shared", "count": 255}, "blacklistRouterIDs": [9]},
+        "spec.instances.count",
+        "leaves 254 VRIDs",
+    ),
+    (
+        {"allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
+        "spec.allowedNamespaces.matchExpressions[0].operator",
+        "want In, NotIn",
+    ),
+    (
+        {"allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+        "spec.allowedNamespaces.matchExpressions[0].values",
+        "wants values",
+    ),
+    (
+        {"allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}},
+        "spec.allowedNamespaces.matchExpressions[0].values",
+        "takes no values",
+    ),
+    (
+        {"allowedNamespaces": {"matchLabels": {"team": "a b"}}},
+        "spec.allowedNamespaces.matchLabels[team]",
+        "value of a label",
+    ),
+    ({"allowVerbatim": ["accept", "notify_master"]}, "spec.allowVerbatim[1]", "runs programs"),
+    ({"allowVerbatim": ["interface"]}, "spec.allowVerbatim[0]", "kavip writes"),
+    ({"allowVerbatim": ["Bad Word"]}, "spec.allowVerbatim[0]", "want a keyword"),
+]
+
+
+@pytest.mark.parametrize("spec", FINE, ids=str)
+def test_fine(spec: dict[str, Any]) -> None:
+    """What the contract allows is accepted."""
+    assert groups.check_group(group(**spec)) == ()
+
+
+@pytest.mark.parametrize(("spec", "field", "remedy"), WRONG, ids=[f"{field}-{remedy}" for _, field, remedy in WRONG])
+def test_wrong(spec: dict[str, Any], field: str, remedy: str) -> None:
+    """What the contract refuses gives one finding, with the path of the field, its value and the remedy."""
+    (found,) = groups.check_group(group(**spec))
+    assert found.field == field
+    assert found.message.startswith(f"{field}: ")
+    assert remedy in found.message
+
+
+def test_all_findings() -> None:
+    """Every fault is reported, in the order of the fields."""
+    found = groups.check_group(group(interface="lo", blacklistRouterIDs=[0, 0], vrrpVersion=9))
+    assert [finding.field for finding in found] == [
+        "spec.interface",
+        "spec.blacklistRouterIDs[0]",
+        "spec.blacklistRouterIDs[1]",
+        "spec.vrrpVersion",
+    ]
+
+
+NEW = {"unicastEnabled": True, "segment": "default"}
+FAST = {"vrrpVersion": 3, "advertIntervalMilliseconds": 200}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, {**NEW, **FAST}),
+        ({"unicastEnabled": False}, {"segment": "default", **FAST}),
+        ({"segment": "rack-7"}, {"unicastEnabled": True, **FAST}),
+        (PASSWORD, NEW),
+        ({"vrrpVersion": 2}, NEW),
+        ({"vrrpVersion": 3}, {**NEW, "advertIntervalMilliseconds": 200}),
+        ({"advertIntervalMilliseconds": 500}, {**NEW, "vrrpVersion": 3}),
+        ({"vrrpVersion": 2, "advertIntervalMilliseconds": 3000}, NEW),
+        ({"verbatimConfig": {"vrrp_version": "2"}}, NEW),
+        ({"verbatimConfig": {"vrrp_version": "3"}}, {**NEW, "advertIntervalMilliseconds": 200}),
+        ({"passwordAuth": {"secretRef": {}}}, {**NEW, **FAST}),
+    ],
+)
+def test_defaults(spec: dict[str, Any], expected: dict[str, Any]) -> None:
+    """A new group gets what it does not say, and nothing that contradicts what it says."""
+    found = groups.defaults(group(**spec))
+    assert found == expected
+    completed = group(**{**spec, **found})
+    assert groups.check_group(completed) == ()
+    assert groups.defaults(completed) == {}
+
+
+@pytest.mark.parametrize("text", ["a", "secret12", "A-b_9"])
+def test_password(text: str) -> None:
+    """Eight plain characters are a password."""
+    assert groups.password_problem(text) == ""
+
+
+@pytest.mark.parametrize("text", ["", "123456789", "hunter2!", "pa ss", "geheim\n", "pässe", "$_PWD", "}"])
+def test_not_a_password(text: str) -> None:
+    """Anything else is refused without being repeated."""
+    problem = groups.password_problem(text)
+    assert problem
+    assert problem.isprintable()
+    assert not text or text not in problem
+
+
+@pytest.mark.parametrize(
+    ("spec", "family", "expected"),
+    [
+        ({}, 4, (2, "1")),
+        ({}, 6, (3, "1")),
+        ({"vrrpVersion": 3, "advertIntervalMilliseconds": 200}, 4, (3, "0.2")),
+        ({"vrrpVersion": 3, "advertIntervalMilliseconds": 1050}, 4, (3, "1.05")),
+        ({"vrrpVersion": 2, "advertIntervalMilliseconds": 3000}, 6, (3, "3")),
+        ({"verbatimConfig": {"vrrp_version": "3"}}, 4, (3, "1")),
+        ({"advertIntervalMilliseconds": 200}, 4, (2, "1")),  # slipped past admission
+        ({"vrrpVersion": 2, "advertIntervalMilliseconds": 900000}, 6, (3, "40.95")),
+    ],
+)
+def test_timing(spec: dict[str, Any], family: int, expected: tuple[int, str]) -> None:
+    """Absent fields mean version 2 and a second; IPv6 is always version 3."""
+    found = timing.timing_of(group(**spec).spec, family)
+    assert (found.version, found.seconds) == expected
+
+
+@given(st.integers(-10, 10**7), st.sampled_from([2, 3, None, 9]), st.sampled_from([4, 6]))
+def test_timing_is_always_possible(interval: int, version: int | None, family: int) -> None:
+    """Whatever slipped past admission, keepalived can run it."""
+    found = timing.timing_of(group(vrrpVersion=version, advertIntervalMilliseconds=interval).spec, family)
+    if found.version == 3:
+        assert 10 <= found.milliseconds <= 40_950
+        assert found.milliseconds % 10 == 0
+    else:
+        assert 1000 <= found.milliseconds <= 255_000
+        assert found.milliseconds % 1000 == 0

@@ -1,0 +1,369 @@
+"""The model of one group."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.group import GroupVirtualIP
+from kavip.names import Reason
+from kavip.vrrp import config, keys, routerids
+from kavip.vrrp.grammar import Line
+from kavip.vrrp.instances import Instance, Model, model_of
+from kavip.vrrp.members import Member, Peer, member_of, peer_of
+from tests import build
+from tests.vrrp.samples import NEW, annotated, model, nodes, shared
+
+
+def named(found: Model) -> dict[str, Instance]:
+    """The instances of a model by name."""
+    return {instance.name: instance for instance in found.instances}
+
+
+def vips(instance: Instance) -> list[str]:
+    """The VIPs that an instance holds, its anchor first."""
+    return [str(vip.address) for vip in (instance.anchor, *instance.excluded)]
+
+
+def test_one_instance_per_family() -> None:
+    """A dual-stack Service has two instances with one VRID, led by the same node; IPv6 is version 3."""
+    found = named(model(build.group(), [annotated("a/web", "192.0.2.130", "2001:db8::1")], nodes(3)))
+    assert list(found) == ["a/web", "a/web/v6"]
+    four, six = found.values()
+    assert (four.router_id, four.version, six.router_id, six.version) == (1, 2, 1, 3)
+    assert four.priorities == six.priorities
+
+
+def test_ipv6_alone() -> None:
+    """An IPv6-only Service has the /v6 instance alone."""
+    found = named(model(build.group(), [annotated("a/web", "2001:db8::1")], nodes(2)))
+    assert list(found) == ["a/web/v6"]
+
+
+def test_without_address_no_instance() -> None:
+    """A Service that has no VIP yet holds a VRID and no instance: version 3 without a VIP ends the daemon."""
+    group, members = build.group(), [member_of(annotated("a/web"), build.group())]
+    assert keys.wanted_keys(group, members) == ("a/web",)
+    assert model_of(group, members, nodes(2), {"a/web": 1}).instances == ()
+
+
+def test_first_vip_is_advertised() -> None:
+    """One VIP is the anchor; all others are excluded from the advertisement."""
+    (found,) = model(
+        build.group(), [annotated("a/web", "192.0.2.132", "192.0.2.130", "192.0.2.131")], nodes(2)
+    ).instances
+    assert str(found.anchor) == "192.0.2.130/32"
+    assert [str(vip) for vip in found.excluded] == ["192.0.2.131/32", "192.0.2.132/32"]
+
+
+def test_anchor_stays() -> None:
+    """What is advertised now stays advertised while it is a VIP at all, whatever is added below it."""
+    group = build.group()
+    before = config.render(model(group, [annotated("a/web", "192.0.2.131", "2001:db8::2")], nodes(2)))
+    grown = model(
+        group, [annotated("a/web", "192.0.2.130", "192.0.2.131", "2001:db8::1", "2001:db8::2")], nodes(2), before=before
+    )
+    assert [str(instance.anchor.address) for instance in grown.instances] == ["192.0.2.131", "2001:db8::2"]
+    moved = model(group, [annotated("a/web", "192.0.2.130")], nodes(2), before=before)
+    assert [str(instance.anchor.address) for instance in moved.instances] == ["192.0.2.130"]
+
+
+def test_spread() -> None:
+    """With spreadvips each address has an instance and a VRID of its own."""
+    found = named(model(build.group(), [annotated("a/web", "192.0.2.1", "2001:db8::1", spread=True)], nodes(2)))
+    assert {name: (vips(each), each.router_id) for name, each in found.items()} == {
+        "a/web/192.0.2.1": (["192.0.2.1"], 1),
+        "a/web/2001:db8::1": (["2001:db8::1"], 2),
+    }
+
+
+def test_absent_fields_mean_what_they_meant() -> None:
+    """A group of keepalived-operator's runs multicast, version 2, one second."""
+    (found,) = model(build.group(), [annotated("a/web", "192.0.2.1")], nodes(2)).instances
+    assert (found.sources, found.version, found.interval, found.lines) == ((), 2, "1", ())
+
+
+def test_unicast() -> None:
+    """Unicast names every node that has an address of the family."""
+    peers = [*nodes(2), Peer("n3", parse_address("192.0.2.13"))]
+    found = named(model(build.group(**NEW), [annotated("a/web", "192.0.2.130", "2001:db8::1")], peers))
+    assert [name for name, _ in found["a/web"].sources] == ["n1", "n2", "n3"]
+    assert [name for name, _ in found["a/web/v6"].sources] == ["n1", "n2"]
+    assert [name for name, _ in found["a/web/v6"].priorities] == ["n1", "n2", "n3"]
+
+
+def test_unicast_without_addresses_of_the_family() -> None:
+    """Where no node has an IPv6 address, IPv6 VIPs are advertised by multicast, from link-local addresses."""
+    found = named(model(build.group(**NEW), [annotated("a/web", "192.0.2.130", "2001:db8::1")], nodes(2, ipv6=False)))
+    assert found["a/web"].sources
+    assert found["a/web/v6"].sources == ()
+
+
+def test_one_node_stays_unicast() -> None:
+    """A node that is alone, or left alone, stays unicast: the change would be an outage of every VIP."""
+    (found,) = model(build.group(**NEW), [annotated("a/web", "192.0.2.130")], nodes(1)).instances
+    assert len(found.sources) == 1
+
+
+def test_vrrp_interface() -> None:
+    """VRRP may run on another interface than the VIPs."""
+    (found,) = model(build.group(vrrp_interface="eth1"), [annotated("a/web", "192.0.2.1")], nodes(2)).instances
+    assert (found.interface, found.anchor.interface) == ("eth1", "eth0")
+
+
+def test_password_only_in_version_2() -> None:
+    """The mark for the password stands where VRRP has one."""
+    from kavip.api.group import PasswordAuth, SecretRef
+
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
+    found = named(model(group, [annotated("a/web", "192.0.2.1", "2001:db8::1")], nodes(2)))
+    assert [found[name].authenticated for name in ("a/web", "a/web/v6")] == [True, False]
+
+
+def test_own_virtual_ips() -> None:
+    """The group's own VIPs have an instance under a name that no Service can have, with their own interface."""
+    listed = [GroupVirtualIP(address="192.0.2.5/24"), GroupVirtualIP(address="192.0.2.6", interface="eth1")]
+    (found,) = model(build.group("lb/edge", virtual_ips=listed), [], nodes(2)).instances
+    assert found.name == "lb/edge/virtualips"
+    assert [f"{vip} {vip.interface}" for vip in (found.anchor, *found.excluded)] == [
+        "192.0.2.5/24 eth0",
+        "192.0.2.6/32 eth1",
+    ]
+
+
+def test_bad_own_virtual_ip() -> None:
+    """A VIP of the group that slipped past admission is left out and told; the others are served."""
+    listed = [GroupVirtualIP(address="127.0.0.1"), GroupVirtualIP(address="192.0.2.6")]
+    found = model(build.group("lb/edge", virtual_ips=listed), [], nodes(2))
+    assert vips(found.instances[0]) == ["192.0.2.6"]
+    assert "spec.virtualIPs[0].address" in found.problems["lb/edge/virtualips"].message
+
+
+# --- one address, several Services ---------------------------------------------------------------------------------
+def test_oldest_carries_a_shared_address() -> None:
+    """An address that two Services have is in one instance: that of the older; the model says where."""
+    young = annotated("a/a", "192.0.2.1", "192.0.2.2", created="2026-03-01T00:00:00Z")
+    old = annotated("a/b", "192.0.2.1", created="2026-01-01T00:00:00Z")
+    found = model(build.group(), [young, old], nodes(2))
+    assert {name: vips(each) for name, each in named(found).items()} == {"a/a": ["192.0.2.2"], "a/b": ["192.0.2.1"]}
+    (sharing,) = found.shared
+    assert (str(sharing.address), sharing.instance, sharing.services) == ("192.0.2.1", "a/b", ("a/a", "a/b"))
+
+
+def test_ties_go_by_key_and_no_empty_instance() -> None:
+    """Of two of one age the smaller key carries; the other, with nothing of its own, has no instance."""
+    found = model(build.group(), [annotated("a/b", "192.0.2.1"), annotated("a/a", "192.0.2.1")], nodes(2))
+    assert list(named(found)) == ["a/a"]
+
+
+def test_who_has_no_vrid_carries_nothing() -> None:
+    """A Service that overflows leaves a shared address to the next one that can serve it."""
+    members = [member_of(annotated(key, "192.0.2.1"), build.group()) for key in ("a/a", "a/b")]
+    found = model_of(build.group(), members, nodes(2), {"a/b": 4})
+    assert list(named(found)) == ["a/b"]
+    assert found.problems["a/a"].reason is Reason.ROUTER_IDS_EXHAUSTED
+
+
+# --- problems of one Service ---------------------------------------------------------------------------------------
+def test_overflow_hits_only_who_overflows() -> None:
+    """The 256th Service is told so; 255 instances are as they were."""
+    services = [annotated(f"a/s{number:03d}", f"198.51.{number // 250}.{number % 250}") for number in range(256)]
+    found = model(build.group(), services, nodes(2))
+    assert len(found.instances) == 255
+    assert list(found.problems) == ["a/s255"]
+    assert "Shared" in found.problems["a/s255"].message
+
+
+def test_bad_lines_cost_the_lines() -> None:
+    """A Service whose lines are refused is served without them, and told."""
+    found = model(build.group(), [annotated("a/web", "192.0.2.1", verbatim='{"notify": "/bin/sh"}')], nodes(2))
+    assert vips(found.instances[0]) == ["192.0.2.1"]
+    assert found.instances[0].lines == ()
+    assert found.problems["a/web"].reason is Reason.INVALID_VERBATIM
+
+
+def test_node_address_is_no_vip() -> None:
+    """An address of a node is left out: keepalived would take it away from the node."""
+    found = model(build.group(), [annotated("a/web", "192.0.2.12", "192.0.2.130")], nodes(2))
+    assert vips(found.instances[0]) == ["192.0.2.130"]
+    assert found.problems["a/web"].reason is Reason.ADDRESS_NOT_ALLOWED
+    assert "node n2" in found.problems["a/web"].message
+
+
+@pytest.mark.parametrize("key", ["a/b}c", "a/b c", "a/b\nc", 'a/"', "a", "a/b/c", "A/b"])
+def test_bad_name(key: str) -> None:
+    """A Service that no API server would have taken, as files may hold, harms nobody else."""
+    bad = Member(key=key, addresses=(parse_address("192.0.2.1"),))
+    good = Member(key="a/good", addresses=(parse_address("192.0.2.2"),))
+    assert keys.wanted_keys(build.group(), [bad, good]) == ("a/good",)
+    found = model_of(build.group(), [bad, good], nodes(2), {key: 1, "a/good": 2})
+    assert list(named(found)) == ["a/good"]
+    assert found.problems[key].reason is Reason.INVALID_REQUEST
+    assert found.problems[key].message.isprintable()
+
+
+# --- lines ---------------------------------------------------------------------------------------------------------
+def line_of(verbatim: str, **spec: object) -> tuple[Line, ...]:
+    """The lines of the one Service of a group."""
+    found = model(build.group(**spec), [annotated("a/web", "192.0.2.1", verbatim=verbatim)], nodes(2))  # type: ignore[arg-type]
+    assert not found.problems
+    return found.instances[0].lines
+
+
+def test_implied_interface_is_not_tracked() -> None:
+    """keepalived tracks an instance's own interface anyway, and complains when told to."""
+    assert line_of('{"track_interface": "{ eth0 }"}') == ()
+    assert line_of('{"track_interface": "{ eth0 }"}', vrrp_interface="eth1") == ()
+    assert line_of('{"track_interface": "{ eth0 }"}', interface_from_ip="192.0.2.1") == ()
+
+
+def test_preemption() -> None:
+    """The group's word on preemption counts where the Service has none."""
+    assert line_of("", no_preempt=True) == (Line("nopreempt"),)
+    assert line_of("", preempt_delay_seconds=5) == (Line("preempt_delay", ("5",)),)
+    assert line_of("", preempt_delay_seconds=0) == ()
+    assert line_of('{"preempt_delay": "2"}', no_preempt=True) == (Line("preempt_delay", ("2",)),)
+    assert line_of('{"nopreempt": ""}', preempt_delay_seconds=5) == (Line("nopreempt"),)
+
+
+def test_globals() -> None:
+    """The owner's words replace kavip's; those that are not allowed are left out."""
+    wanted = {"router_id": "x", "max_auto_priority": "5", "vrrp_iptables": "y", "vrrp_version": "3"}
+    found = {line.keyword: line.words for line in model(build.group(verbatim_config=wanted), [], []).globals}
+    assert found["router_id"] == ("x",)
+    assert found["max_auto_priority"] == ("5",)
+    assert found["enable_script_security"] == ()
+    assert found.keys().isdisjoint({"vrrp_iptables", "vrrp_version", "script_user"})
+
+
+# --- Shared mode ---------------------------------------------------------------------------------------------------
+def test_slots() -> None:
+    """In Shared mode every slot runs, with an anchor that only its VRID decides, whatever VIPs it holds."""
+    services = [annotated(f"a/s{number}", f"192.0.2.{number}") for number in range(130, 140)]
+    found = named(model(build.group(instances=shared(4)), services, nodes(2)))
+    assert list(found) == ["group/0", "group/1", "group/2", "group/3"]
+    assert [str(each.anchor) for each in found.values()] == [f"169.254.255.{number}/32" for number in (1, 2, 3, 4)]
+    assert sorted(str(vip.address) for each in found.values() for vip in each.excluded) == sorted(
+        f"192.0.2.{number}" for number in range(130, 140)
+    )
+
+
+def test_slots_of_both_families() -> None:
+    """The first IPv6 VIP brings the IPv6 instance of every slot; an empty group has none."""
+    group = build.group(instances=shared(2))
+    assert list(named(model(group, [annotated("a/s", "2001:db8::1")], nodes(2)))) == ["group/0/v6", "group/1/v6"]
+    assert model(group, [], nodes(2)).instances == ()
+
+
+def test_service_never_moves_between_slots() -> None:
+    """The slot of a Service depends on its name alone, and slots are used evenly."""
+    used = [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
+    assert used == [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
+    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(map(keys.slot_name, range(16)), True)
+
+
+def test_more_than_255_services() -> None:
+    """Shared mode lifts the limit of 255 Services, and status says under which VRID each of them is."""
+    group = build.group(instances=shared())
+    services = [annotated(f"a/s{number}", f"198.51.{number // 250}.{number % 250}") for number in range(1000)]
+    members = [member_of(service, group) for service in services]
+    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
+    found = model_of(group, members, nodes(3), ids)
+    assert (len(found.instances), found.problems) == (16, {})
+    status = keys.published_ids(group, members, ids)
+    assert len(status) == 1016
+    assert all(status[each.key] == ids[keys.slot_of(each.key, 16)] for each in members)
+    assert (
+        routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids == ids
+    )
+
+
+def test_local_service_in_shared_mode() -> None:
+    """A Service that only some nodes can serve has instances of its own, also in Shared mode."""
+    local = annotated("a/local", "192.0.2.160", external_traffic_policy="Local")
+    found = named(model(build.group(instances=shared(2)), [local, annotated("a/s", "192.0.2.1")], nodes(2)))
+    assert list(found) == ["a/local", "group/0", "group/1"]
+    assert found["a/local"].router_id == 3
+
+
+def test_lines_in_shared_mode() -> None:
+    """Lines of a Service cannot hold for an instance that others share; it is served, and told."""
+    found = model(
+        build.group(instances=shared(2)), [annotated("a/s", "192.0.2.1", verbatim='{"accept": ""}')], nodes(2)
+    )
+    assert all(instance.lines == () for instance in found.instances)
+    assert "are shared" in found.problems["a/s"].message
+
+
+def test_own_virtual_ips_in_shared_mode() -> None:
+    """The group's own VIPs live in a slot as well, and need no VRID of their own."""
+    group = build.group(instances=shared(2), virtual_ips=[GroupVirtualIP(address="192.0.2.5")])
+    assert keys.wanted_keys(group, []) == ("group/0", "group/1")
+    assert [vips(each)[1:] for each in model(group, [], nodes(2)).instances].count(["192.0.2.5"]) == 1
+
+
+def test_slot_without_vrid() -> None:
+    """A slot that got no VRID is told to the Services that live in it, and to nobody else."""
+    group = build.group(instances=shared(2))
+    members = [member_of(annotated(f"a/s{number}", f"192.0.2.{number}"), group) for number in range(1, 9)]
+    found = model_of(group, members, nodes(2), {"group/1": 9})
+    homeless = {each.key for each in members if keys.slot_of(each.key, 2) == "group/0"}
+    assert 0 < len(homeless) < 8
+    assert found.problems.keys() == homeless
+
+
+# --- inputs --------------------------------------------------------------------------------------------------------
+def test_member_of() -> None:
+    """A Service's VIPs are its status and its external addresses."""
+    service = build.service("a/web", holds=["192.0.2.2"], external_ips=["192.0.2.1"], group="lb/edge")
+    found = member_of(service, build.group())
+    assert [str(address) for address in found.addresses] == ["192.0.2.1", "192.0.2.2"]
+    assert (found.spread, found.local, found.lines, found.problem) == (False, False, (), None)
+
+
+@pytest.mark.parametrize("text", ["false", "True", "yes", ""])
+def test_spread_is_exactly_true(text: str) -> None:
+    """Only "true" spreads, as the predecessor had it."""
+    service = build.service("a/web", annotations={names.SPREAD_ANNOTATION: text})
+    assert not member_of(service, build.group()).spread
+
+
+def test_peer_of() -> None:
+    """A node's addresses are its first InternalIP of each family."""
+    found = peer_of(build.node("n1", "192.0.2.11", "2001:db8::1", "192.0.2.12"))
+    assert (str(found.ipv4), str(found.ipv6)) == ("192.0.2.11", "2001:db8::1")
+    assert peer_of(build.node("n2")).address(4) is None
+
+
+ADDRESSES = st.builds(lambda number: f"192.0.2.{number}", st.integers(128, 140)) | st.builds(
+    lambda number: f"2001:db8::{number}", st.integers(1, 9)
+)
+MEMBERS = st.dictionaries(
+    st.sampled_from([f"a/s{number}" for number in range(12)]),
+    st.tuples(st.lists(ADDRESSES, max_size=4), st.booleans(), st.booleans(), st.sampled_from(["2026-01", "2026-02"])),
+)
+
+
+@given(wanted=MEMBERS, mode=st.sampled_from(["PerService", "Shared"]), random=st.randoms(use_true_random=False))
+def test_each_address_once_and_in_any_order(
+    wanted: dict[str, tuple[list[str], bool, bool, str]], mode: str, random: object
+) -> None:
+    """Every address is in exactly one instance, no VRID twice in a family, and shuffled input gives the same bytes."""
+    group = build.group(**NEW, instances=shared(3) if mode == "Shared" else shared(3).__class__())
+    services = [
+        annotated(key, *held, spread=spread, created=created, external_traffic_policy="Local" if local else "Cluster")
+        for key, (held, spread, local, created) in wanted.items()
+    ]
+    peers = nodes(3)
+    found = model(group, services, peers)
+    text = config.render(found).text
+    carried = [vip.address for each in found.instances for vip in (each.anchor, *each.excluded)]
+    assert len(set(carried)) == len(carried)
+    assert {address for service in services for address in service.virtual_ips} <= set(carried)
+    spaces = [(each.family, each.router_id) for each in found.instances]
+    assert len(set(spaces)) == len(spaces)
+    assert not found.problems
+    random.shuffle(services)  # type: ignore[attr-defined]
+    random.shuffle(peers)  # type: ignore[attr-defined]
+    assert config.render(model(group, services, peers)).text == text

@@ -1,0 +1,113 @@
+"""VRIDs: given once and kept."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.names import SPREAD_ANNOTATION
+from kavip.vrrp import routerids
+from kavip.vrrp.routerids import ALL, assign
+from tests import build
+from tests.vrrp.samples import shared
+
+NONE: frozenset[int] = frozenset()
+KEYS = st.lists(st.sampled_from([f"shop/s{number}" for number in range(300)]), unique=True)
+IDS = st.frozensets(st.integers(1, 255))
+
+
+def test_lowest_free_in_the_order_of_asking() -> None:
+    """New VRIDs are the lowest free numbers, first come, first served."""
+    found = assign({}, ["a/y", "a/x"], blacklist=frozenset({1}), taken=frozenset({2}))
+    assert found.ids == {"a/y": 3, "a/x": 4}
+
+
+def test_held_ones_stay() -> None:
+    """What is persisted is honoured as found, and a key that is gone frees its number."""
+    found = assign({"a/x": 9, "a/gone": 1}, ["a/new", "a/x"], blacklist=NONE, taken=NONE)
+    assert found.ids == {"a/new": 1, "a/x": 9}
+
+
+@pytest.mark.parametrize("bad", [0, 256, -5, 999])
+def test_unusable_ones_are_given_up(bad: int) -> None:
+    """A number that is no VRID is replaced, and moves nobody else."""
+    assert assign({"a/x": bad, "a/y": 1}, ["a/x", "a/y"], blacklist=NONE, taken=NONE).ids == {"a/x": 2, "a/y": 1}
+
+
+def test_blacklisted_and_foreign_ones_are_given_up() -> None:
+    """A number on the blacklist, or of another group of the segment, is replaced."""
+    found = assign({"a/x": 7, "a/y": 8}, ["a/x", "a/y"], blacklist=frozenset({7}), taken=frozenset({8}))
+    assert found.ids == {"a/x": 1, "a/y": 2}
+
+
+def test_doubled_one_stays_with_one() -> None:
+    """Of two that hold the same number, the first by key keeps it."""
+    assert assign({"a/y": 5, "a/x": 5}, ["a/y", "a/x"], blacklist=NONE, taken=NONE).ids == {"a/x": 5, "a/y": 1}
+
+
+def test_overflow_hits_only_who_comes_last() -> None:
+    """The 256th goes without; the 255 before it are as they were."""
+    keys = [f"a/s{number}" for number in range(255)]
+    before = assign({}, keys, blacklist=NONE, taken=NONE)
+    after = assign(before.ids, [*keys, "a/late"], blacklist=NONE, taken=NONE)
+    assert (before.overflow, after.overflow) == ((), ("a/late",))
+    assert after.ids == before.ids
+
+
+@given(held=st.dictionaries(st.sampled_from(["shop/s1", "shop/s2", "b/x"]), st.integers(-1, 257)), wanted=KEYS)
+def test_sound(held: dict[str, int], wanted: list[str]) -> None:
+    """Whatever was persisted, everybody is served from 1..255, nobody twice, and nobody is forgotten."""
+    found = assign(held, wanted, blacklist=frozenset({3}), taken=frozenset({4}))
+    assert len(set(found.ids.values())) == len(found.ids)
+    assert set(found.ids.values()) <= ALL - {3, 4}
+    assert sorted([*found.ids, *found.overflow]) == sorted(wanted)
+
+
+@given(first=KEYS, second=KEYS, blacklist=IDS, taken=IDS)
+def test_sticky(first: list[str], second: list[str], blacklist: frozenset[int], taken: frozenset[int]) -> None:
+    """Nobody's VRID changes because others come and go, and a second pass changes nothing."""
+    before = assign({}, first, blacklist=blacklist, taken=taken)
+    after = assign(before.ids, second, blacklist=blacklist, taken=taken)
+    assert all(after.ids[key] == before.ids[key] for key in before.ids.keys() & set(second))
+    assert assign(after.ids, second, blacklist=blacklist, taken=taken) == after
+
+
+def test_capacity() -> None:
+    """The blacklist and the segment share one space."""
+    assert routerids.capacity(frozenset({1, 2}), frozenset({2, 3})) == 252
+
+
+def test_blacklist_holds_openshift() -> None:
+    """The VRIDs of the OpenShift cluster that a group names are never used; a bad name adds none."""
+    group = build.group(blacklist_router_ids=[5, 0, 300], openshift_cluster_name="ostest")
+    assert routerids.blacklist_of(group.spec) == {5, 14, 93, 10}
+    assert routerids.blacklist_of(build.group(openshift_cluster_name="No!").spec) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, 1),
+        ({"holds": ["192.0.2.1", "2001:db8::1"]}, 2),
+        ({"families": ["IPv4", "IPv6"]}, 2),
+        ({"families": [], "ip_family_policy": "RequireDualStack"}, 2),
+        ({"families": ["IPv4", "IPv6"], "holds": ["192.0.2.1"]}, 2),
+        ({"external_ips": ["192.0.2.7", "192.0.2.8"]}, 3),
+        ({"external_ips": ["192.0.2.7", "192.0.2.8"], "type": "ClusterIP"}, 2),
+    ],
+)
+def test_needed_with_spreadvips(spec: dict[str, object], expected: int) -> None:
+    """With spreadvips a Service takes one VRID per address, also for those that it will still be given."""
+    service = build.service("a/web", annotations={SPREAD_ANNOTATION: "true"}, **spec)  # type: ignore[arg-type]
+    assert routerids.needed(service) == expected
+
+
+def test_needed_without_spreadvips() -> None:
+    """Otherwise it takes one, whatever its families."""
+    assert routerids.needed(build.service("a/web", holds=["192.0.2.1", "2001:db8::1"])) == 1
+
+
+def test_needed_in_shared_mode() -> None:
+    """In Shared mode a Service takes none, unless it must have instances of its own."""
+    group = build.group(instances=shared())
+    assert routerids.needed(build.service("a/web"), group) == 0
+    assert routerids.needed(build.service("a/web", external_traffic_policy="Local"), group) == 1

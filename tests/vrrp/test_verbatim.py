@@ -1,0 +1,169 @@
+"""Lines that users add."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.api.refusal import Refusal
+from kavip.names import Reason
+from kavip.vrrp import grammar, verbatim
+from kavip.vrrp.grammar import Line
+
+
+def lines(wanted: dict[str, Any], **more: Any) -> tuple[Line, ...]:
+    """The lines of a Service's annotation, which must be fine."""
+    found = verbatim.service_lines(json.dumps(wanted), **more)
+    assert not isinstance(found, Refusal), found.message
+    return found
+
+
+def refusal(wanted: dict[str, Any], **more: Any) -> Refusal:
+    """What is wrong with a Service's annotation, which something must be."""
+    found = verbatim.service_lines(json.dumps(wanted), **more)
+    assert isinstance(found, Refusal)
+    return found
+
+
+def test_sorted_lines() -> None:
+    """Lines come out sorted by keyword, blanks around values removed."""
+    assert lines({"nopreempt": "", "garp_master_repeat": " 2 "}) == (
+        Line("garp_master_repeat", ("2",)),
+        Line("nopreempt"),
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", "{}"])
+def test_nothing_wanted(text: str) -> None:
+    """No annotation, or one that asks for nothing, gives no lines."""
+    assert verbatim.service_lines(text) == ()
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", '"x"', "null", "[" * 100_000, '{"a": "\ud800"}'])
+def test_not_a_json_object(text: str) -> None:
+    """What is no JSON object is refused, in one short line."""
+    found = verbatim.service_lines(text)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.INVALID_VERBATIM
+    assert "want a JSON object of strings" in found.message
+    assert len(found.message) < 400
+
+
+def test_value_must_be_a_string() -> None:
+    """The predecessor dropped the whole annotation in silence for this; here the entry is named."""
+    assert "{'priority': 150}: want a string" in refusal({"priority": 150}).message
+
+
+def test_blocks_of_one_line() -> None:
+    """A one-line block in a value, which the predecessor took, becomes a block."""
+    assert lines({"track_interface": "{ eth1 }"}) == (Line("track_interface", block=("eth1",)),)
+    assert lines({"track_interface": "{eth1 weight -20}"})[0].block == ("eth1", "weight", "-20")
+
+
+@pytest.mark.parametrize("value", ["eth1", "{ eth1 eth2 }", "{ include }", "{ eth1 weight 300 }", "{ eth1 } }", "{ }"])
+def test_track_interface_grammar(value: str) -> None:
+    """One interface, and a weight that keepalived knows; nothing that could be read as an include."""
+    assert "want { INTERFACE }" in refusal({"track_interface": value}).message
+
+
+def test_track_interface_of_the_group() -> None:
+    """A Service may name only interfaces of its group, unless the group's owner lets it name any."""
+    wanted = {"track_interface": "{ eth7 }"}
+    assert "want an interface of the group (eth0, eth1)" in refusal(wanted, interfaces=("eth1", "eth0")).message
+    assert lines(wanted, interfaces=("eth0",), allowed=("track_interface",))
+
+
+def test_all_findings() -> None:
+    """Every finding is reported; the summary is one line with the field once in front."""
+    wanted = {"notify": "/bin/sh", "garp_master_repeat": "x", "use_vmac": "", "state": "MASTER"}
+    found = verbatim.read_service(json.dumps(wanted))
+    assert [finding.reason for finding in found.refusals] == [Reason.INVALID_VERBATIM] * 4
+    message = refusal(wanted).message
+    assert message.startswith(f"{verbatim.FIELD}: 'garp_master_repeat x': want 1 to 20")
+    assert message.count(verbatim.FIELD) == 1
+    assert all(text in message for text in ("runs programs", "kavip writes", "let the group allow it"))
+
+
+def test_many_findings_stay_one_line() -> None:
+    """A hostile annotation does not make a hostile message."""
+    message = refusal({f"x{number}\n": "\x1b[2J" for number in range(500)}).message
+    assert message.endswith("and 495 more")
+    assert len(message) < 2000
+    assert message.isprintable()
+
+
+def test_priority_and_interval_are_accepted_and_not_rendered() -> None:
+    """What old installations carry passes with a warning each, and no line."""
+    found = verbatim.read_service('{"priority": "150", "advert_int": "1"}')
+    assert (found.lines, found.refusals) == ((), ())
+    assert [warning.rpartition(": ")[0].split(": ")[1].split()[0] for warning in found.warnings] == [
+        "advert_int",
+        "priority",
+    ]
+    assert verbatim.service_warnings('{"priority": "150"}') == found.warnings[1:]
+
+
+def test_preempt_delay_excludes_nopreempt() -> None:
+    """keepalived would drop one of them, with a message that the agent's check takes for a fault."""
+    assert "exclude each other" in refusal({"nopreempt": "", "preempt_delay": "5"}).message
+
+
+def test_group_may_allow_more() -> None:
+    """allowVerbatim adds keywords; words or one block, lexically plain."""
+    allowed = ("dont_track_primary", "virtual_routes")
+    assert lines({"dont_track_primary": ""}, allowed=allowed) == (Line("dont_track_primary"),)
+    assert lines({"virtual_routes": "{ 10.0.0.0/8 via 192.0.2.1 }"}, allowed=allowed)[0].block[0] == "10.0.0.0/8"
+    assert "plain words" in refusal({"dont_track_primary": "a } b"}, allowed=allowed).message
+    assert "plain words" in refusal({"virtual_routes": "{ include /etc/passwd }"}, allowed=allowed).message
+
+
+@pytest.mark.parametrize("keyword", ["notify_master", "track_script", "virtual_router_id", "unicast_peer", "state"])
+def test_group_may_not_allow_everything(keyword: str) -> None:
+    """What runs programs or what kavip writes stays refused even where a group lists it."""
+    assert refusal({keyword: "x"}, allowed=(keyword,))
+
+
+def test_global_lines() -> None:
+    """Each entry of a group has its own field path."""
+    found = verbatim.read_global({"vrrp_iptables": "x", "vrrp_garp_master_refresh": "60"}, allow_scripts=False)
+    assert found.lines == (Line("vrrp_garp_master_refresh", ("60",)),)
+    assert [finding.field for finding in found.refusals] == ["spec.verbatimConfig[vrrp_iptables]"]
+    assert verbatim.global_lines(None, allow_scripts=False) == ()
+
+
+def test_scripts_only_where_allowed() -> None:
+    """Programs need allowScripts; they come out as one quoted word, whether or not they were quoted."""
+    wanted = {"startup_script": '"/bin/echo a=b"'}
+    refused = verbatim.global_lines(wanted, allow_scripts=False)
+    assert isinstance(refused, Refusal)
+    assert "set spec.allowScripts" in refused.message
+    expected = (Line("startup_script", ("/bin/echo", "a=b"), quoted=True),)
+    assert verbatim.global_lines(wanted, allow_scripts=True) == expected
+    assert verbatim.global_lines({"startup_script": "/bin/echo a=b"}, allow_scripts=True) == expected
+
+
+@pytest.mark.parametrize(
+    "keyword", ["include", "config_save_dir", "script_user", "enable_script_security", "lvs_flush"]
+)
+def test_never_in_globals(keyword: str) -> None:
+    """Some keywords are for nobody, whatever is allowed."""
+    assert isinstance(verbatim.global_lines({keyword: "/x"}, allow_scripts=True), Refusal)
+
+
+VALUES = st.text() | st.from_regex(r"[0-9. -]{1,8}", fullmatch=True) | st.sampled_from(["", "{ eth1 }", "MTU", "2"])
+KNOWN = sorted({**grammar.SERVICE, **grammar.NOT_RENDERED, **grammar.GLOBAL, **grammar.GLOBAL_SCRIPTS})
+
+
+@given(st.dictionaries(st.sampled_from(KNOWN) | st.text(), VALUES, max_size=5))
+def test_what_comes_out_is_plain(wanted: dict[str, str]) -> None:
+    """Every word of every line that is let through is one plain word, and so is the keyword."""
+    found = [
+        *verbatim.read_service(json.dumps(wanted), allowed=wanted.keys()).lines,
+        *verbatim.read_global(wanted, allow_scripts=True).lines,
+    ]
+    for line in found:
+        assert grammar.KEYWORD.fullmatch(line.keyword)
+        assert all(grammar.COMMAND_WORD.fullmatch(word) for word in (*line.words, *line.block))
+        assert not line.block or not line.block[0].startswith("include")

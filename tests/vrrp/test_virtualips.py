@@ -1,0 +1,72 @@
+"""VIPs as keepalived configures them."""
+
+import pytest
+
+from kavip.api.address import parse_address
+from kavip.errors import BadInput
+from kavip.vrrp.virtualips import anchor, host, is_anchor, parse_virtual_ip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("192.0.2.10", "192.0.2.10/32"),
+        ("192.0.2.10/24", "192.0.2.10/24"),
+        ("2001:DB8::10", "2001:db8::10/128"),
+        ("2001:db8::10/64", "2001:db8::10/64"),
+        ("192.0.2.0/31", "192.0.2.0/31"),
+        ("fe80::100/64", "fe80::100/64"),
+    ],
+)
+def test_parse(text: str, expected: str) -> None:
+    """An address with or without a length is written canonically, the length always with it."""
+    found = parse_virtual_ip(text, "spec.virtualIPs[0].address", interface="eth0")
+    assert (str(found), found.interface) == (expected, "eth0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "192.0.2.10/",
+        "192.0.2.10/024",
+        "192.0.2.10/255.255.255.0",
+        "192.0.2.10/33",
+        "192.0.2.10/7",
+        "192.0.2.255/24",
+        "2001:db8::/64",
+        "0.0.0.0",
+        "255.255.255.255",
+        "127.0.0.1",
+        "240.0.0.1",
+        "ff02::1",
+        "::",
+        "::ffff:192.0.2.1",
+        "fe80::1%eth0",
+        "169.254.255.7",
+        "fe80::6b61:7",
+        "192.0.2.10 dev eth1",
+        "192.0.2.1\u0660",
+    ],
+)
+def test_refused(text: str) -> None:
+    """What no VIP may be is refused, by the name of the field; keepalived would take most of it."""
+    with pytest.raises(BadInput, match=r"^spec\.virtualIPs\[0\]\.address: "):
+        parse_virtual_ip(text, "spec.virtualIPs[0].address", interface="eth0")
+
+
+def test_anchors() -> None:
+    """Shared instances advertise an address that only their VRID decides; no pool address is one."""
+    assert str(anchor(4, 255, "eth0")) == "169.254.255.255/32"
+    assert str(anchor(6, 200, "eth0")) == "fe80::6b61:c8/128"
+    assert all(is_anchor(anchor(family, number, "eth0").address) for family in (4, 6) for number in (1, 255))
+    assert not is_anchor(parse_address("192.0.2.1"))
+    assert not is_anchor(parse_address("fe80::1"))
+
+
+def test_host() -> None:
+    """An address alone is a /32 or a /128."""
+    assert [str(host(parse_address(text), "eth0")) for text in ("192.0.2.1", "2001:db8::1")] == [
+        "192.0.2.1/32",
+        "2001:db8::1/128",
+    ]
