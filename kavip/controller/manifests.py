@@ -137,7 +137,7 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
 
 def _container(name: str, image: str, spec: GroupSpec, *, command: list[str], env: list[Manifest]) -> Manifest:
     is_daemon = name == KEEPALIVED
-    mounts = [{"name": "run", "mountPath": RUN_DIR}]
+    mounts: list[Manifest] = [{"name": "run", "mountPath": RUN_DIR}]
     if not is_daemon:
         mounts.append({"name": "config", "mountPath": CONFIG_DIR, "readOnly": True})
         if has_password(spec):

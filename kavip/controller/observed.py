@@ -6,7 +6,9 @@ Values that decisions read. The probe makes :class:`Observed`, the informers and
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
+from typing import Final
 
 from kavip import names
 from kavip.api.address import Address
@@ -14,6 +16,9 @@ from kavip.api.cluster import Pod
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.controller.outcome import Apply, Reserved
 from kavip.controller.owner import Foreign
+
+
+MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +81,19 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """An object of a name that kavip needs and must leave alone; seen at *since*, in the writer's seconds."""
+    """An object of a name that kavip needs and must leave alone; looked at when it was *since*."""
 
     why: Foreign
-    since: float
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A body, by *digest*, that the API server did not take, and its *message*."""
+    """A body, by *digest*, that the API server did not take, its *message*, and when it was sent."""
 
     digest: str
     message: str
+    since: datetime
 
 
 @dataclass(slots=True)

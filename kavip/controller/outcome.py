@@ -13,6 +13,7 @@ from typing import Any
 
 from kavip import names
 from kavip.api.address import Address
+from kavip.api.meta import Condition, Metadata
 
 Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
@@ -48,6 +49,25 @@ class Options:
     image: str = "kavip:latest"
     ipam: str = "auto"
     agent_port: int = names.AGENT_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A condition to be: *status*, *reason*, and a *message* that says what to do next."""
+
+    status: str
+    reason: str
+    message: str
+
+    def on(self, metadata: Metadata, kind: str) -> Condition:
+        """The condition of type *kind* on the object with *metadata*; its time is for whoever merges it."""
+        return Condition(
+            type=kind,
+            status=self.status,
+            reason=self.reason,
+            message=self.message,
+            observed_generation=metadata.generation,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +136,15 @@ class Plan:
     """
     The difference between what is and what should be.
 
-    *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: it got none and
-    waits for one of these pools. *reserves* and *target* are a group's. *requeue_after*: look again in so many seconds.
+    *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
+    waits for; None leaves it where it is. *reserves* and *target* are a group's. *requeue_after*: look again in so many seconds.
     *also*: keys whose plan is no longer empty.
     """
 
     writes: tuple[Write, ...] = ()
     events: tuple[Notice, ...] = ()
     claims: tuple[Address, ...] | None = None
-    waits: frozenset[str] | None = None
+    waits: tuple[str, ...] | None = None
     reserves: Reserved | None = None
     target: Target | None = None
     requeue_after: float | None = None

@@ -18,12 +18,11 @@ import structlog
 from kavip import names
 from kavip.api.address import read_address
 from kavip.api.meta import Wire, field
-from kavip.controller.observed import NodeState, Observed, Sight
+from kavip.controller.observed import MASTER, NodeState, Observed, Sight
 from kavip.controller.outcome import Target
 
 log = structlog.get_logger()
 
-MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 QUICK: Final = 0.2  # seconds; a new configuration is in a pod's mount after 0.4 to 0.9 s
 _STEADY_LOOKS: Final = 15  # quick looks before they become rarer
 _SLOWER: Final = 1.5
@@ -32,7 +31,7 @@ _IN_FLIGHT: Final = 32
 _LARGEST: Final = 8 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
 
 
-class InstanceReport(Wire):
+class InstanceReport(Wire, frozen=True):
     """``instances[]`` of ``/state``."""
 
     name: str
@@ -42,14 +41,14 @@ class InstanceReport(Wire):
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
 
 
-class DaemonReport(Wire):
+class DaemonReport(Wire, frozen=True):
     """``keepalived`` of ``/state``."""
 
     version: str = ""
     running: bool = False
 
 
-class Report(Wire):
+class Report(Wire, frozen=True):
     """What an agent says at ``/state``, as far as the controller asks."""
 
     group: str

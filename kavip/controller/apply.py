@@ -1,0 +1,103 @@
+"""
+The only writer of the controller.
+
+Each write is safe by itself: a status patch carries the resourceVersion that it was decided on, server-side apply its
+field manager. A lease is not a fence, so nothing here relies on being the only one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from kavip import names
+from kavip.controller.manifests import digest
+from kavip.controller.observed import Applied, Objects, Rejected, Stranger, memory_key
+from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.controller.owner import foreign
+from kavip.errors import Forbidden, NotFound, Refused
+from kavip.kube.client import Client, PatchKind
+from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
+
+log = structlog.get_logger()
+
+_OWNED: Final[dict[str, Resource[Any]]] = {names.CONFIG_MAP: CONFIGMAPS, names.DAEMON_SET: DAEMONSETS}
+_STATUS: Final[dict[Kind, tuple[Resource[Any], PatchKind]]] = {
+    # Strategic merge keeps the conditions of others, which only built-in kinds can do.
+    Kind.SERVICE: (SERVICES, "strategic"),
+    Kind.GROUP: (GROUPS, "merge"),
+    Kind.POOL: (POOLS, "merge"),
+}
+_PODS_AT_ONCE: Final = 8
+
+
+class Writer:
+    """Sends the writes of a Plan, and keeps what :class:`Objects` remembers about them."""
+
+    def __init__(self, client: Client, objects: Objects, *, now: Callable[[], datetime]) -> None:
+        """*now* dates what is in the way."""
+        self._client, self._objects, self._now = client, objects, now
+
+    async def send(self, plan: Plan) -> bool:
+        """
+        Send every write of *plan*: objects first, then pods and status.
+
+        False: an object was not written, and :class:`Objects` now says why; the caller plans again.
+        """
+        applies = [write for write in plan.writes if isinstance(write, Apply)]
+        for write in applies:
+            if write.unseen and not await self._is_free(write):
+                return False
+        for write in applies:
+            if not await self._apply(write):
+                return False
+        await self._tell_pods([write for write in plan.writes if isinstance(write, PodAnnotation)])
+        for each in plan.writes:
+            if isinstance(each, StatusPatch):
+                await self._patch_status(each)
+        return True
+
+    async def _is_free(self, write: Apply) -> bool:
+        """Whether no object, or one of ours, has the name; the cache holds only objects that carry a group's label."""
+        try:
+            found = await self._client.get(_OWNED[write.kind], write.key)
+        except NotFound:
+            return True
+        why = foreign(found, group_uid=write.owner)
+        if why is not None:
+            self._objects.strangers[memory_key(write)] = Stranger(why, self._now())
+        return why is None
+
+    async def _apply(self, write: Apply) -> bool:
+        try:
+            made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
+        except (Refused, Forbidden) as error:
+            self._objects.refused[memory_key(write)] = Rejected(digest(write.body), error.message, self._now())
+            log.warning("object refused by the API server", kind=write.kind, key=write.key, error=error.message)
+            return False
+        name = memory_key(write)
+        self._objects.refused.pop(name, None)
+        self._objects.applied[name] = Applied(digest(write.body), made.metadata.uid, made.metadata.generation)
+        log.info("object applied", kind=write.kind, key=write.key)
+        return True
+
+    async def _tell_pods(self, writes: list[PodAnnotation]) -> None:
+        slots = asyncio.Semaphore(_PODS_AT_ONCE)
+
+        async def tell(write: PodAnnotation) -> None:
+            body = {"metadata": {"annotations": {names.CONFIG_HASH_ANNOTATION: write.value}}}
+            async with slots:
+                with suppress(NotFound):  # a pod that is gone needs no news
+                    await self._client.patch(PODS, write.key, body)
+
+        results = await asyncio.gather(*map(tell, writes), return_exceptions=True)
+        for failure in (each for each in results if isinstance(each, BaseException)):
+            raise failure
+
+    async def _patch_status(self, write: StatusPatch) -> None:
+        resource, kind = _STATUS[write.kind]
+        with suppress(NotFound):  # the watch will say so
+            await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")

@@ -1,0 +1,219 @@
+"""
+The plan of one Service, and of one pool.
+
+Pure: Snapshot in, Plan out. One status write of a Service carries everything that has changed: address,
+``AddressAssigned`` and ``Programmed``; where nothing has changed there is none. Entries and conditions of others stay.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address, read_address
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.controller import programmed
+from kavip.controller.observed import Observed
+from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
+from kavip.controller.programmed import Case, Ground
+from kavip.ipam.allocate import Allocation, settle, waits_for
+from kavip.ipam.request import read_request
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+
+OURS: Final = (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED)
+"""The conditions on Services that are kavip's."""
+
+_GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
+_ANOTHERS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+_SEEN: Final = Observed()
+_DEFAULTS: Final = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class _Addressing:
+    """What becomes of a Service's addresses: *verdict* for ``AddressAssigned``; *note* for the Event; *waits* for pools."""
+
+    addresses: tuple[Address, ...]
+    verdict: Verdict
+    note: str = ""
+    waits: tuple[str, ...] = ()
+
+
+def plan_service(
+    snapshot: Snapshot,
+    key: str,
+    *,
+    now: datetime,
+    observed: Observed = _SEEN,
+    options: Options = _DEFAULTS,
+) -> Plan:
+    """What is to be written for the Service with *key*, and what it holds from then on."""
+    service = snapshot.services.get(key)
+    if service is None or service.metadata.deletion_timestamp:
+        return Plan()
+    group = snapshot.group_of(service)
+    if group is None:
+        return _released(snapshot, service)
+    addressing = _addressing(snapshot, service, group, options) if service.is_load_balancer else None
+    given = addressing.addresses if addressing else ()
+    ground = Ground.of(snapshot, group, observed)
+    vips = tuple(sorted({*given, *service.external_addresses}))
+    verdict = programmed.verdict(Case(service, vips, programmed.problem_of(service, ground)), ground)
+    return _difference(service, addressing, verdict, now)
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+def _addressing(snapshot: Snapshot, service: Service, group: str, options: Options) -> _Addressing:
+    if why := _left_to_platform(snapshot, service, group, options):
+        return _Addressing(service.ingress_addresses, Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why))
+    labels = snapshot.namespace_labels(service.metadata.namespace)
+    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+    outcome = settle(service, parsed, snapshot.ledger, group=group, namespace_labels=labels)
+    request, _ = read_request(service, group=group)
+    waits = waits_for(request, outcome, parsed, namespace_labels=labels)
+    if isinstance(outcome, Refusal):
+        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits=waits)
+    status = "True" if outcome.is_assigned else "False"
+    return _Addressing(outcome.addresses, Verdict(status, outcome.reason, outcome.message), _note(outcome), waits)
+
+
+def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options: Options) -> str:
+    """Why kavip assigns nothing; "" where it does. What it has assigned stays its own."""
+    if options.ipam == "always" or _told(service) in _GIVEN:
+        return ""
+    if options.ipam == "never":
+        return "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
+    platform = snapshot.network.spec.external_ip if snapshot.network else None
+    request, _ = read_request(service, group=group)
+    if platform is None or not platform.auto_assign_cidrs or snapshot.parsed_pools.are_named_by(request):
+        return ""
+    return (
+        "the cluster's Network assigns addresses (spec.externalIP.autoAssignCIDRs); "
+        f"annotate the Service with {names.POOL_ANNOTATION} to get one from kavip"
+    )
+
+
+def _note(outcome: Allocation) -> str:
+    return f"{outcome.message} ({outcome.note})" if outcome.note else outcome.message
+
+
+def _told(service: Service) -> str:
+    found = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
+    return found.reason if found else ""
+
+
+# --- the write --------------------------------------------------------------------------------------------------------
+def _difference(service: Service, addressing: _Addressing | None, verdict: Verdict, now: datetime) -> Plan:
+    fresh: dict[ConditionType, Verdict] = {}
+    events: list[Notice] = []
+    if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
+        fresh[ConditionType.ADDRESS_ASSIGNED] = addressing.verdict
+        events += _notices(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict, addressing.note)
+    if programmed.is_wrong(service, verdict) or programmed.is_stale(service, verdict, now=now):
+        fresh[ConditionType.SERVICE_PROGRAMMED] = verdict
+        events += _notices(service, ConditionType.SERVICE_PROGRAMMED, verdict)
+    status = _status(service, addressing, fresh, now)
+    return Plan(
+        writes=(_patch(service, status),) if status else (),
+        events=tuple(events),
+        claims=addressing.addresses if addressing and "loadBalancer" in status else None,
+        waits=addressing.waits if addressing else None,
+        requeue_after=programmed.next_look(service, verdict, now=now),
+    )
+
+
+def _status(
+    service: Service,
+    addressing: _Addressing | None,
+    fresh: Mapping[ConditionType, Verdict],
+    now: datetime,
+) -> dict[str, Any]:
+    status: dict[str, Any] = {}
+    if addressing is not None and not _stands(service, addressing):
+        status["loadBalancer"] = _load_balancer(service, addressing.addresses)
+    entries = [verdict.on(service.metadata, kind) for kind, verdict in fresh.items()]
+    merged = conditions.merged(service.status.conditions, entries, now=timestamp(now))
+    changed = [conditions.wire(entry) for entry in merged if entry.type in fresh]
+    if addressing is None and conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED):
+        changed.append(_deletion(ConditionType.ADDRESS_ASSIGNED))  # it was of type LoadBalancer before
+    return {**status, "conditions": changed} if changed else status
+
+
+def _stands(service: Service, addressing: _Addressing) -> bool:
+    """Whether status holds these addresses already, as the server defaults them; order is never a reason to write."""
+    if addressing.verdict.reason in _ANOTHERS:
+        return True
+    modes = {entry.ip_mode or names.IP_MODE_VIP for entry in service.status.load_balancer.ingress or ()}
+    return set(service.ingress_addresses) == set(addressing.addresses) and modes <= {names.IP_MODE_VIP}
+
+
+def _load_balancer(service: Service, addresses: Iterable[Address]) -> dict[str, Any]:
+    """``status.loadBalancer`` with *addresses*: what stands keeps its place, and so does what is no address."""
+    wanted = dict.fromkeys(addresses)
+    entries: list[dict[str, str]] = []
+    for entry in service.status.load_balancer.ingress or ():
+        address = read_address(entry.ip)
+        if address is None:
+            entries.append({name: text for name, text in (("ip", entry.ip), ("hostname", entry.hostname)) if text})
+        elif address in wanted:
+            del wanted[address]
+            entries.append(_entry(address))
+    return {"ingress": [*entries, *map(_entry, wanted)] or None}
+
+
+def _entry(address: Address) -> dict[str, str]:
+    return {"ip": str(address), "ipMode": names.IP_MODE_VIP}
+
+
+def _patch(service: Service, status: Mapping[str, Any]) -> StatusPatch:
+    body = {"metadata": {"resourceVersion": service.metadata.resource_version}, "status": status}
+    return StatusPatch(Kind.SERVICE, service.key, body)
+
+
+def _differs(service: Service, kind: ConditionType, verdict: Verdict) -> bool:
+    old = conditions.find(service.status.conditions, kind)
+    new = (verdict.status, verdict.reason, verdict.message, service.metadata.generation)
+    return old is None or (old.status, old.reason, old.message, old.observed_generation) != new
+
+
+def _notices(service: Service, kind: ConditionType, verdict: Verdict, text: str = "") -> list[Notice]:
+    """One Event for a change of reason."""
+    old = conditions.find(service.status.conditions, kind)
+    if old is not None and old.reason == verdict.reason:
+        return []
+    is_fine = verdict.status == "True" and verdict.reason not in (Reason.STRANDED, Reason.FOREIGN_STATUS)
+    is_calm = is_fine or verdict.reason in (Reason.PENDING, Reason.LEFT_TO_PLATFORM)
+    return [Notice(verdict.reason, text or verdict.message, warning=not is_calm)]
+
+
+# --- no longer ours ---------------------------------------------------------------------------------------------------
+def _released(snapshot: Snapshot, service: Service) -> Plan:
+    """Take back in one write what kavip wrote; entries of others stay, and a Service that never was ours is let be."""
+    present = [kind for kind in OURS if conditions.find(service.status.conditions, kind)]
+    if not present:
+        return Plan(waits=())
+    status: dict[str, Any] = {"conditions": [_deletion(kind) for kind in present]}
+    claims = None
+    if written := _written(snapshot, service):
+        rest = [address for address in service.ingress_addresses if address not in written]
+        status["loadBalancer"] = _load_balancer(service, rest)
+        claims = tuple(rest)
+    return Plan(writes=(_patch(service, status),), claims=claims, waits=())
+
+
+def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
+    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.allocate)."""
+    told = _told(service)
+    if told in _ANOTHERS:
+        return ()
+    found = snapshot.parsed_pools
+    return tuple(each for each in service.ingress_addresses if told in _GIVEN or found.pool_of(each))
+
+
+def _deletion(kind: ConditionType) -> dict[str, str]:
+    return {"$patch": "delete", "type": kind}

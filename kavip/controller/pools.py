@@ -1,0 +1,71 @@
+"""
+The plan of one pool: how much of it is used, and whether it is in force.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from kavip.api import conditions
+from kavip.api.pool import PoolStatus, Usage
+from kavip.api.refusal import Refusal
+from kavip.controller.difference import merge_patch
+from kavip.controller.outcome import Kind, Plan, StatusPatch, Verdict, timestamp
+from kavip.ipam import stock
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+
+_LARGEST: Final = 2**63 - 1  # of an int64; a /64 is larger
+
+
+def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
+    """What is to be written for the pool called *key*; nothing where its status says it all."""
+    pool = snapshot.pools.get(key)
+    if pool is None or pool.metadata.deletion_timestamp:
+        return Plan()
+    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+    usage = snapshot.ledger.usage(key)
+    problem = parsed.problems.get(key)
+    fresh = (
+        _accepted(problem).on(pool.metadata, ConditionType.ACCEPTED),
+        _ready(usage, is_accepted=problem is None).on(pool.metadata, ConditionType.READY),
+    )
+    status = PoolStatus(
+        ipv4=_wire(usage.get(4)),
+        ipv6=_wire(usage.get(6)),
+        cooling=pool.status.cooling,
+        conditions=conditions.merged(pool.status.conditions, fresh, now=timestamp(now)),
+    )
+    changes = merge_patch(_json(pool.status), _json(status))
+    if not changes:
+        return Plan()
+    body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
+    return Plan(writes=(StatusPatch(Kind.POOL, key, body),))
+
+
+def _accepted(problem: Refusal | None) -> Verdict:
+    if problem is not None:
+        return Verdict("False", problem.reason, problem.message)
+    return Verdict("True", Reason.ACCEPTED, "its addresses may be assigned")
+
+
+def _ready(usage: Mapping[int, stock.Usage], *, is_accepted: bool) -> Verdict:
+    if not is_accepted:
+        return Verdict("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
+    if not usage:
+        return Verdict("False", Reason.NO_ADDRESSES, "spec.exclude leaves no address: shorten it")
+    if not any(family.available for family in usage.values()):
+        return Verdict("False", Reason.EXHAUSTED, "no address is free: add some to spec.addresses")
+    return Verdict("True", Reason.READY, "has free addresses")
+
+
+def _wire(usage: stock.Usage | None) -> Usage | None:
+    return Usage(**{name: min(value, _LARGEST) for name, value in usage._asdict().items()}) if usage else None
+
+
+def _json(status: PoolStatus) -> dict[str, object]:
+    body: dict[str, object] = msgspec.to_builtins(status)
+    return body

@@ -1,0 +1,211 @@
+"""
+Whether a Service is programmed: does every node of its group run a configuration with its VIPs, and if not, why not.
+
+A chain of named checks; the first that objects gives reason and message. The Service's own plan writes the verdict, the
+group's plan asks for it to find the Services whose status has become wrong.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from kavip.api import conditions
+from kavip.api.address import Address
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.controller import vrids
+from kavip.controller.observed import NodeState, Observed
+from kavip.controller.outcome import Verdict, age
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+from kavip.vrrp import members
+from kavip.vrrp.units import Draft
+
+PATIENCE: Final = 10.0
+"""Seconds after which the message of a Service that is still pending says what it waits for now."""
+
+_RAREST: Final = 3600.0
+_NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all Services of one group have in common: the *group* (None: it does not exist), its *ready* nodes."""
+
+    snapshot: Snapshot
+    key: str
+    group: KeepalivedGroup | None
+    has_nodes: bool
+    ready: tuple[str, ...]
+    states: Mapping[str, NodeState]
+    has_room: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":
+        """The ground under the Services of the group *key*."""
+        group = snapshot.groups.get(key)
+        nodes = snapshot.group_nodes(group) if group else []
+        # A node that is down would keep every new Service pending for as long as it takes to repair it.
+        ready = tuple(node.metadata.name for node in nodes if node.is_ready)
+        has_room = group is not None and vrids.room(snapshot, group) > 0
+        return cls(snapshot, key, group, bool(nodes), ready, observed.of(key), has_room)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One Service with the VIPs that it is to have; *problem* is what the group's model says of it."""
+
+    service: Service
+    vips: tuple[Address, ...]
+    problem: Refusal | None
+
+
+def problem_of(service: Service, ground: Ground) -> Refusal | None:
+    """What the model of the group would say of *service*, looked at alone."""
+    if ground.group is None:
+        return None
+    draft = Draft(ground.group, (), ground.group.status.router_ids or {})
+    draft.add(members.member_of(service, ground.group))
+    return draft.problems.get(service.key)
+
+
+def verdict(case: Case, ground: Ground) -> Verdict:
+    """The first objection, or how far the nodes are."""
+    for check in CHECKS:
+        if objection := check(case, ground):
+            return Verdict("False", objection.reason, objection.message)
+    return _rollout(case, ground)
+
+
+def was_judged(service: Service) -> bool:
+    """Whether *service* has the condition."""
+    return conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED) is not None
+
+
+def is_wrong(service: Service, found: Verdict) -> bool:
+    """Whether the condition of *service* says something else than *found*; its message, which counts nodes, apart."""
+    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
+    told = (old.status, old.reason, old.observed_generation) if old else None
+    return told != (found.status, found.reason, service.metadata.generation)
+
+
+def is_stale(service: Service, found: Verdict, *, now: datetime) -> bool:
+    """
+    Whether the message alone is to be written.
+
+    While nodes take up a configuration it would change with every node: it is left as it is for :data:`PATIENCE`.
+    """
+    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
+    if old is None or old.message == found.message:
+        return False
+    return found.reason != Reason.PENDING or age(old.last_transition_time, now) >= PATIENCE
+
+
+def next_look(service: Service, found: Verdict, *, now: datetime) -> float | None:
+    """In how many seconds a Service that is pending is looked at again: ever more rarely; None: it is not pending."""
+    if found.reason != Reason.PENDING:
+        return None
+    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
+    since = age(old.last_transition_time, now) if old and old.status == found.status else 0.0
+    return min(max(PATIENCE - since if since < PATIENCE else since, 1.0), _RAREST)
+
+
+def _group_exists(case: Case, ground: Ground) -> Refusal | None:
+    if ground.group is not None:
+        return None
+    if not ground.key:
+        message = "the Service names no KeepalivedGroup and none is the default one: annotate it with one"
+        return Refusal(Reason.GROUP_NOT_FOUND, message)
+    return Refusal(Reason.GROUP_NOT_FOUND, f"KeepalivedGroup {ground.key} does not exist: create it or name another")
+
+
+def _namespace_allowed(case: Case, ground: Ground) -> Refusal | None:
+    namespace = case.service.metadata.namespace
+    if ground.group is None or ground.snapshot.allows(ground.group, namespace):
+        return None
+    message = f"KeepalivedGroup {ground.key} does not allow namespace {namespace}: see its spec.allowedNamespaces"
+    return Refusal(Reason.NAMESPACE_NOT_ALLOWED, message)
+
+
+def _verbatim_valid(case: Case, ground: Ground) -> Refusal | None:
+    return case.problem if case.problem and case.problem.reason == Reason.INVALID_VERBATIM else None
+
+
+def _router_id_left(case: Case, ground: Ground) -> Refusal | None:
+    if case.problem is None or case.problem.reason != Reason.ROUTER_IDS_EXHAUSTED:
+        return None
+    if not ground.has_room:
+        return case.problem
+    return Refusal(Reason.PENDING, f"KeepalivedGroup {ground.key} has not given it a VRID yet")
+
+
+def _group_has_nodes(case: Case, ground: Ground) -> Refusal | None:
+    if ground.has_nodes:
+        return None
+    return Refusal(Reason.NO_NODES, f"no node matches spec.nodeSelector of KeepalivedGroup {ground.key}")
+
+
+def _has_vips(case: Case, ground: Ground) -> Refusal | None:
+    if case.vips:
+        return None
+    return Refusal(Reason.PENDING, f"the Service has no address yet: see {ConditionType.ADDRESS_ASSIGNED}")
+
+
+def _vips_are_free(case: Case, ground: Ground) -> Refusal | None:
+    """keepalived would delete a node's own address from the node."""
+    for address in case.vips:
+        owner = ground.snapshot.ledger.owner(address)
+        if owner and owner != f"KeepalivedGroup {ground.key}":
+            message = f"{address} belongs to {owner} itself: take it out of spec.externalIPs"
+            return Refusal(Reason.PENDING, message)
+    return Refusal(Reason.PENDING, case.problem.message) if case.problem else None
+
+
+CHECKS: Final[tuple[Callable[[Case, Ground], Refusal | None], ...]] = (
+    _group_exists,
+    _namespace_allowed,
+    _verbatim_valid,
+    _router_id_left,
+    _group_has_nodes,
+    _has_vips,
+    _vips_are_free,
+)
+
+
+def _rollout(case: Case, ground: Ground) -> Verdict:
+    wanted, states = frozenset(case.vips), ground.states
+    lacking = [name for name in ground.ready if name not in states or not wanted <= states[name].runs]
+    if ground.ready and not lacking:
+        return _programmed(ground)
+    was = conditions.find(case.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
+    if was is not None and was.status == "True" and not any(name in states for name in lacking):
+        # Nobody says otherwise: a node that is new, or has not been asked since kavip started, takes nothing back.
+        return _programmed(ground)
+    return Verdict("False", Reason.PENDING, _progress(case, ground, lacking))
+
+
+def _programmed(ground: Ground) -> Verdict:
+    message = f"every node of KeepalivedGroup {ground.key} runs a configuration with these VIPs"
+    return Verdict("True", Reason.PROGRAMMED, message)
+
+
+def _progress(case: Case, ground: Ground, lacking: Sequence[str]) -> str:
+    if not ground.ready:
+        return f"no node of KeepalivedGroup {ground.key} is ready"
+    text = (
+        f"{len(ground.ready) - len(lacking)} of {len(ground.ready)} nodes run a configuration with "
+        f"{few([str(vip) for vip in case.vips])}; waiting for {few(lacking)}"
+    )
+    for name in lacking:
+        if name in ground.states and ground.states[name].refused:
+            return f"{text}; {name} refuses the configuration: {ground.states[name].refused}"
+    return text
+
+
+def few(texts: Sequence[str]) -> str:
+    """*texts* for a message: the first ones by name, the rest counted."""
+    rest = len(texts) - _NAMED
+    return ", ".join(texts[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,159 @@
+"""
+What a group is to run: its members and nodes, their VRIDs, its port, the model and its text.
+
+A VRID is rendered only once it stands in ``status.routerIDs``, so that no node ever runs one that could be forgotten.
+A Service that has just come is therefore left out until its VRID is persisted; all others are served meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.cluster import Node
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.controller import vrids
+from kavip.controller.outcome import Options, Reserved
+from kavip.errors import UnsafeValue
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+from kavip.vrrp import config, instances, keys, routerids
+from kavip.vrrp.config import Config
+from kavip.vrrp.instances import Model
+from kavip.vrrp.members import Member, member_of, peer_of
+from kavip.vrrp.routerids import Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """
+    One group, worked out.
+
+    *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *config* is
+    None where *refusal* says why there is none.
+    """
+
+    members: tuple[Member, ...]
+    nodes: tuple[Node, ...]
+    assignment: Assignment
+    router_ids: Mapping[str, int]
+    port: int
+    is_settled: bool
+    model: Model | None
+    config: Config | None
+    refusal: Refusal | None
+
+    @property
+    def reserved(self) -> Reserved:
+        """What no other group may take from now on."""
+        return Reserved(frozenset(self.assignment.ids.values()), self.port)
+
+
+def roster_of(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    *,
+    reserved: Mapping[str, Reserved],
+    running: str,
+    options: Options,
+) -> Roster:
+    """Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay."""
+    members = tuple(_members(snapshot, group))
+    nodes = tuple(snapshot.group_nodes(group))
+    held = group.status.router_ids or {}
+    assignment = routerids.assign(
+        held,
+        keys.wanted_keys(group, members),
+        blacklist=routerids.blacklist_of(group.spec),
+        taken=vrids.taken(snapshot, group, reserved),
+    )
+    port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
+    persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
+    model, text, refusal = _text(group, members, nodes, persisted, config.anchors_of(running))
+    return Roster(
+        members=members,
+        nodes=nodes,
+        assignment=assignment,
+        router_ids=keys.published_ids(group, members, assignment.ids),
+        port=port,
+        is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
+        model=model,
+        config=text,
+        refusal=refusal,
+    )
+
+
+def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str, Reserved], first: int) -> int:
+    """
+    The port of the group's agents: the one it names, the one it has, or the first that is free on its nodes.
+
+    Of two groups found with the same port the older one keeps it.
+    """
+    if group.spec.metrics_port:
+        return group.spec.metrics_port
+    nodes = {node.metadata.name for node in snapshot.group_nodes(group)}
+    taken: set[int] = set()
+    firm: set[int] = set()
+    for key, other in sorted(snapshot.groups.items()):
+        if key == group.key or nodes.isdisjoint(node.metadata.name for node in snapshot.group_nodes(other)):
+            continue
+        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(key, Reserved()).port}
+        taken |= ports
+        if other.spec.metrics_port or other.metadata.age_key < group.metadata.age_key:
+            firm |= ports
+    held = group.status.metrics_port
+    if held and held not in firm:
+        return held
+    return next(port for port in range(first, 2**16) if port not in taken)
+
+
+def _keeps(group: KeepalivedGroup, port: int) -> bool:
+    return port in (group.spec.metrics_port, group.status.metrics_port)
+
+
+def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:
+    """The Services that the group serves, each with the VIPs that are its own to hold here."""
+    for service in snapshot.members(group.key):
+        if not snapshot.allows(group, service.metadata.namespace):
+            continue
+        member = member_of(service, group)
+        mine = tuple(each for each in member.addresses if _may_hold(snapshot, group.key, member.key, each))
+        yield member if mine == member.addresses else replace(member, addresses=mine)
+
+
+def _may_hold(snapshot: Snapshot, group: str, service: str, address: Address) -> bool:
+    """
+    Whether *address* of *service* may run in *group*.
+
+    Not where a node or another group has it as its own, nor where an older Service of another group has it: the same
+    VIP in two groups would be on two nodes at once.
+    """
+    owner = snapshot.ledger.owner(address)
+    if owner:
+        return owner == f"{names.KEEPALIVED_GROUP} {group}"
+    claimants = snapshot.ledger.holders(address) or snapshot.ledger.claimants(address)
+    for terms in claimants:
+        if terms.key == service:
+            return True
+        rival = snapshot.services.get(terms.key)
+        if rival is not None and snapshot.group_of(rival) not in (None, group):
+            return False
+    return True
+
+
+def _text(
+    group: KeepalivedGroup,
+    members: tuple[Member, ...],
+    nodes: tuple[Node, ...],
+    router_ids: Mapping[str, int],
+    anchors: Mapping[str, Address],
+) -> tuple[Model | None, Config | None, Refusal | None]:
+    try:
+        model = instances.model_of(group, members, tuple(map(peer_of, nodes)), router_ids, anchors=anchors)
+        text = config.render(model)
+    except UnsafeValue as error:
+        return None, None, Refusal.of(Reason.INVALID, error)
+    if text.oversized:
+        return model, None, text.oversized
+    return model, text, None

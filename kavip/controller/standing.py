@@ -1,0 +1,181 @@
+"""
+The status of a group: who has which VRID, what its nodes run, and its conditions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.api import conditions
+from kavip.api.cluster import Pod
+from kavip.api.group import (
+    GroupStatus,
+    GroupVirtualIPStatus,
+    InstanceStatus,
+    KeepalivedGroup,
+    NodesStatus,
+)
+from kavip.controller.observed import MASTER, NodeState
+from kavip.controller.outcome import Verdict
+from kavip.controller.programmed import few
+from kavip.controller.roster import Roster
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.snapshot import Snapshot, own_virtual_ips
+from kavip.vrrp.instances import Instance
+from kavip.vrrp.virtualips import is_anchor
+
+_MOST_INSTANCES: Final = 510
+_WORST: Final = ("FAULT", "INIT", "BACKUP")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a group's status is made from; *accepted* is the verdict on the group itself, *config_hash* what it runs."""
+
+    snapshot: Snapshot
+    group: KeepalivedGroup
+    roster: Roster
+    states: Mapping[str, NodeState]
+    pods: Sequence[Pod]
+    accepted: Verdict
+    config_hash: str
+
+
+def status_of(view: View, *, now: str) -> GroupStatus:
+    """The whole status; whoever writes it sends only what has changed."""
+    group, roster = view.group, view.roster
+    fresh = {
+        ConditionType.ACCEPTED: view.accepted,
+        ConditionType.PROGRAMMED: _programmed(view),
+        ConditionType.READY: _ready(view),
+        **_predecessors(view.accepted),
+    }
+    entries = [verdict.on(group.metadata, kind) for kind, verdict in fresh.items()]
+    current = [node for node in roster.nodes if _runs(view, node.metadata.name)]
+    return GroupStatus(
+        conditions=conditions.merged(group.status.conditions, entries, now=now),
+        router_ids=dict(roster.router_ids) or None,
+        observed_generation=group.metadata.generation,
+        instances=_instances(view) or None,
+        virtual_ips=_virtual_ips(view) or None,
+        nodes=NodesStatus(desired=len(roster.nodes), ready=len(_ready_nodes(view)), current=len(current)),
+        config_hash=view.config_hash,
+        metrics_port=roster.port,
+    )
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+def _predecessors(accepted: Verdict) -> dict[ConditionType, Verdict]:
+    """keepalived-operator's two conditions; the one that does not hold is False, which the predecessor forgot."""
+    is_fine = accepted.status == "True" or accepted.reason == Reason.DUPLICATE_DEFAULT
+    return {
+        ConditionType.RECONCILE_SUCCESS: Verdict("True" if is_fine else "False", Reason.RECONCILE_SUCCEEDED, ""),
+        ConditionType.RECONCILE_ERROR: Verdict(
+            "False" if is_fine else "True", Reason.RECONCILE_FAILED, "" if is_fine else accepted.message
+        ),
+    }
+
+
+def _programmed(view: View) -> Verdict:
+    if not view.config_hash:
+        return Verdict("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
+    ready = [node.metadata.name for node in view.roster.nodes if node.is_ready]
+    lagging = [name for name in ready if not _runs(view, name)]
+    if ready and not lagging:
+        return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
+    for name in lagging:
+        if name in view.states and view.states[name].refused:
+            return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {view.states[name].refused}")
+    progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
+    return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+
+
+def _ready(view: View) -> Verdict:
+    nodes = [node.metadata.name for node in view.roster.nodes]
+    if not nodes:
+        return Verdict("False", Reason.NO_NODES, "no node matches spec.nodeSelector: label one, or change it")
+    missing = [name for name in nodes if name not in _ready_nodes(view)]
+    if missing:
+        message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
+        return Verdict("False", Reason.PODS_NOT_READY, message)
+    if collision := _collision(view):
+        return Verdict("True", Reason.VRID_COLLISION, collision)
+    return Verdict("True", Reason.READY, "every pod is ready")
+
+
+def _collision(view: View) -> str:
+    """
+    A VRID that a group of another segment uses on the same interface.
+
+    Groups without a segment have always been allowed to do that; it is wrong only where they are on one network.
+    """
+    group = view.group
+    ids = set(view.roster.assignment.ids.values())
+    for key, other in sorted(view.snapshot.groups.items()):
+        if key == group.key or other.segment == group.segment or (group.spec.segment and other.spec.segment):
+            continue
+        same = ids & set((other.status.router_ids or {}).values())
+        if same and other.spec.interface == group.spec.interface:
+            return (
+                f"VRID {min(same)} is used by KeepalivedGroup {key} on {group.spec.interface} too: give both groups "
+                "the same spec.segment, or different ones if they are on different networks"
+            )
+    return ""
+
+
+def _runs(view: View, node: str) -> bool:
+    state = view.states.get(node)
+    return state is not None and bool(view.config_hash) and state.config_hash == view.config_hash
+
+
+def _ready_nodes(view: View) -> set[str]:
+    names = {node.metadata.name for node in view.roster.nodes}
+    return names & {pod.spec.node_name for pod in view.pods if pod.is_ready and not pod.metadata.deletion_timestamp}
+
+
+# --- what the agents see ----------------------------------------------------------------------------------------------
+def _instances(view: View) -> list[InstanceStatus]:
+    seen: dict[str, dict[str, list[str]]] = {}  # instance -> state -> nodes
+    for node in view.roster.nodes:
+        state = view.states.get(node.metadata.name)
+        for sight in state.instances if state else ():
+            seen.setdefault(sight.name, {}).setdefault(sight.state, []).append(node.metadata.name)
+    model = view.roster.model.instances if view.roster.model else ()
+    return [_instance(instance, seen.get(instance.name, {})) for instance in model[:_MOST_INSTANCES]]
+
+
+def _instance(instance: Instance, nodes: Mapping[str, Sequence[str]]) -> InstanceStatus:
+    masters = nodes.get(MASTER, ())
+    vips = [vip for vip in (instance.anchor, *instance.excluded) if not is_anchor(vip.address)]
+    return InstanceStatus(
+        name=instance.name,
+        router_id=instance.router_id,
+        family=instance.family,
+        node=masters[0] if len(masters) == 1 else "",
+        state=_state(nodes),
+        virtual_ips=len(vips),
+    )
+
+
+def _state(nodes: Mapping[str, Sequence[str]]) -> str:
+    """MASTER where one node is; the reason of the trouble where two are; else the worst that a node reports."""
+    masters = nodes.get(MASTER, ())
+    if masters:
+        return MASTER if len(masters) == 1 else Reason.SPLIT_BRAIN
+    return next((state for state in _WORST if state in nodes), "")
+
+
+def _virtual_ips(view: View) -> list[GroupVirtualIPStatus]:
+    result = []
+    for address in own_virtual_ips(view.group):
+        masters = [node.metadata.name for node in view.roster.nodes if address in _masters(view, node.metadata.name)]
+        state = (MASTER if len(masters) == 1 else Reason.SPLIT_BRAIN) if masters else Reason.NO_MASTER
+        node = masters[0] if len(masters) == 1 else ""
+        result.append(GroupVirtualIPStatus(address=str(address), node=node, state=state))
+    return result
+
+
+def _masters(view: View, node: str) -> frozenset[object]:
+    state = view.states.get(node)
+    return frozenset(state.masters) if state else frozenset()

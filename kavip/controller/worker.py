@@ -1,0 +1,183 @@
+"""
+The workers: lend a key, plan, apply, and see that it comes back when it should.
+
+A plan and the claims that follow from it are made in one synchronous stretch, so that no two workers give one address
+away. Errors of the API server are retried with back-off; whatever else a plan raises is counted, logged, and retried
+too: one bad object must not stop the others.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import structlog
+
+from kavip.controller.apply import Writer
+from kavip.controller.group import plan_group
+from kavip.controller.observed import Objects, Observed
+from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
+from kavip.controller.plan import plan_service
+from kavip.controller.pools import plan_pool
+from kavip.errors import ApiError, Conflict, Forbidden, QueueClosed, Refused, Throttled
+from kavip.ipam.request import read_request
+from kavip.kube.workqueue import WorkQueue
+from kavip.snapshot import Snapshot
+from kavip.telemetry import RECONCILE_SECONDS, RECONCILES
+
+log = structlog.get_logger()
+
+WORKERS: Final = 32  # as many status writes in flight: five to seven times as fast as one after the other
+FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
+POOL_REST: Final = 1.0  # seconds between two status writes of a pool
+
+
+class Eye(Protocol):
+    """What the worker needs of the probe."""
+
+    @property
+    def observed(self) -> Observed:
+        """The agents' last answers."""
+
+    def aim(self, group: str, target: Target | None) -> None:
+        """Look at these nodes from now on."""
+
+
+Notify = Callable[[Key, Notice], None]
+"""Sends an Event about the object of a key; must neither wait nor raise."""
+
+
+class Worker:
+    """Works the keys of *queue* off."""
+
+    def __init__(  # noqa: PLR0913 - the parts it ties together, each named
+        self,
+        *,
+        snapshot: Snapshot,
+        objects: Objects,
+        queue: WorkQueue[Key],
+        writer: Writer,
+        eye: Eye,
+        notify: Notify,
+        options: Options,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*now* is the wall clock, *clock* the monotonic one that rests and strangers are dated by."""
+        self._snapshot, self._objects, self._queue, self._writer = snapshot, objects, queue, writer
+        self._eye, self._notify, self._options, self._now, self._clock = eye, notify, options, now, clock
+        self._rests: dict[Key, float] = {}
+
+    async def run(self, workers: int = WORKERS) -> None:
+        """Work until the queue is closed or the task cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(workers):
+                tasks.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                async with self._queue.lend() as key:
+                    if (rest := self._rests.get(key, 0.0) - self._clock()) > 0:
+                        self._queue.add_after(key, rest)
+                    else:
+                        await self._one(key)
+            except QueueClosed:
+                return
+
+    async def _one(self, key: Key) -> None:
+        started = self._clock()
+        result = "error"
+        try:
+            await self._reconcile(key)
+            result = "done"
+            self._queue.forget(key)
+        except Conflict:
+            result = "conflict"
+            self._queue.retry(key)  # the watch brings what we did not know; it may come first
+        except Throttled as error:
+            self._queue.add_after(key, error.retry_after) if error.retry_after else self._queue.retry(key)
+        except ApiError as error:
+            delay = self._queue.retry(key)
+            log.warning("write failed", kind=key.kind, key=key.name, error=str(error), retry_seconds=round(delay, 2))
+        except Exception:
+            self._queue.retry(key)
+            log.exception("plan failed", kind=key.kind, key=key.name)
+        RECONCILES.labels(key.kind, result).inc()
+        RECONCILE_SECONDS.labels(key.kind).observe(self._clock() - started)
+
+    async def _reconcile(self, key: Key) -> None:
+        decided = self._decide(key)
+        self._remember(key, decided)
+        if decided.writes:
+            self._rest(key, decided)
+            try:
+                is_done = await self._writer.send(decided)
+            except (Conflict, Refused, Forbidden):
+                self._forget_claims(key, decided)
+                raise
+            if not is_done:
+                self._queue.add(key)  # what stood in the way is known now, and belongs into the status
+                return
+        for notice in decided.events:
+            self._notify(key, notice)
+        for other in decided.also:
+            self._queue.add(other)
+        if decided.requeue_after is not None:
+            self._queue.add_after(key, decided.requeue_after)
+
+    def _decide(self, key: Key) -> Plan:
+        match key.kind:
+            case Kind.SERVICE:
+                return plan_service(
+                    self._snapshot, key.name, now=self._now(), observed=self._eye.observed, options=self._options
+                )
+            case Kind.GROUP:
+                return plan_group(
+                    self._snapshot,
+                    key.name,
+                    now=self._now(),
+                    observed=self._eye.observed,
+                    objects=self._objects,
+                    options=self._options,
+                )
+            case Kind.POOL:
+                return plan_pool(self._snapshot, key.name, now=self._now())
+
+    def _remember(self, key: Key, decided: Plan) -> None:
+        """What must be known before anything else is decided: no `await` lies between the decision and this."""
+        service = self._snapshot.services.get(key.name) if key.kind is Kind.SERVICE else None
+        if service is not None:
+            ledger = self._snapshot.ledger
+            if decided.claims is not None:
+                ledger.expect(key.name, decided.claims, resource_version=service.metadata.resource_version)
+            if decided.waits is not None:
+                request, _ = read_request(service, group=self._snapshot.group_of(service))
+                ledger.wait(request, decided.waits)
+            self.wake()
+        if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
+            self._objects.forget(key.name)
+            self._eye.aim(key.name, None)
+        if decided.reserves is not None:
+            self._objects.reserved[key.name] = decided.reserves
+        if decided.target is not None:
+            self._eye.aim(key.name, decided.target)
+
+    def wake(self) -> None:
+        """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""
+        for name in self._snapshot.ledger.woken():
+            self._queue.add(Key(Kind.SERVICE, name))
+
+    def _forget_claims(self, key: Key, decided: Plan) -> None:
+        """The status write was surely not done. One that timed out may have been: its claim stays until it is seen."""
+        if decided.claims is not None:
+            self._snapshot.ledger.abandon(key.name)
+            self.wake()
+
+    def _rest(self, key: Key, decided: Plan) -> None:
+        """Fold what comes next: a first change goes at once, those that follow it go together."""
+        if key.kind is Kind.POOL:
+            self._rests[key] = self._clock() + POOL_REST
+        elif key.kind is Kind.GROUP and any(not isinstance(write, StatusPatch) for write in decided.writes):
+            self._rests[key] = self._clock() + FOLD
