@@ -69,7 +69,9 @@ def _given_away(address: Address, request: Request, snapshot: Snapshot) -> Refus
         return _from_pool(address, pool, request, snapshot)
     if platform.policy is not None or not snapshot.pools:
         return None
-    pools = listed([f"{name} ({', '.join(wire.spec.addresses)})" for name, wire in snapshot.pools.items()], most=5)
+    pools = listed(
+        [f"{name} ({', '.join(wire.spec.addresses)})" for name, wire in sorted(snapshot.pools.items())], most=5
+    )
     return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"in no VIPPool; choose an address of {pools}")
 
 
@@ -80,7 +82,7 @@ def _from_pool(address: Address, pool: Pool, request: Request, snapshot: Snapsho
     if mismatch := pool.mismatch(request, snapshot.namespace_labels(request.namespace)):
         return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {mismatch}; choose an address of another pool")
     left = snapshot.ledger.quota_left(pool, request.namespace)
-    if left == 0 and not snapshot.ledger.holds_in_namespace(address, request.namespace):
+    if left == 0 and snapshot.ledger.costs_quota(address, request.namespace):
         message = (
             f"namespace {request.namespace} holds all {pool.max_per_namespace} addresses that pool {pool.name} grants"
         )

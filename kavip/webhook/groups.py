@@ -16,7 +16,7 @@ from kavip.vrrp import groups as shape
 from kavip.vrrp import routerids, timing
 from kavip.webhook import capacity
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import listed
+from kavip.webhook.verdict import counted, listed
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
@@ -40,11 +40,13 @@ def shape_is_sound(group: KeepalivedGroup, _: Cluster) -> Findings:
 
 def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
     """Blacklist and segment leave enough VRIDs for what the group holds now."""
-    usage = capacity.usage(group, context.snapshot)
+    usage, needed = capacity.usage(group, context.snapshot), capacity.needs(group, context.snapshot)
+    if routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < needed and group.is_shared:
+        return  # the shape is wrong already, whatever else is in use
     if usage.left < 0:
-        held = capacity.needs(group, context.snapshot)
         message = (
-            f"{held} virtual router IDs are needed by the instances of this group, {held + usage.left} are left: {usage}; "
+            f"the instances of this group need {counted(needed, 'virtual router ID')}, "
+            f"but only {max(needed + usage.left, 0)} can be had: {usage}; "
             "blacklist fewer, choose another segment, or set spec.instances.mode: Shared"
         )
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, _BLACKLIST_FIELD)
@@ -65,7 +67,7 @@ def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
         return
     others = [other.key for other in context.snapshot.groups.values() if other.is_default and other.key != group.key]
     if others:
-        message = f'"true": {listed(others)} is the default group already; remove the label there first'
+        message = f'"true": {listed(sorted(others))} is the default group already; remove the label there first'
         yield Refusal(Reason.DUPLICATE_DEFAULT, message, _DEFAULT_FIELD)
 
 

@@ -1,8 +1,8 @@
 """
 What kavip fills in: defaults of a new group, and the group of a plain Service.
 
-Patches are minimal, a second pass changes nothing, fields that kavip does not know stay as they are, and no request ever
-fails here: what cannot be read is left to the validators.
+Patches are minimal, a second pass changes nothing, and fields that kavip does not know stay as they are. No request
+ever fails here: what cannot be read is left to the validators.
 """
 
 from typing import Any, Final

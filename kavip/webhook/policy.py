@@ -2,8 +2,8 @@
 The policy: may this object be so? Pure, and one for the webhook, the controller and ``kavip check``.
 
 The rules stand as chains of named checks in :mod:`~kavip.webhook.services`, :mod:`~kavip.webhook.groups` and
-:mod:`~kavip.webhook.pools`. Here is only who is judged at all, and by what: what is on its way out passes, and a Service
-that kavip does not manage is never judged.
+:mod:`~kavip.webhook.pools`. Here is only who is judged at all, and by what: what is on its way out passes, and a
+Service that kavip does not manage is never judged.
 """
 
 from typing import Any, Final

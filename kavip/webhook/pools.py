@@ -19,7 +19,7 @@ from kavip.ipam.request import read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import listed
+from kavip.webhook.verdict import counted, listed
 
 Findings = Iterator[Finding]
 Cluster = Context[VIPPool]
@@ -72,7 +72,7 @@ def holders_still_match(pool: VIPPool, context: Cluster) -> Findings:
         return
     strangers = [held for held in _held(old, context.snapshot) if _is_new_stranger(held, old, new, context.snapshot)]
     if strangers:
-        keys = {held.key for held in strangers}
+        keys = sorted({held.key for held in strangers})
         yield Caution(f"spec: no longer serves {listed(keys, most=3)}; they keep their addresses, as stranded")
 
 
@@ -102,20 +102,19 @@ def _loser(address: Address, pool: Pool) -> str:
 
 
 def _stranding(pool: VIPPool, held: list[Held], field: str, what: str) -> Findings:
-    """Refuse to strand what stands in a status, unless the annotation allows it; externalIPs stand on their own feet."""
+    """Refuse to strand what stands in a status, unless the annotation allows it; of externalIPs, warn."""
     standing = [each for each in held if each.standing]
     external = [each for each in held if not each.standing]
     if standing:
-        shown = listed([str(each) for each in standing])
-        count = len(standing)
-        text = f"{what} {count} {'address' if count == 1 else 'addresses'} in use without a pool: {shown}"
+        count = counted(len(standing), "address", plural="addresses")
+        text = f"{what} {count} in use without a pool: {listed(standing)}"
         if pool.metadata.annotation(names.ALLOW_STRANDING_ANNOTATION) == "true":
             yield Caution(f"{field}: {text}")
         else:
             remedy = f'move these Services first, or annotate the pool {names.ALLOW_STRANDING_ANNOTATION}: "true"'
             yield Refusal(Reason.STRANDED, f"{text}; {remedy}", field)
     if external:
-        yield Caution(f"{field}: {what} externalIPs without a pool: {listed([str(each) for each in external], most=3)}")
+        yield Caution(f"{field}: {what} externalIPs without a pool: {listed(external, most=3)}")
 
 
 CHAIN: Final[tuple[Check[VIPPool], ...]] = (

@@ -3,7 +3,8 @@ The TLS server on 9443: bytes in, an AdmissionReview out.
 
 A bad request is an HTTP error, so that the API server's ``failurePolicy`` decides; a bad object is a ``.response``. A
 rule that raises gives a well-formed answer all the same: a validator says no with code 500, a mutator lets pass
-unchanged; both are counted, and logged with the UID. Until the caches are filled every review is answered 503: never a guess.
+unchanged; both are counted, and logged with the UID. Until the caches are filled every review is answered 503, never
+with a guess.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import mutation, policy, verdict
 from kavip.webhook.certs import Pair
-from kavip.webhook.policy import Options
+from kavip.webhook.checks import Options
 from kavip.webhook.verdict import Subject, Verdict
 
 # The API server takes objects of 3 MiB at most; a review carries two of them as JSON (controller-runtime's derivation).

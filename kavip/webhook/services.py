@@ -18,7 +18,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids, verbatim
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
-from kavip.webhook.verdict import Awaited, listed, suggestion
+from kavip.webhook.verdict import Awaited, counted, listed, suggestion
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
@@ -56,7 +56,7 @@ def class_finds_a_group(service: Service, context: Cluster) -> Findings:
     if service.declared_group or context.snapshot.default_group is not None:
         return
     groups = context.snapshot.groups
-    choice = f"groups: {listed(groups, most=5)}" if groups else "there are no groups, create one"
+    choice = f"groups: {listed(sorted(groups), most=5)}" if groups else "there are no groups, create one"
     message = f'"{names.LOAD_BALANCER_CLASS}": no group is the default one; annotate {names.GROUP_ANNOTATION}; {choice}'
     yield Refusal(Reason.GROUP_NOT_FOUND, message, "spec.loadBalancerClass")
 
@@ -106,9 +106,10 @@ def router_ids_suffice(service: Service, context: Cluster) -> Findings:
         return
     usage = capacity.usage(group, context.snapshot, without=service.key)
     if needed > usage.left:
+        left = counted(max(usage.left, 0), "virtual router ID")
         message = (
-            f'group "{group.key}" has {max(usage.left, 0)} virtual router IDs left, this Service needs {needed}: '
-            f"{usage}; name a group of another segment, or one with spec.instances.mode: Shared"
+            f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; '
+            "name a group of another segment, or one with spec.instances.mode: Shared"
         )
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
 

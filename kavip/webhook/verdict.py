@@ -8,6 +8,7 @@ is whole on its own, and the message sums all of them up in one line.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from kavip import names
@@ -93,14 +94,18 @@ def suggestion(word: str, known: Collection[str], kind: str) -> str:
     """What the user may have meant by *word*: the known name that is most like it, else what there is."""
     if found := get_close_matches(word, sorted(known), n=1):
         return f'did you mean "{found[0]}"?'
-    return f"{kind}: {listed(known, most=5)}" if known else f"there are no {kind}, create it first"
+    return f"{kind}: {listed(sorted(known), most=5)}" if known else f"there are no {kind}, create it first"
 
 
-def listed(items: Collection[str], *, most: int = 20) -> str:
-    """The first *most* of *items*, sorted, and the count of the rest."""
-    shown = sorted(items)
-    rest = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return ", ".join(shown[:most]) + rest
+def listed(items: Collection[object], *, most: int = 20) -> str:
+    """The first *most* of *items*, in their order, and the count of the rest."""
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, islice(items, most))) + rest
+
+
+def counted(number: int, noun: str, *, plural: str = "") -> str:
+    """*number* with its *noun*, in the singular or the plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def shortened(text: str) -> str:

@@ -1,0 +1,85 @@
+"""A webhook server with a real certificate, and a client that trusts it."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+
+from kavip import names
+from kavip.api import review
+from kavip.webhook import certs
+from kavip.webhook.certs import Pair
+from kavip.webhook.server import Server
+
+HOSTS = ("127.0.0.1", "localhost")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client's session with a server that listens on *url*; *ca* can sign further leaves."""
+
+    session: aiohttp.ClientSession
+    url: str
+    ca: Pair
+
+    async def post(self, path: str, data: bytes, **headers: str) -> tuple[int, bytes]:
+        """Send *data*; the status and the body of the answer."""
+        sent = {"Content-Type": "application/json", **headers}
+        async with self.session.post(self.url + path, data=BytesIO(data), headers=sent) as answer:
+            return answer.status, await answer.read()
+
+    async def ask(self, path: str, data: bytes) -> dict[str, Any]:
+        """Send *data*, which is a review; the response in the answer."""
+        status, body = await self.post(path, data)
+        assert status == 200, body
+        answered: dict[str, Any] = json.loads(body)
+        assert (answered["apiVersion"], answered["kind"]) == (review.API_VERSION, review.KIND)
+        response: dict[str, Any] = answered["response"]
+        return response
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Connection]:
+    """*server*, listening on a free port of loopback."""
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    server.present(certs.new_leaf(ca, HOSTS, now))
+    port = await server.start("127.0.0.1", 0)
+    trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session:
+            yield Connection(session, f"https://127.0.0.1:{port}", ca)
+    finally:
+        await server.stop()
+
+
+KINDS = {
+    names.MUTATE_SERVICE_PATH: ("", "v1", names.SERVICE),
+    names.VALIDATE_SERVICE_PATH: ("", "v1", names.SERVICE),
+    names.MUTATE_GROUP_PATH: (names.REDHATCOP_GROUP, names.VERSION, names.KEEPALIVED_GROUP),
+    names.VALIDATE_GROUP_PATH: (names.REDHATCOP_GROUP, names.VERSION, names.KEEPALIVED_GROUP),
+    names.VALIDATE_POOL_PATH: (names.KAVIP_GROUP, names.VERSION, names.VIP_POOL),
+}
+
+
+def question(path: str, new: Any, old: Any = None, *, operation: str = "CREATE", uid: str = "u1") -> bytes:
+    """The body that the API server posts to *path*."""
+    group, version, kind = KINDS[path]
+    metadata = (new or old or {}).get("metadata", {}) if isinstance(new or old, dict) else {}
+    request = {
+        "uid": uid,
+        "kind": {"group": group, "version": version, "kind": kind},
+        "name": metadata.get("name", ""),
+        "namespace": metadata.get("namespace", ""),
+        "operation": operation,
+        "userInfo": {"username": "jane"},
+        "object": new,
+        "oldObject": old,
+    }
+    return json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}).encode()

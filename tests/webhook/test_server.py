@@ -1,0 +1,362 @@
+"""The server: over real TLS, whatever is sent, there is an answer of the right kind."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kavip import names, telemetry
+from kavip.api import review
+from kavip.snapshot import Snapshot
+from kavip.webhook import certs
+from kavip.webhook import server as serving
+from kavip.webhook.server import BODY_LIMIT, ROUTES, Route, Server
+from tests.build import group, pool, service
+from tests.webhook import cases
+from tests.webhook.serving import HOSTS, Connection, connected, question
+
+PATHS = sorted(ROUTES)
+PATIENCE = 0.2  # seconds
+SERVICE_PATH = names.VALIDATE_SERVICE_PATH
+
+
+def wire(obj: Any) -> Any:
+    """*obj* as JSON values."""
+    return msgspec.to_builtins(obj)
+
+
+@pytest.fixture
+async def snapshot() -> Snapshot:
+    """The cluster of all cases."""
+    return cases.cluster()
+
+
+@pytest.fixture
+async def webhook(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
+    """A server over that cluster, which has less patience than in life."""
+    monkeypatch.setattr(serving, "PATIENCE", PATIENCE)
+    async with connected(Server(snapshot)) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("path", "sound"),
+    [
+        (names.VALIDATE_SERVICE_PATH, service("shop/web", group="lb/edge")),
+        (names.VALIDATE_GROUP_PATH, group("lb/new")),
+        (names.VALIDATE_POOL_PATH, pool("new", "203.0.113.0/24")),
+        (names.MUTATE_SERVICE_PATH, service("shop/web")),
+        (names.MUTATE_GROUP_PATH, group("lb/new")),
+    ],
+)
+async def test_a_sound_object_is_allowed_on_each_path(webhook: Connection, path: str, sound: object) -> None:
+    """The answer carries the UID, and a patch on the mutating paths alone."""
+    response = await webhook.ask(path, question(path, wire(sound), uid="u-17"))
+    assert (response["uid"], response["allowed"]) == ("u-17", True)
+    assert ("patch" in response) == path.startswith("/mutate")
+
+
+async def test_a_refusal_carries_code_message_and_causes(webhook: Connection) -> None:
+    """The Status is one that kubectl can print."""
+    asked = wire(service("shop/web", group="lb/edeg", annotations={names.SPREAD_ANNOTATION: "yes"}))
+    response = await webhook.ask(SERVICE_PATH, question(SERVICE_PATH, asked))
+    status = response["status"]
+    assert (response["allowed"], status["code"], status["reason"], status["status"]) == (
+        False,
+        422,
+        "Invalid",
+        "Failure",
+    )
+    assert (status["details"]["name"], status["details"]["kind"]) == ("web", "Service")
+    assert [(cause["reason"], cause["field"], cause["message"]) for cause in status["details"]["causes"]] == [
+        ("GroupNotFound", cases.GROUP, 'group "lb/edeg" does not exist; did you mean "lb/edge"?'),
+        ("InvalidRequest", cases.SPREAD, '"yes": want "true" or "false"'),
+    ]
+
+
+async def test_a_pool_in_use_is_not_deleted(webhook: Connection) -> None:
+    """A DELETE has no new object, and is judged by the old one."""
+    path = names.VALIDATE_POOL_PATH
+    response = await webhook.ask(path, question(path, None, wire(pool("edge")), operation="DELETE"))
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["metadata.name"]
+
+
+async def test_an_object_that_cannot_be_read_is_refused_by_validators_alone(webhook: Connection) -> None:
+    """A validator says where the object is broken, and quotes nothing of it; a mutator leaves it alone."""
+    broken = {"metadata": {"name": "web"}, "spec": {"ports": "secret"}}
+    response = await webhook.ask(SERVICE_PATH, question(SERVICE_PATH, broken))
+    assert (response["allowed"], response["status"]["code"]) == (False, 422)
+    assert "$.spec.ports" in response["status"]["message"]
+    assert "secret" not in response["status"]["message"]
+    path = names.MUTATE_SERVICE_PATH
+    assert await webhook.ask(path, question(path, broken)) == {"uid": "u1", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("data", "headers", "status"),
+    [
+        (b"", {}, 400),
+        (b"{", {}, 400),
+        (b"{}", {}, 400),
+        (question(SERVICE_PATH, {}), {"Content-Type": "text/plain"}, 400),
+        (b"[" * 10_000, {}, 400),
+        (b'"' + b"x" * (BODY_LIMIT + 1) + b'"', {}, 413),
+    ],
+    ids=["nothing", "half", "no review", "no JSON by its own word", "too deep", "too long"],
+)
+async def test_a_bad_request_is_an_http_error(
+    webhook: Connection, data: bytes, headers: dict[str, str], status: int
+) -> None:
+    """What is no review gets a 4xx with one line of reason, so that the failurePolicy decides."""
+    code, body = await webhook.post(SERVICE_PATH, data, **headers)
+    assert code == status
+    assert body.count(b"\n") <= 1
+
+
+async def test_a_body_of_six_mebibytes_is_read(webhook: Connection) -> None:
+    """Two objects as large as the API server takes them fit into one review."""
+    large = wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (3 << 20)}))
+    data = question(SERVICE_PATH, large, large, operation="UPDATE")
+    assert len(data) > 6 << 20
+    assert (await webhook.ask(SERVICE_PATH, data))["allowed"]
+
+
+async def test_other_methods_and_paths_are_none(webhook: Connection) -> None:
+    """GET is not allowed, and no other path exists."""
+    async with webhook.session.get(webhook.url + SERVICE_PATH) as answer:
+        assert answer.status == 405
+    assert (await webhook.post("/validate-everything", b"{}"))[0] == 404
+
+
+async def test_reviews_are_answered_503_until_the_caches_are_filled() -> None:
+    """Never a guess: the reason is told, and the readiness says the same."""
+    missing = ["services are not synced yet"]
+    server = Server(cases.cluster(), unready=lambda: "".join(missing))
+    assert server.unready() == "no certificate yet"
+    async with connected(server) as connection:
+        data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+        assert await connection.post(SERVICE_PATH, data) == (503, b"services are not synced yet\n")
+        assert server.unready() == "services are not synced yet"
+        missing.clear()
+        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        assert server.unready() == ""
+    assert server.unready() == "shutting down"
+
+
+async def test_a_rule_that_raises_is_answered_and_counted() -> None:
+    """A validator says no with 500 and the UID, a mutator lets pass; neither tells what was in the object."""
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("the secret of shop/web")
+
+    routes = {path: Route(broken, mutates=route.mutates) for path, route in ROUTES.items()}
+    async with connected(Server(Snapshot(), routes=routes)) as connection:
+        for path in PATHS:
+            before = telemetry.REVIEWS.labels(path, "error")._value.get()
+            response = await connection.ask(path, question(path, {}, uid="u-9"))
+            assert response["uid"] == "u-9"
+            if path.startswith("/mutate"):
+                assert response == {"uid": "u-9", "allowed": True}
+            else:
+                assert (response["allowed"], response["status"]["code"]) == (False, 500)
+                assert "u-9" in response["status"]["message"]
+            assert "secret" not in json.dumps(response)
+            assert telemetry.REVIEWS.labels(path, "error")._value.get() == before + 1
+
+
+async def test_what_comes_with_the_same_apply_is_waited_for(webhook: Connection, snapshot: Snapshot) -> None:
+    """A group that reaches the cache a moment later is found; one that never comes is refused in time."""
+    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/late")))
+    asking = asyncio.create_task(webhook.ask(SERVICE_PATH, data))
+    await asyncio.sleep(PATIENCE / 10)
+    assert not asking.done()
+    snapshot.put(group("lb/late"))
+    assert (await asking)["allowed"]
+    start = asyncio.get_running_loop().time()
+    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
+    assert not (await webhook.ask(SERVICE_PATH, data))["allowed"]
+    assert asyncio.get_running_loop().time() - start >= PATIENCE
+
+
+async def test_other_reviews_do_not_wait_meanwhile(webhook: Connection) -> None:
+    """One who waits for a group holds up nobody else."""
+    late = asyncio.create_task(
+        webhook.ask(SERVICE_PATH, question(SERVICE_PATH, wire(service("shop/web", group="lb/never"))))
+    )
+    sound = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    for _ in range(20):
+        assert (await webhook.ask(SERVICE_PATH, sound))["allowed"]
+        if late.done():  # the machine is slow, and this says nothing
+            break
+    assert not (await late)["allowed"]
+
+
+async def test_a_body_that_never_ends_is_cut_off(webhook: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server answers 408 before the API server gives up."""
+    monkeypatch.setattr(serving, "DEADLINE", 0.1)
+    never = asyncio.Event()
+
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b'{"apiVersion":'
+        await never.wait()
+
+    headers = {"Content-Type": "application/json"}
+    async with webhook.session.post(webhook.url + SERVICE_PATH, data=trickle(), headers=headers) as answer:
+        assert answer.status == 408
+    never.set()
+
+
+async def test_a_new_leaf_is_served_without_a_restart(snapshot: Snapshot) -> None:
+    """Connections that stand go on, new ones see the new certificate."""
+    server = Server(snapshot)
+    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    async with connected(server) as connection:
+        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        before = await _serial(connection)
+        server.present(certs.new_leaf(connection.ca, HOSTS, datetime.now(UTC)))
+        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        assert await _serial(connection) != before
+
+
+async def _serial(connection: Connection) -> str:
+    """The serial number of the certificate that a new connection is shown."""
+    trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
+    port = int(connection.url.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+    shown = writer.get_extra_info("peercert")["serialNumber"]
+    writer.close()
+    await writer.wait_closed()
+    return str(shown)
+
+
+async def test_the_expiry_of_the_leaf_is_a_metric(snapshot: Snapshot) -> None:
+    """An alert can see how long the certificate lasts."""
+    now = datetime.now(UTC)
+    Server(snapshot).present(certs.new_leaf(certs.new_ca(now), HOSTS, now, life=timedelta(hours=1)))
+    shown = telemetry.CERTIFICATE_EXPIRY.labels("leaf")._value.get()
+    assert abs(shown - (now + timedelta(hours=1)).timestamp()) < 1
+
+
+async def test_connections_are_drained(snapshot: Snapshot) -> None:
+    """While it stops, the server still judges, and closes each connection after its answer."""
+    server = Server(snapshot)
+    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    async with connected(server) as connection:
+        headers = {"Content-Type": "application/json"}
+        async with connection.session.post(connection.url + SERVICE_PATH, data=data, headers=headers) as answer:
+            assert answer.headers.get("Connection", "") != "close"
+        stopping = asyncio.create_task(server.stop(drain=30))
+        await asyncio.sleep(0)
+        assert server.unready() == "shutting down"
+        async with connection.session.post(connection.url + SERVICE_PATH, data=data, headers=headers) as answer:
+            assert (answer.status, answer.headers["Connection"]) == (200, "close")
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+
+
+# --- fuzz ---------------------------------------------------------------------------------------------------------
+class Fuzzed:
+    """One server for many examples, and a loop that runs while an example is sent."""
+
+    def __init__(self) -> None:
+        """Start both."""
+        self._runner = asyncio.Runner()
+        self._context = connected(Server(cases.cluster()))
+        self._connection = self._runner.run(self._context.__aenter__())
+
+    def post(self, path: str, data: bytes) -> tuple[int, bytes]:
+        """Send *data*."""
+        return self._runner.run(self._connection.post(path, data))
+
+    def close(self) -> None:
+        """Stop both."""
+        self._runner.run(self._context.__aexit__(None, None, None))
+        self._runner.close()
+
+
+@pytest.fixture(scope="module")
+def fuzzed() -> Iterator[Fuzzed]:
+    """One server for all examples."""
+    started = Fuzzed()
+    yield started
+    started.close()
+
+
+def _well_formed(status: int, body: bytes) -> bool:
+    """Whether an answer is a 4xx, or an AdmissionReview that says yes or no."""
+    if 400 <= status < 500:
+        return True
+    answered = json.loads(body)
+    response = answered["response"]
+    said_no = not response["allowed"] and response["status"]["code"] in (403, 422) and response["status"]["message"]
+    return status == 200 and answered["kind"] == review.KIND and (response["allowed"] is True or bool(said_no))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+TEXTS = st.sampled_from(["", "lb/edge", "lb/gone", "192.0.2.130", "::1", "true", "{}", '{"a": 1}', "\0"]) | st.text(
+    max_size=12
+)
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from([*names.SERVICE_ANNOTATIONS, "kavip.io/x"]) | st.text(), TEXTS, max_size=5
+)
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.text(max_size=5),
+        "namespace": st.sampled_from(["shop", "lb", ""]),
+        "annotations": ANNOTATIONS | st.none(),
+        "labels": st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2),
+        "deletionTimestamp": st.just("2026-05-01T00:00:00Z"),
+    },
+)
+SPEC = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["LoadBalancer", "ClusterIP", "ExternalName"]),
+        "externalIPs": st.lists(TEXTS, max_size=3),
+        "loadBalancerIP": TEXTS,
+        "loadBalancerClass": st.sampled_from([names.LOAD_BALANCER_CLASS, "other/one"]),
+        "ipFamilies": st.lists(st.sampled_from(["IPv4", "IPv6", "IPv9"]), max_size=2),
+        "ipFamilyPolicy": st.sampled_from(["RequireDualStack", "PreferDualStack", "SingleStack"]),
+        "interface": TEXTS,
+        "blacklistRouterIDs": st.lists(st.integers(-1, 300), max_size=300),
+        "verbatimConfig": st.dictionaries(TEXTS, TEXTS, max_size=3),
+        "instances": st.fixed_dictionaries({"mode": TEXTS, "count": st.integers()}),
+        "virtualIPs": st.lists(st.fixed_dictionaries({"address": TEXTS}), max_size=3),
+        "addresses": st.lists(TEXTS | st.sampled_from(["10.0.0.0/8", "192.0.2.128/28", "2001:db8::/32"]), max_size=3),
+        "exclude": st.lists(TEXTS, max_size=3),
+        "maxPerNamespace": st.integers(),
+    },
+)
+OBJECTS = st.none() | JSON | st.fixed_dictionaries({"metadata": METADATA, "spec": SPEC})
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(path=st.sampled_from(PATHS), data=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_get_an_answer(fuzzed: Fuzzed, path: str, data: bytes) -> None:
+    """Whatever is posted, the answer is a 4xx or a well-formed review."""
+    assert _well_formed(*fuzzed.post(path, data))
+
+
+@FUZZ
+@given(
+    path=st.sampled_from(PATHS),
+    new=OBJECTS,
+    old=OBJECTS,
+    operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]),
+)
+def test_any_object_is_judged(fuzzed: Fuzzed, path: str, new: Any, old: Any, operation: str) -> None:
+    """Objects of the right shape with the oddest values are allowed or refused, and never break a rule."""
+    assert _well_formed(*fuzzed.post(path, question(path, new, old, operation=operation)))
