@@ -8,6 +8,9 @@ SHELL := /bin/bash
 RUN := hack/venv
 SLOW := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
+# no index address may enter the repository
+PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
+	--generate-hashes --no-emit-index-url pyproject.toml
 
 ##@ See it
 .PHONY: demo cluster cluster-down
@@ -55,11 +58,8 @@ format: ## lay out the Python code
 	@$(RUN) ruff format --quiet
 
 requirements: ## pin the newest versions of what pyproject.toml asks for
-	@CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --universal --generate-hashes \
-		--no-emit-index-url --python-version 3.11 pyproject.toml --output-file requirements/run.txt
-	@CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --universal --generate-hashes \
-		--no-emit-index-url --python-version 3.11 pyproject.toml --group dev --constraint requirements/run.txt \
-		--output-file requirements/dev.txt
+	@$(PIN) --output-file requirements/run.txt
+	@$(PIN) --group dev --output-file requirements/dev.txt
 
 clean: ## remove what tools left in the checkout; the cache stays
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

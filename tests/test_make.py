@@ -36,4 +36,3 @@ def test_an_old_python_is_named() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("kavip: no Python 3.11 or later found (tried /bin/false); install one")
     assert len(done.stderr.splitlines()) == 1
-

@@ -276,6 +276,14 @@ class TestValues:
         choices = {each.name: each.metadata["choices"] for each in dataclasses.fields(Settings)}
         assert schema["enum"] == list(choices[setting])
 
+    def test_pins_agree(self) -> None:
+        """Development and tests run what the image runs, and no index is named."""
+        texts = [(files.ROOT / "requirements" / name).read_text() for name in ("run.txt", "dev.txt")]
+        run, dev = (dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE)) for text in texts)
+        assert run
+        assert run.items() <= dev.items()
+        assert not any("://" in text for text in texts)
+
     def test_versions_agree(self) -> None:
         """Package, program, chart and image have one version."""
         chart = files.objects(files.CHART / "Chart.yaml")[0]
