@@ -241,7 +241,7 @@ class _Case:
         got = self.get(missing, stay, named)
         if not isinstance(got, Refusal):
             return self.with_addresses(stay, got)
-        if stay and not self.request.require_all and not self.request.wanted:
+        if stay and not self.request.require_all and not self.wished(missing):
             return self.with_addresses(stay)  # PreferDualStack: the rest comes later
         return self.without(got)
 
@@ -298,13 +298,23 @@ class _Case:
             pools = tuple(self.pools.eligible(self.request, self.labels))
         if got := next((got for pool in pools if (got := self.serve(pool, missing))), None):
             return got
-        if not self.request.require_all and not stay:
-            for family in missing if len(missing) > 1 and not self.request.wanted else ():
-                if got := next((got for pool in pools if (got := self.serve(pool, (family,)))), None):
-                    return got
+        for families in self.less(missing, stay):
+            if got := next((got for pool in pools if (got := self.serve(pool, families))), None):
+                return got
         if not pools:
             return reasons.no_pool(self.request, self.pools, self.labels)
         return reasons.no_room(self.request, missing, pools=pools, ledger=self.ledger, named=place is not None)
+
+    def less(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[tuple[int, ...]]:
+        """What PreferDualStack makes do with, in order: what is asked for by name, else one family."""
+        if self.request.require_all or len(missing) == 1:
+            return []
+        wished = self.wished(missing)
+        return [wished] if wished else [] if stay else [(family,) for family in missing]
+
+    def wished(self, families: Iterable[int]) -> tuple[int, ...]:
+        """Those of *families* of which an address is asked for by name."""
+        return tuple(family for family in families if self.request.wanted_of(family))
 
     def unserved(self, place: Pool, why: str) -> Refusal:
         """The pool that it must come from does not serve the Service."""

@@ -1,0 +1,140 @@
+"""Whatever happens, in whatever order it is seen: no address is held by two, moves without cause, or is left unused."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kavip import names
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.ipam.claims import can_share
+from kavip.ipam.request import read_request
+from tests.build import pool, service
+from tests.ipam.world import Fate, World, entered
+
+KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in ("a", "b") for name in ("p", "q", "r", "s")])
+POOLS = (
+    pool("dual", "192.0.2.0/31", "2001:db8::/127"),
+    pool("four", "198.51.100.0-198.51.100.2", priority=200, max_per_namespace=2),
+    pool("named", "203.0.113.0/31", auto_assign=False),
+)
+WIDER = (pool("dual", "192.0.2.0/30", "2001:db8::/126"), *POOLS[1:])
+STACKS = st.sampled_from(
+    [
+        {"families": ("IPv4",), "ip_family_policy": "SingleStack"},
+        {"families": ("IPv6",), "ip_family_policy": "SingleStack"},
+        {"families": ("IPv4", "IPv6"), "ip_family_policy": "PreferDualStack"},
+        {"families": ("IPv6", "IPv4"), "ip_family_policy": "RequireDualStack"},
+    ]
+)
+WISHES = st.sampled_from(["", "", "", "192.0.2.1", "192.0.2.0, 2001:db8::1", "203.0.113.1", "not an address"])
+NAMED = st.sampled_from(["", "", "", "four", "named", "gone"])
+
+
+@st.composite
+def services(draw: st.DrawFn, key: str | None = None) -> Service:
+    """A Service that asks for anything."""
+    sharing = draw(st.sampled_from(["", "", "web"]))
+    return service(
+        key or draw(KEYS),
+        pool=draw(NAMED),
+        wants=draw(WISHES),
+        port=draw(st.sampled_from([80, 443])),
+        annotations={names.SHARING_KEY_ANNOTATION: sharing} if sharing else None,
+        created=f"2026-01-01T00:00:0{draw(st.integers(0, 9))}Z",
+        **draw(STACKS),
+    )
+
+
+class Histories(RuleBasedStateMachine):
+    """Users, an API server, a lagging cache and a controller that is restarted, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(POOLS)
+        self.edited: set[str] = set()
+        self.judged = 0
+
+    @rule(new=services())
+    def apply(self, new: Service) -> None:
+        """A user creates or edits a Service."""
+        if new.key in self.world.services:
+            self.edited.add(new.key)
+        self.world.apply(new)
+
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        """A user deletes a Service."""
+        self.edited.discard(key)
+        self.world.delete(key)
+
+    @precondition(lambda self: self.world.unseen)
+    @rule(data=st.data())
+    def see(self, data: st.DataObject) -> None:
+        """The watch delivers one change, in any order between Services."""
+        self.world.see(data.draw(st.sampled_from(self.world.unseen)))
+
+    @precondition(lambda self: self.world.todo)
+    @rule(data=st.data(), fate=st.sampled_from(Fate))
+    def work(self, data: st.DataObject, fate: Fate) -> None:
+        """A worker takes a key; its write is done, lost or refused."""
+        self.world.work(data.draw(st.sampled_from(sorted(self.world.todo))), fate)
+
+    @precondition(lambda self: self.world.cache)
+    @rule(data=st.data())
+    def work_without_cause(self, data: st.DataObject) -> None:
+        """A worker looks at a Service again, from a copy that may be old."""
+        self.world.work(data.draw(st.sampled_from(sorted(self.world.cache))))
+
+    @rule()
+    def restart(self) -> None:
+        """Another controller takes over."""
+        self.world.restart()
+
+    @rule(wide=st.booleans())
+    def edit_pools(self, wide: bool) -> None:
+        """An administrator grows a pool, or shrinks it under its holders."""
+        self.world.set_pools(WIDER if wide else POOLS)
+
+    @rule()
+    def rest(self) -> None:
+        """Everything is delivered and worked off: then nobody waits for what is free, and nothing changes any more."""
+        self.world.run()
+        fresh = entered(self.world.pools, self.world.services.values())
+        for each in self.world.services.values():
+            outcome = self.world.settled(each, fresh)
+            addresses = () if isinstance(outcome, Refusal) else outcome.addresses
+            assert addresses == each.ingress_addresses, f"{each.key} has {each.ingress_addresses}, could have {outcome}"
+        self.never_moved()
+        self.edited.clear()
+        for each in self.world.pools.in_force:
+            assert self.world.ledger.usage(each.name) == fresh.usage(each.name)
+
+    @invariant()
+    def never_two(self) -> None:
+        """No address stands in the status of two Services that do not share it."""
+        holders: dict[object, list[Service]] = {}
+        for each in self.world.services.values():
+            for address in each.ingress_addresses:
+                holders.setdefault(address, []).append(each)
+        for address, found in holders.items():
+            terms = [read_request(each)[0].terms for each in found]
+            clean = all(each.key not in self.edited for each in found)  # an edit may end the sharing of an address
+            for at, one in enumerate(terms):
+                for other in terms[at + 1 :]:
+                    assert can_share(one, other) or not clean, f"{address}: {one.key} and {other.key}"
+
+    @invariant()
+    def never_moved(self) -> None:
+        """No write takes an address away but after an edit of that Service, or of one that shared the address."""
+        for write in self.world.writes[self.judged :]:
+            for address in set(write.before) - set(write.after):
+                fellows = (each.key for each in self.world.services.values() if address in each.ingress_addresses)
+                assert self.edited & {write.key, *fellows}, write
+        self.judged = len(self.world.writes)
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
