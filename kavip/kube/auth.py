@@ -32,25 +32,32 @@ class Credentials:
         self._kubeconfig = kubeconfig or ""
         self._configuration = Configuration()
         self._loader: KubeConfigLoader | None = None
+        self.tls: ssl.SSLContext
+        """The TLS context of these credentials, once they are loaded."""
 
     async def load(self) -> None:
-        """Read the kubeconfig or the service account."""
-        if self._kubeconfig and not os.access(self._kubeconfig, os.R_OK):
-            raise SettingsError(f"kubeconfig {self._kubeconfig!r}: want a file that exists and can be read")
+        """Read the kubeconfig or the service account; in a thread, because files and plugins may take their time."""
         try:
-            async with asyncio.timeout(_PLUGIN_SECONDS):
-                await self._load()
+            await asyncio.to_thread(asyncio.run, self._read())
         except Exception as error:
             source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
             raise SettingsError(f"{source}: {_told(error)}") from error
 
-    async def _load(self) -> None:
-        if self._kubeconfig:
-            self._loader = await load_kube_config(
-                self._kubeconfig, client_configuration=self._configuration, persist_config=False
-            )
-        else:
-            load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
+    async def _read(self) -> None:
+        if self._kubeconfig and not os.access(self._kubeconfig, os.R_OK):
+            raise ConfigException("want a file that exists and can be read")
+        async with asyncio.timeout(_PLUGIN_SECONDS):
+            if self._kubeconfig:
+                self._loader = await load_kube_config(
+                    self._kubeconfig, client_configuration=self._configuration, persist_config=False
+                )
+            else:
+                load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
+        self.tls = self._tls()
+
+    async def _renew(self, loader: KubeConfigLoader) -> None:
+        async with asyncio.timeout(_PLUGIN_SECONDS):
+            await loader.load_and_set(self._configuration)
 
     @property
     def server(self) -> str:
@@ -67,8 +74,7 @@ class Credentials:
         """The name to expect in the server's certificate, where it is not the URL's."""
         return str(self._configuration.tls_server_name) if self._configuration.tls_server_name else None
 
-    def tls(self) -> ssl.SSLContext:
-        """A TLS context of these credentials."""
+    def _tls(self) -> ssl.SSLContext:
         given = self._configuration
         context = ssl.create_default_context(cafile=given.ssl_ca_cert)
         # Python 3.13 demands extensions that the CAs of many clusters lack.
@@ -81,7 +87,11 @@ class Credentials:
         return context
 
     async def authorization(self) -> str:
-        """The value of the Authorization header, or "". Runs the library's hook, which re-reads the pod's token."""
+        """
+        The value of the Authorization header, or "".
+
+        The library's hook reads the pod's token again each minute: a kibibyte from memory, so it needs no thread.
+        """
         try:
             value = await self._configuration.get_api_key_with_prefix("BearerToken")
         except (OSError, ConfigException) as error:
@@ -98,8 +108,7 @@ class Credentials:
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
-                async with asyncio.timeout(_PLUGIN_SECONDS):
-                    await loader.load_and_set(self._configuration)
+                await asyncio.to_thread(asyncio.run, self._renew(loader))
             except Exception as error:  # noqa: BLE001 - a plugin that fails now may work in a minute; the old token stays
                 if not failing:
                     log.warning("credentials not renewed", error=_told(error))

@@ -112,12 +112,11 @@ class Client:
         labels: str = "",
         fields: str = "",
         lifetime: float = 300.0,
-        silence: float = 90.0,
+        silence: float = 60.0,
     ) -> AsyncIterator[AsyncIterator[Event[T]]]:
         """
-        What happens after *version*, until the server ends the watch after *lifetime* seconds.
+        What happens after *version*, until the server ends the watch after *lifetime* seconds, or is silent for long.
 
-        The server sends a bookmark about once a minute; no byte for *silence* seconds is therefore an error.
         An ERROR event is raised as what it means.
         """
         query = {

@@ -3,7 +3,7 @@ A cache of one kind that stays true through everything an API server may do.
 
 A list fills the store, a watch keeps it current. What breaks is mended without losing anything:
 
-* a connection that breaks, or falls silent for longer than bookmarks take: the watch goes on where it stood;
+* a connection that breaks or falls silent, half-open ones included: the watch goes on where it stood;
 * 410, as a status or as an ERROR event: listed again; the difference is told, deletions included;
 * 429, 5xx, no server at all: retried with back-off, not before ``Retry-After``, logged once per change of state;
 * a malformed object: logged once, its last good version stays in the store;
@@ -38,7 +38,7 @@ class Timing:
     """The seconds of an informer."""
 
     lifetime: float = 300.0  # of one watch; the server ends it
-    silence: float = 90.0  # a bookmark comes every 60 to 75 s
+    silence: float = 60.0  # then the watch is opened again, which shows whether the server is there
     settled: float = 5.0  # a watch that has lasted so long works
     base: float = 0.5  # of the back-off
     cap: float = 15.0

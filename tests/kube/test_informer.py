@@ -120,7 +120,7 @@ async def test_a_recreated_object_is_told_as_gone_and_come(api: Api) -> None:
 
 
 async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, logged: Log) -> None:
-    """A watch on which no byte comes for too long is opened again where it stood."""
+    """A watch on which no byte comes for long is opened again where it stood; that alone is no trouble."""
     fake, client = api
     silent = asyncio.Event()
 
@@ -141,7 +141,24 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, log
         await until(lambda: "a/meanwhile" in informer.store)
     assert len(fake.lists) == 1
     assert fake.watches[1]["resourceVersion"] == fake.watches[0]["resourceVersion"]
-    assert phrases(logged).count("watch interrupted; retrying") == 1
+    assert phrases(logged) == ["cache filled"]
+
+
+async def test_a_server_that_answers_no_more_is_trouble(api: Api, logged: Log) -> None:
+    """Silence shows when the watch is opened again: a connection that yields nothing at all is an outage."""
+    fake, client = api
+    informer = follow(client, timing=Timing(lifetime=60, silence=0.2, settled=0.05, base=0.01, cap=0.05))
+
+    async def hang(request: web.Request) -> None:
+        await asyncio.sleep(3600)
+
+    async with running(informer.run()):
+        await until(lambda: fake.watches)
+        fake.fault = hang
+        await until(lambda: informer.trouble == "Unavailable")
+        fake.fault = None
+        await until(lambda: not informer.trouble)
+    assert phrases(logged) == ["cache filled", "watch interrupted; retrying", "watch works again"]
 
 
 async def test_bookmarks_move_the_version(api: Api) -> None:
