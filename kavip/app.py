@@ -10,6 +10,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -211,7 +212,7 @@ class App:
                 snapshot=self.snapshot,
                 objects=self.objects,
                 queue=queue,
-                writer=Writer(self._client, self.objects),
+                writer=Writer(self._client, self.objects, now=lambda: datetime.now(UTC)),
                 eye=probe,
                 notify=lambda key, notice: self._notify(events, key, notice),
                 options=ControllerOptions(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the answer is no (something refused), 2 the question was 
 
 import asyncio
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -100,12 +101,12 @@ def _files(command: F) -> F:
 @_files
 def check(paths: tuple[Path, ...]) -> None:
     """Say what the admission webhook would refuse of the objects in files."""
-    from kavip import offline
+    from kavip import files, offline
 
-    refused, lines = offline.check(offline.load(paths))
-    for line in lines:
-        click.echo(line, err=not refused)
-    sys.exit(1 if refused else 0)
+    judged = offline.admit(files.load(paths))
+    for line in offline.lines(judged):
+        click.echo(line, err=True)
+    sys.exit(1 if judged.refused else 0)
 
 
 @cli.command()
@@ -113,11 +114,19 @@ def check(paths: tuple[Path, ...]) -> None:
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 def plan(paths: tuple[Path, ...], output: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
-    from kavip import offline
+    from kavip import files, offline
 
-    result = offline.plan(offline.load(paths))
-    click.echo(offline.as_json(result) if output == "json" else offline.as_text(result))
-    sys.exit(1 if result.refused else 0)
+    planned = offline.plan(files.load(paths))
+    data = offline.as_data(planned)
+    for line in offline.lines(planned):
+        click.echo(line, err=True)
+    if output == "json":
+        click.echo(json.dumps(data, indent=2, sort_keys=True))
+    else:
+        for each in data["services"]:
+            told = ", ".join(each["addresses"]) or "; ".join(one["message"] for one in each["conditions"])
+            click.echo(f"{each['namespace']}/{each['name']}\t{each['group']}\t{each['pool']}\t{told}")
+    sys.exit(1 if planned.refused else 0)
 
 
 @cli.command()
@@ -125,11 +134,11 @@ def plan(paths: tuple[Path, ...], output: str) -> None:
 @click.option("--group", default="", help="ns/name of one group; empty: all")
 def render(paths: tuple[Path, ...], group: str) -> None:
     """Print the keepalived.conf of each group in files."""
-    from kavip import offline
+    from kavip import files, offline
 
-    for each in offline.plan(offline.load(paths)).groups:
-        if group in ("", each.key):
-            click.echo(each.keepalived_conf, nl=False)
+    for key, text in offline.plan(files.load(paths)).configurations.items():
+        if group in ("", key):
+            click.echo(text, nl=False)
 
 
 @cli.command()

@@ -14,11 +14,12 @@ REFUSED = sorted((MANIFESTS / "refused").glob("*.yaml"))
 
 
 def settle(installation: Installation) -> None:
-    """kavip with a pool, a default group and a Service that holds the first address."""
+    """kavip with a pool, a default group, and two Services that hold the first two addresses."""
     installation.start()
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True), a_service("web"))
     installation.plane.kubectl("apply", "-f", str(MANIFESTS / "tiny.yaml"))
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
+    wait_for("so has the other", lambda: installation.addresses("takes-the-last") == ["192.0.2.129"])
 
 
 def test_every_refusal_says_in_one_line_what_to_do(installation: Installation) -> None:
@@ -54,7 +55,7 @@ def test_a_dry_run_reserves_nothing(installation: Installation) -> None:
     assert done.returncode == 0, done.stderr
     assert installation.get("service", "dry", "-n", "shop") is None
     installation.applied(a_service("wet"))
-    wait_for("the next address is given", lambda: installation.addresses("wet") == ["192.0.2.129"])
+    wait_for("the next address is given", lambda: installation.addresses("wet") == ["192.0.2.130"])
 
 
 def test_a_new_group_gets_its_defaults_and_keeps_them(installation: Installation) -> None:
