@@ -6,7 +6,7 @@ group's plan asks for it to find the Services whose status has become wrong.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -56,28 +56,29 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One Service with the VIPs that it is to have; *problem* is what the group's model says of it."""
+    """One Service with the VIPs that it is to have, on its *ground*; *problem* is what the group's model says of it."""
 
     service: Service
     vips: tuple[Address, ...]
     problem: Refusal | None
+    ground: Ground
 
 
-def problem_of(service: Service, ground: Ground) -> Refusal | None:
-    """What the model of the group would say of *service*, looked at alone."""
+def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> Refusal | None:
+    """What the model of the group would say of *service* with *vips*, looked at alone."""
     if ground.group is None:
         return None
     draft = Draft(ground.group, (), ground.group.status.router_ids or {})
-    draft.add(members.member_of(service, ground.group))
+    draft.add(replace(members.member_of(service, ground.group), addresses=vips))
     return draft.problems.get(service.key)
 
 
-def verdict(case: Case, ground: Ground) -> Verdict:
+def verdict(case: Case) -> Verdict:
     """The first objection, or how far the nodes are."""
     for check in CHECKS:
-        if objection := check(case, ground):
+        if objection := check(case):
             return Verdict("False", objection.reason, objection.message)
-    return _rollout(case, ground)
+    return _rollout(case)
 
 
 def was_judged(service: Service) -> bool:
@@ -113,70 +114,75 @@ def next_look(service: Service, found: Verdict, *, now: datetime) -> float | Non
     return min(max(PATIENCE - since if since < PATIENCE else since, 1.0), _RAREST)
 
 
-def _group_exists(case: Case, ground: Ground) -> Refusal | None:
-    if ground.group is not None:
+def _group_exists(case: Case) -> Refusal | None:
+    if case.ground.group is not None:
         return None
-    if not ground.key:
+    message = f"KeepalivedGroup {case.ground.key} does not exist: create it or name another"
+    if not case.ground.key:
         message = "the Service names no KeepalivedGroup and none is the default one: annotate it with one"
-        return Refusal(Reason.GROUP_NOT_FOUND, message)
-    return Refusal(Reason.GROUP_NOT_FOUND, f"KeepalivedGroup {ground.key} does not exist: create it or name another")
+    return Refusal(Reason.GROUP_NOT_FOUND, message)
 
 
-def _namespace_allowed(case: Case, ground: Ground) -> Refusal | None:
+def _namespace_allowed(case: Case) -> Refusal | None:
     namespace = case.service.metadata.namespace
-    if ground.group is None or ground.snapshot.allows(ground.group, namespace):
+    if case.ground.group is None or case.ground.snapshot.allows(case.ground.group, namespace):
         return None
-    message = f"KeepalivedGroup {ground.key} does not allow namespace {namespace}: see its spec.allowedNamespaces"
+    message = f"KeepalivedGroup {case.ground.key} does not allow namespace {namespace}: see its spec.allowedNamespaces"
     return Refusal(Reason.NAMESPACE_NOT_ALLOWED, message)
 
 
-def _verbatim_valid(case: Case, ground: Ground) -> Refusal | None:
+def _verbatim_valid(case: Case) -> Refusal | None:
     return case.problem if case.problem and case.problem.reason == Reason.INVALID_VERBATIM else None
 
 
-def _router_id_left(case: Case, ground: Ground) -> Refusal | None:
+def _router_id_left(case: Case) -> Refusal | None:
     if case.problem is None or case.problem.reason != Reason.ROUTER_IDS_EXHAUSTED:
         return None
-    if not ground.has_room:
-        return case.problem
-    return Refusal(Reason.PENDING, f"KeepalivedGroup {ground.key} has not given it a VRID yet")
+    return None if case.ground.has_room else case.problem
 
 
-def _group_has_nodes(case: Case, ground: Ground) -> Refusal | None:
-    if ground.has_nodes:
+def _group_has_nodes(case: Case) -> Refusal | None:
+    if case.ground.has_nodes:
         return None
-    return Refusal(Reason.NO_NODES, f"no node matches spec.nodeSelector of KeepalivedGroup {ground.key}")
+    return Refusal(Reason.NO_NODES, f"no node matches spec.nodeSelector of KeepalivedGroup {case.ground.key}")
 
 
-def _has_vips(case: Case, ground: Ground) -> Refusal | None:
+def _has_vips(case: Case) -> Refusal | None:
     if case.vips:
         return None
     return Refusal(Reason.PENDING, f"the Service has no address yet: see {ConditionType.ADDRESS_ASSIGNED}")
 
 
-def _vips_are_free(case: Case, ground: Ground) -> Refusal | None:
+def _router_id_given(case: Case) -> Refusal | None:
+    if case.problem is None or case.problem.reason != Reason.ROUTER_IDS_EXHAUSTED:
+        return None
+    return Refusal(Reason.PENDING, f"KeepalivedGroup {case.ground.key} has not given it a VRID yet")
+
+
+def _vips_are_free(case: Case) -> Refusal | None:
     """keepalived would delete a node's own address from the node."""
     for address in case.vips:
-        owner = ground.snapshot.ledger.owner(address)
-        if owner and owner != f"KeepalivedGroup {ground.key}":
+        owner = case.ground.snapshot.ledger.owner(address)
+        if owner and owner != f"KeepalivedGroup {case.ground.key}":
             message = f"{address} belongs to {owner} itself: take it out of spec.externalIPs"
             return Refusal(Reason.PENDING, message)
     return Refusal(Reason.PENDING, case.problem.message) if case.problem else None
 
 
-CHECKS: Final[tuple[Callable[[Case, Ground], Refusal | None], ...]] = (
+CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
     _group_exists,
     _namespace_allowed,
     _verbatim_valid,
     _router_id_left,
     _group_has_nodes,
     _has_vips,
+    _router_id_given,
     _vips_are_free,
 )
 
 
-def _rollout(case: Case, ground: Ground) -> Verdict:
-    wanted, states = frozenset(case.vips), ground.states
+def _rollout(case: Case) -> Verdict:
+    ground, wanted, states = case.ground, frozenset(case.vips), case.ground.states
     lacking = [name for name in ground.ready if name not in states or not wanted <= states[name].runs]
     if ground.ready and not lacking:
         return _programmed(ground)
@@ -184,7 +190,7 @@ def _rollout(case: Case, ground: Ground) -> Verdict:
     if was is not None and was.status == "True" and not any(name in states for name in lacking):
         # Nobody says otherwise: a node that is new, or has not been asked since kavip started, takes nothing back.
         return _programmed(ground)
-    return Verdict("False", Reason.PENDING, _progress(case, ground, lacking))
+    return Verdict("False", Reason.PENDING, _progress(case, lacking))
 
 
 def _programmed(ground: Ground) -> Verdict:
@@ -192,7 +198,8 @@ def _programmed(ground: Ground) -> Verdict:
     return Verdict("True", Reason.PROGRAMMED, message)
 
 
-def _progress(case: Case, ground: Ground, lacking: Sequence[str]) -> str:
+def _progress(case: Case, lacking: Sequence[str]) -> str:
+    ground = case.ground
     if not ground.ready:
         return f"no node of KeepalivedGroup {ground.key} is ready"
     text = (
