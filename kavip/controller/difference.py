@@ -12,7 +12,7 @@ from kavip.controller.outcome import Json
 
 def merge_patch(old: Json, new: Json) -> dict[str, Any]:
     """The patch that makes *new* of *old*; empty where they are equal."""
-    patch: dict[str, Any] = {key: None for key in sorted(old.keys() - new.keys())}
+    patch: dict[str, Any] = dict.fromkeys(sorted(old.keys() - new.keys()))
     for key, value in sorted(new.items()):
         before = old.get(key)
         if key in old and before == value:

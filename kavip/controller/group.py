@@ -215,7 +215,7 @@ def _accepted(
     if refused:
         return Verdict("False", Reason.INVALID, refused)
     if group.is_default and default is not None and default.key != group.key:
-        message = f"KeepalivedGroup {default.key} is the default one already: take the label {names.DEFAULT_GROUP_LABEL} off"
+        message = f"{default.key} is the default group already: take the label {names.DEFAULT_GROUP_LABEL} off"
         return Verdict("False", Reason.DUPLICATE_DEFAULT, message)
     return Verdict("True", Reason.ACCEPTED, "the group is served")
 
@@ -230,11 +230,12 @@ def _conflict(what: str, why: Foreign) -> Verdict:
 def _misjudged(snapshot: Snapshot, group: KeepalivedGroup, roster: Roster, observed: Observed) -> tuple[Key, ...]:
     """The Services whose ``Programmed`` says something else than what is so; new ones have a plan of their own."""
     ground = Ground.of(snapshot, group.key, observed)
-    problems = roster.model.problems if roster.model else {}
+    problems = dict(roster.model.problems) if roster.model else {}
+    problems |= {member.key: member.problem for member in roster.members if member.problem}
     result = []
     for service in snapshot.members(group.key):
-        case = Case(service, service.virtual_ips, problems.get(service.key))
-        if programmed.was_judged(service) and programmed.is_wrong(service, programmed.verdict(case, ground)):
+        case = Case(service, service.virtual_ips, problems.get(service.key), ground)
+        if programmed.was_judged(service) and programmed.is_wrong(service, programmed.verdict(case)):
             result.append(Key(Kind.SERVICE, service.key))
     return tuple(result)
 
@@ -264,4 +265,4 @@ def _host(node: Node) -> str:
     address = next(iter(node.addresses("InternalIP")), None)
     if address is None:
         return ""
-    return f"[{address}]" if address.family == 6 else str(address)  # noqa: PLR2004 - the family
+    return f"[{address}]" if address.family == 6 else str(address)

@@ -17,7 +17,6 @@ from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.controller.outcome import Apply, Reserved
 from kavip.controller.owner import Foreign
 
-
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 
 

@@ -137,8 +137,8 @@ class Plan:
     The difference between what is and what should be.
 
     *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
-    waits for; None leaves it where it is. *reserves* and *target* are a group's. *requeue_after*: look again in so many seconds.
-    *also*: keys whose plan is no longer empty.
+    waits for; None leaves it where it is. *reserves* and *target* are a group's. *requeue_after*: look again in so many
+    seconds. *also*: keys whose plan is no longer empty.
     """
 
     writes: tuple[Write, ...] = ()

@@ -36,7 +36,7 @@ _DEFAULTS: Final = Options()
 
 @dataclass(frozen=True, slots=True)
 class _Addressing:
-    """What becomes of a Service's addresses: *verdict* for ``AddressAssigned``; *note* for the Event; *waits* for pools."""
+    """What becomes of a Service's addresses, and the pools that it *waits* for; *note* says what the Event tells."""
 
     addresses: tuple[Address, ...]
     verdict: Verdict
@@ -63,7 +63,7 @@ def plan_service(
     given = addressing.addresses if addressing else ()
     ground = Ground.of(snapshot, group, observed)
     vips = tuple(sorted({*given, *service.external_addresses}))
-    verdict = programmed.verdict(Case(service, vips, programmed.problem_of(service, ground)), ground)
+    verdict = programmed.verdict(Case(service, vips, programmed.problem_of(service, vips, ground), ground))
     return _difference(service, addressing, verdict, now)
 
 

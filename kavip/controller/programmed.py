@@ -68,9 +68,10 @@ def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> R
     """What the model of the group would say of *service* with *vips*, looked at alone."""
     if ground.group is None:
         return None
+    member = replace(members.member_of(service, ground.group), addresses=vips)
     draft = Draft(ground.group, (), ground.group.status.router_ids or {})
-    draft.add(replace(members.member_of(service, ground.group), addresses=vips))
-    return draft.problems.get(service.key)
+    draft.add(member)
+    return member.problem or draft.problems.get(service.key)  # what its owner can mend comes first
 
 
 def verdict(case: Case) -> Verdict:

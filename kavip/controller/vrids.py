@@ -1,8 +1,8 @@
 """
 Which VRIDs a group may use: what its neighbours on the segment have is theirs.
 
-What a neighbour's status will say as soon as a write of ours is seen counts as well, so that two groups that are planned
-one after the other never take one number. Where two groups are found with the same number, the older one keeps it.
+What a neighbour's status will say as soon as a write of ours is seen counts as well, so that two groups that are
+planned one after the other never take one number. Where two are found with the same number, the older one keeps it.
 """
 
 from collections.abc import Mapping

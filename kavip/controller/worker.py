@@ -51,7 +51,7 @@ Notify = Callable[[Key, Notice], None]
 class Worker:
     """Works the keys of *queue* off."""
 
-    def __init__(  # noqa: PLR0913 - the parts it ties together, each named
+    def __init__(
         self,
         *,
         snapshot: Snapshot,

@@ -32,9 +32,7 @@ def containers(group: KeepalivedGroup) -> dict[str, dict[str, Any]]:
 
 def env(container: dict[str, Any]) -> dict[str, str]:
     """The plain variables, and the field paths of the others."""
-    return {
-        each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]
-    }
+    return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
 
 
 def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:

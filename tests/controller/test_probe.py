@@ -18,11 +18,11 @@ from kavip.controller.probe import Probe, state_of, summary
 PATIENCE = 20.0  # seconds; the machine may be busy, nothing here takes one
 
 
-def state(config_hash: str, *vips: str, group: str = "lb/edge", vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:
+def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:
     """What an agent answers at ``/state``."""
     return {
         "node": "n1",
-        "group": group,
+        "group": "lb/edge",
         "configHash": config_hash,
         "wantedHash": config_hash,
         "refused": refused,

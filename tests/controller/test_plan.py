@@ -1,0 +1,445 @@
+"""The plan of one Service: state in, state out."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.cluster import ExternalIP, Network, NetworkSpec, NodeCondition
+from kavip.api.meta import Condition, LabelSelector
+from kavip.api.service import Ingress, LoadBalancer, Service
+from kavip.controller.observed import Observed
+from kavip.controller.outcome import Key, Kind, Options, Plan
+from kavip.controller.plan import plan_service
+from kavip.names import Reason
+from tests import build
+from tests.controller.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+
+ASSIGNED = names.Condition.ADDRESS_ASSIGNED
+PROGRAMMED = names.Condition.SERVICE_PROGRAMMED
+WEB = "shop/web"
+VIP = "192.0.2.128"
+
+
+def web(**more: Any) -> Service:
+    """A Service of the group."""
+    return build.service(WEB, group=GROUP, **more)
+
+
+def told(service: Service, kind: str, status: str, reason: str, **more: Any) -> Service:
+    """*service* with one more condition."""
+    condition = Condition(type=kind, status=status, reason=reason, last_transition_time="2026-01-01T00:00:00Z", **more)
+    status_ = msgspec.structs.replace(service.status, conditions=[*(service.status.conditions or ()), condition])
+    return msgspec.structs.replace(service, status=status_)
+
+
+def conditions_of(plan: Plan) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition that *plan* writes."""
+    return {each["type"]: (each["status"], each["reason"]) for each in body_of(plan)["conditions"]}
+
+
+def programmed_of(world: World, key: str = WEB) -> str:
+    """The message of the condition Programmed."""
+    return next(
+        each.message for each in world.snapshot.services[key].status.conditions or () if each.type == PROGRAMMED
+    )
+
+
+# --- address and conditions -------------------------------------------------------------------------------------------
+def test_one_write_carries_address_and_both_conditions() -> None:
+    """A new Service gets address, AddressAssigned and the first Programmed in one write, claimed beforehand."""
+    plan = plan_service(cluster(web(), build.group(), build.pool()), WEB, now=NOW)
+    status = body_of(plan)
+    assert status["loadBalancer"] == {"ingress": [{"ip": VIP, "ipMode": "VIP"}]}
+    assert conditions_of(plan) == {ASSIGNED: ("True", "Assigned"), PROGRAMMED: ("False", "Pending")}
+    assert [str(address) for address in plan.claims or ()] == [VIP]
+    assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-03-01T12:00:00Z"}
+
+
+def test_a_write_is_conditional_on_what_it_was_decided_on() -> None:
+    """The patch names the resourceVersion of the Service."""
+    plan = plan_service(cluster(web(), build.group(), build.pool()), WEB, now=NOW)
+    assert plan.writes[0].body["metadata"] == {"resourceVersion": "1"}  # type: ignore[union-attr]
+
+
+def test_a_plan_applied_to_its_own_result_is_empty() -> None:
+    """Nothing is written twice, and there is no second Event."""
+    world = World(cluster(web(), build.group(), build.pool()))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    again = world.service(WEB)
+    assert (again.writes, again.events, again.claims) == ((), (), None)
+
+
+def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
+    """An entry that comes back with ipMode VIP, or without, is what was written."""
+    for mode in (None, "VIP"):
+        service = told(told(web(), ASSIGNED, "True", "Assigned"), PROGRAMMED, "False", "Pending")
+        status = msgspec.structs.replace(
+            service.status, load_balancer=LoadBalancer(ingress=[Ingress(ip=VIP, ip_mode=mode)])
+        )
+        service = msgspec.structs.replace(service, status=status)
+        plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+        assert plan.claims is None
+        assert all("loadBalancer" not in write.body["status"] for write in plan.writes)  # type: ignore[union-attr]
+
+
+def test_programmed_follows_in_one_further_write() -> None:
+    """Nodes take up the configuration one by one: there is one write when the last has, and none before."""
+    world = World(cluster(web(), build.group(), build.pool()))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.observed = seen(n1=running("h", VIP))
+    assert not world.service(WEB).writes
+    world.observed = seen(n1=running("h", VIP), n2=running("h", VIP))
+    plan = world.service(WEB)
+    assert conditions_of(plan) == {PROGRAMMED: ("True", "Programmed")}
+    assert [notice.reason for notice in plan.events] == ["Programmed"]
+    assert not world.service(WEB).writes
+
+
+def test_generation_is_observed_only_where_the_server_keeps_it() -> None:
+    """observedGeneration is left out without metadata.generation, and set with it."""
+    without, with_it = web(), web()
+    with_it = msgspec.structs.replace(with_it, metadata=msgspec.structs.replace(with_it.metadata, generation=7))
+    for service, expected in ((without, None), (with_it, 7)):
+        plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+        assert {each.get("observedGeneration") for each in body_of(plan)["conditions"]} == {expected}
+
+
+def test_an_edit_by_the_user_is_observed() -> None:
+    """A new generation is written into the conditions, and that is no news for anybody."""
+    world = World(cluster(web(), build.group(), build.pool()))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    service = world.snapshot.services[WEB]
+    world.snapshot.put(
+        msgspec.structs.replace(service, metadata=msgspec.structs.replace(service.metadata, generation=2))
+    )
+    plan = world.service(WEB)
+    assert {each["observedGeneration"] for each in body_of(plan)["conditions"]} == {2}
+    assert plan.events == ()
+
+
+def test_both_families_come_in_the_order_of_the_service() -> None:
+    """Status follows ipFamilies when it is first written."""
+    service = web(families=("IPv6", "IPv4"), ip_family_policy="RequireDualStack")
+    pool = build.pool("edge", "192.0.2.128/28", "2001:db8::100/120")
+    plan = plan_service(cluster(service, build.group(), pool), WEB, now=NOW)
+    assert [each["ip"] for each in body_of(plan)["loadBalancer"]["ingress"]] == ["2001:db8::100", VIP]
+
+
+def test_a_completed_family_keeps_its_place_behind_what_stands() -> None:
+    """The second family of a holder is added; the entry that stands is not moved for the sake of order."""
+    service = told(
+        web(families=("IPv6", "IPv4"), ip_family_policy="PreferDualStack", holds=[VIP]), ASSIGNED, "True", "Assigned"
+    )
+    pool = build.pool("edge", "192.0.2.128/28", "2001:db8::100/120")
+    plan = plan_service(cluster(service, build.group(), pool), WEB, now=NOW)
+    assert [each["ip"] for each in body_of(plan)["loadBalancer"]["ingress"]] == [VIP, "2001:db8::100"]
+
+
+def test_a_waiting_service_says_so_and_names_its_pools() -> None:
+    """A full pool is a condition, a reason to wait for that pool, and one warning."""
+    pool = build.pool("edge", "192.0.2.128/32")
+    holder = told(build.service("shop/a", group=GROUP, holds=["192.0.2.128"]), ASSIGNED, "True", "Assigned")
+    world = World(cluster(web(), holder, build.group(), pool))
+    plan = world.service(WEB)
+    assert conditions_of(plan) == {ASSIGNED: ("False", "PoolExhausted"), PROGRAMMED: ("False", "Pending")}
+    assert plan.waits == ("edge",)
+    assert [(notice.reason, notice.warning) for notice in plan.events] == [("PoolExhausted", True), ("Pending", False)]
+    assert not world.service(WEB).writes
+
+
+def test_whoever_loses_a_contest_gives_the_address_up_in_one_write() -> None:
+    """The younger of two holders gets another address, and the entry is replaced."""
+    older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
+    younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
+    plan = plan_service(cluster(older, younger, build.group(), build.pool()), WEB, now=NOW)
+    assert body_of(plan)["loadBalancer"] == {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}
+
+
+def test_without_a_pool_a_lost_address_leaves_status_empty() -> None:
+    """Where there is nothing to give instead, the entry is removed."""
+    older = told(build.service("shop/a", group=GROUP, holds=[VIP]), ASSIGNED, "True", "Assigned")
+    younger = told(web(holds=[VIP], created="2026-02-01T00:00:00Z"), ASSIGNED, "True", "Assigned")
+    plan = plan_service(cluster(older, younger, build.group(), build.pool("edge", f"{VIP}/32")), WEB, now=NOW)
+    assert body_of(plan)["loadBalancer"] == {"ingress": None}
+    assert plan.claims == ()
+
+
+# --- other writers ----------------------------------------------------------------------------------------------------
+def test_foreign_status_is_left_alone() -> None:
+    """An address that another controller wrote stays, with a condition."""
+    plan = plan_service(cluster(web(holds=["198.51.100.7"]), build.group(), build.pool()), WEB, now=NOW)
+    assert "loadBalancer" not in body_of(plan)
+    assert conditions_of(plan)[ASSIGNED] == ("True", "ForeignStatus")
+    assert plan.claims is None
+
+
+def test_others_conditions_are_not_written() -> None:
+    """A strategic merge patch that names only our types keeps everybody else's."""
+    service = told(web(), "example.org/Healthy", "True", "Fine")
+    plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+    assert set(conditions_of(plan)) == {ASSIGNED, PROGRAMMED}
+
+
+@pytest.mark.parametrize("ipam", ["auto", "never"])
+def test_the_platform_assigns(ipam: str) -> None:
+    """Where OpenShift assigns, or kavip is told not to, kavip stands aside and says so."""
+    network = Network(
+        metadata=build.metadata("cluster"),
+        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"] if ipam == "auto" else None)),
+    )
+    snapshot = cluster(web(), build.group(), build.pool(), network)
+    plan = plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam))
+    assert conditions_of(plan) == {ASSIGNED: ("Unknown", "LeftToPlatform"), PROGRAMMED: ("False", "Pending")}
+    assert "loadBalancer" not in body_of(plan)
+    assert not any(notice.warning for notice in plan.events)
+
+
+@pytest.mark.parametrize(
+    ("ipam", "more"),
+    [("always", {}), ("auto", {"pool": "edge"}), ("auto", {"wants": VIP}), ("auto", {"load_balancer_ip": VIP})],
+)
+def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: dict[str, Any]) -> None:
+    """A pool, or an address of one, that is named is kavip's business; so is everything with `always`."""
+    platform = ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])
+    network = Network(metadata=build.metadata("cluster"), spec=NetworkSpec(external_ip=platform))
+    snapshot = cluster(web(**more), build.group(), build.pool(), network)
+    assert conditions_of(plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam)))[ASSIGNED] == (
+        "True",
+        "Assigned",
+    )
+
+
+def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
+    """A Service that has an address of kavip's keeps it."""
+    network = Network(
+        metadata=build.metadata("cluster"),
+        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])),
+    )
+    holder = told(web(holds=[VIP]), ASSIGNED, "True", "Assigned")
+    plan = plan_service(cluster(holder, build.group(), build.pool(), network), WEB, now=NOW)
+    assert conditions_of(plan)[ASSIGNED] == ("True", "Assigned")
+    assert "loadBalancer" not in body_of(plan)
+
+
+# --- no longer ours ---------------------------------------------------------------------------------------------------
+def test_a_service_that_leaves_loses_what_kavip_wrote_in_one_write() -> None:
+    """Without the annotation, entries and conditions go; the address is free at once."""
+    service = told(
+        told(build.service(WEB, holds=[VIP]), ASSIGNED, "True", "Assigned"), PROGRAMMED, "True", "Programmed"
+    )
+    plan = plan_service(cluster(told(service, "example.org/Fine", "True", "Fine"), build.pool()), WEB, now=NOW)
+    assert body_of(plan) == {
+        "conditions": [{"$patch": "delete", "type": ASSIGNED}, {"$patch": "delete", "type": PROGRAMMED}],
+        "loadBalancer": {"ingress": None},
+    }
+    assert plan.claims == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "address"),
+    [
+        ("True", "ForeignStatus", "198.51.100.7"),
+        ("Unknown", "LeftToPlatform", "198.51.100.7"),
+        ("False", "NoPool", "198.51.100.7"),
+    ],
+)
+def test_a_service_that_leaves_keeps_what_others_wrote(status: str, reason: str, address: str) -> None:
+    """Where the condition says that kavip gave nothing, only the condition goes."""
+    service = told(build.service(WEB, holds=[address]), ASSIGNED, status, reason)
+    plan = plan_service(cluster(service, build.pool()), WEB, now=NOW)
+    assert "loadBalancer" not in body_of(plan)
+    assert plan.claims is None
+
+
+def test_a_service_that_never_was_ours_is_let_be() -> None:
+    """No condition of ours, nothing to take back."""
+    for service in (build.service(WEB, holds=[VIP]), build.service(WEB, load_balancer_class="example.org/other")):
+        assert not plan_service(cluster(service, build.pool()), WEB, now=NOW).writes
+
+
+def test_a_service_that_is_gone_or_going_is_not_written() -> None:
+    """A Service in deletion keeps what it has until it is gone."""
+    leaving = web(holds=[VIP])
+    metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
+    leaving = msgspec.structs.replace(leaving, metadata=metadata)
+    assert plan_service(cluster(leaving, build.group(), build.pool()), WEB, now=NOW) == Plan()
+    assert plan_service(cluster(), WEB, now=NOW) == Plan()
+
+
+def test_external_ips_alone_get_no_address_and_no_address_condition() -> None:
+    """A ClusterIP Service brings its VIPs along; only Programmed concerns it."""
+    service = web(type="ClusterIP", external_ips=[VIP])
+    plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+    assert conditions_of(plan) == {PROGRAMMED: ("False", "Pending")}
+    assert plan.claims is None
+
+
+def test_a_service_that_was_of_type_load_balancer_loses_that_condition() -> None:
+    """AddressAssigned means nothing on a ClusterIP Service."""
+    service = told(web(type="ClusterIP", external_ips=[VIP]), ASSIGNED, "True", "Assigned")
+    plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+    assert {"$patch": "delete", "type": ASSIGNED} in body_of(plan)["conditions"]
+
+
+# --- Programmed -------------------------------------------------------------------------------------------------------
+def reason_of(plan: Plan) -> str:
+    """The reason of Programmed that *plan* writes."""
+    return conditions_of(plan)[PROGRAMMED][1]
+
+
+def test_programmed_group_not_found() -> None:
+    """A group that does not exist is named, and so is the lack of a default one."""
+    plan = plan_service(cluster(web(), build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "lb/edge does not exist" in body_of(plan)["conditions"][-1]["message"]
+    classy = build.service(WEB, load_balancer_class=names.LOAD_BALANCER_CLASS)
+    plan = plan_service(cluster(classy, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "none is the default one" in body_of(plan)["conditions"][-1]["message"]
+
+
+def test_programmed_namespace_not_allowed() -> None:
+    """The group's selector of namespaces is obeyed, whatever admission let pass."""
+    group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
+    plan = plan_service(cluster(web(), group, build.pool(), build.namespace("shop", team="b")), WEB, now=NOW)
+    assert reason_of(plan) == Reason.NAMESPACE_NOT_ALLOWED
+
+
+def test_programmed_invalid_verbatim() -> None:
+    """Lines that cannot be taken are told."""
+    service = web(annotations={names.VERBATIM_ANNOTATION: '{"notify_master": "/bin/sh"}'})
+    plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.INVALID_VERBATIM
+
+
+def test_programmed_router_ids_exhausted() -> None:
+    """The Service for which no VRID is left says so; one that will get its VRID merely waits."""
+    full = build.group(blacklist_router_ids=list(range(2, 256)), router_ids={"shop/other": 1})
+    other = build.service("shop/other", group=GROUP)
+    plan = plan_service(cluster(web(), other, full, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.ROUTER_IDS_EXHAUSTED
+    roomy = build.group(blacklist_router_ids=list(range(3, 256)), router_ids={"shop/other": 1})
+    plan = plan_service(cluster(web(), other, roomy, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.PENDING
+
+
+def test_programmed_no_nodes() -> None:
+    """A selector that no node matches is told."""
+    group = build.group(node_selector={"edge": "true"}, router_ids={WEB: 1})
+    assert reason_of(plan_service(cluster(web(), group, build.pool()), WEB, now=NOW)) == Reason.NO_NODES
+
+
+def test_programmed_pending_counts_nodes() -> None:
+    """The message says how far it is, and who refuses."""
+    world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
+    world.observed = seen(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
+    world.service(WEB)
+    assert programmed_of(world) == (
+        "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
+        "n2 refuses the configuration: line 7: unknown keyword"
+    )
+
+
+def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
+    """keepalived would delete the address from the node, so it is left out and the Service is told."""
+    service = web(type="ClusterIP", external_ips=["192.0.2.12"])
+    world = World(cluster(service, build.group(router_ids={WEB: 1})))
+    world.service(WEB)
+    assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
+    assert programmed_of(world) == "192.0.2.12 belongs to Node n2 itself: take it out of spec.externalIPs"
+
+
+def test_a_node_that_is_down_is_not_waited_for() -> None:
+    """A Service is programmed when every node that is ready runs it."""
+    snapshot = cluster(
+        told(web(holds=[VIP]), ASSIGNED, "True", "Assigned"), build.group(router_ids={WEB: 1}), build.pool()
+    )
+    down = snapshot.nodes["n2"]
+    status = msgspec.structs.replace(down.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
+    snapshot.put(msgspec.structs.replace(down, status=status))
+    plan = plan_service(snapshot, WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    assert conditions_of(plan)[PROGRAMMED] == ("True", "Programmed")
+
+
+def test_a_late_message_is_written_once_the_owner_may_look() -> None:
+    """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
+    world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool()))
+    world.service(WEB)
+    world.observed = seen(n1=running("h", VIP))
+    world.later(5)
+    plan = world.service(WEB)
+    assert not plan.writes
+    assert plan.requeue_after == pytest.approx(5)
+    world.later(5)
+    assert world.service(WEB).writes
+    assert programmed_of(world).startswith("1 of 2 nodes")
+    world.later(50)
+    plan = world.service(WEB)
+    assert not plan.writes
+    assert plan.requeue_after == pytest.approx(60)
+
+
+class TestOnceProgrammed:
+    """What takes Programmed back, and what does not."""
+
+    def world(self, **more: Any) -> World:
+        """A Service that is programmed on two nodes."""
+        world = World(cluster(web(**more), build.group(), build.pool()))
+        world.observed = seen(n1=running("h", VIP), n2=running("h", VIP))
+        world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+        assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
+        return world
+
+    def test_other_services_do_not_flip_it(self) -> None:
+        """A node that has yet to load another Service's VIP still runs this one's."""
+        world = self.world()
+        world.snapshot.put(build.service("shop/new", group=GROUP))
+        world.settle(Key(Kind.SERVICE, "shop/new"), Key(Kind.GROUP, GROUP))
+        assert not world.service(WEB).writes
+        assert world.condition("shop/new", PROGRAMMED) == ("False", "Pending")
+
+    @pytest.mark.parametrize(
+        "observed",
+        [Observed(), seen(n1=running("g", VIP)), seen(n1=running("x", VIP, "192.0.2.129"))],
+        ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
+    )
+    def test_silence_does_not_flip_it(self, observed: Observed) -> None:
+        """Only a node that answers and lacks the VIP speaks against it."""
+        world = self.world()
+        world.observed = observed
+        assert not world.service(WEB).writes
+
+    def test_a_new_node_does_not_flip_it(self) -> None:
+        """A node that has joined and not answered yet takes nothing back."""
+        world = self.world()
+        world.snapshot.put(build.node("n3", "192.0.2.13"))
+        assert not world.service(WEB).writes
+
+    def test_a_node_that_lacks_the_vip_flips_it(self) -> None:
+        """What an agent says counts."""
+        world = self.world()
+        world.observed = seen(n1=running("h", VIP), n2=running("g"))
+        assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
+
+    def test_a_group_that_goes_flips_it(self) -> None:
+        """Without its group the Service keeps its address and is not programmed."""
+        world = self.world()
+        world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+        plan = world.service(WEB)
+        assert conditions_of(plan) == {PROGRAMMED: ("False", "GroupNotFound")}
+        assert "loadBalancer" not in body_of(plan)
+
+
+def test_the_order_of_events_does_not_matter() -> None:
+    """The same objects in any order give the same plan."""
+    services = [build.service(f"shop/s{n}", group=GROUP, created=f"2026-01-0{n}T00:00:00Z") for n in range(1, 6)]
+    objects = [*services, build.group(), build.pool(), build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12")]
+    plans = set()
+    for seed in range(5):
+        random.Random(seed).shuffle(objects)
+        snapshot = cluster(*objects, nodes=0)
+        plans.add(msgspec.json.encode([dict(body_of(plan_service(snapshot, each.key, now=NOW))) for each in services]))
+    assert len(plans) == 1
