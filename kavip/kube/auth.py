@@ -38,7 +38,7 @@ class Credentials:
     async def load(self) -> None:
         """Read the kubeconfig or the service account; in a thread, because files and plugins may take their time."""
         try:
-            await asyncio.to_thread(asyncio.run, self._read())
+            await asyncio.to_thread(lambda: asyncio.run(self._read()))
         except Exception as error:
             source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
             raise SettingsError(f"{source}: {_told(error)}") from error
@@ -108,7 +108,7 @@ class Credentials:
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
-                await asyncio.to_thread(asyncio.run, self._renew(loader))
+                await asyncio.to_thread(lambda: asyncio.run(self._renew(loader)))
             except Exception as error:  # noqa: BLE001 - a plugin that fails now may work in a minute; the old token stays
                 if not failing:
                     log.warning("credentials not renewed", error=_told(error))

@@ -118,7 +118,7 @@ MUTATING_WEBHOOKS: Final = Resource(
     "MutatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, "patch"),
+    verbs=(*_READ, *_APPLY),
 )
 VALIDATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -126,7 +126,7 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, "patch"),
+    verbs=(*_READ, *_APPLY),
 )
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
