@@ -11,7 +11,7 @@ from typing import Final
 from kavip import names
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
-from kavip.ipam.allocate import decide
+from kavip.ipam.allocate import breaks_sharing, decide
 from kavip.ipam.claims import can_share
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
@@ -36,6 +36,8 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     pools = snapshot.parsed_pools
     decided = decide(request, pools, snapshot.ledger, namespace_labels=snapshot.namespace_labels(request.namespace))
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
+    if refusal is None:
+        refusal = breaks_sharing(request, snapshot.ledger)
     if refusal is None:
         yield from _contested(request, snapshot)
     elif unreadable and refusal.field != _POOL_FIELD:

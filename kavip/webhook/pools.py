@@ -7,7 +7,7 @@ deletion does to the Services that hold addresses.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kavip import names
 from kavip.api.address import Address
@@ -16,6 +16,7 @@ from kavip.api.refusal import Refusal
 from kavip.ipam.addresses import find
 from kavip.ipam.pool import Pool, cautions, parse_pool
 from kavip.ipam.request import read_request
+from kavip.ipam.stranding import Stranded, Stranding, stranding
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
@@ -23,18 +24,6 @@ from kavip.webhook.verdict import counted, listed
 
 Findings = Iterator[Finding]
 Cluster = Context[VIPPool]
-
-
-class Held(NamedTuple):
-    """An address of a pool in use: *standing* in the status of Service *key*, else in its externalIPs."""
-
-    address: Address
-    key: str
-    standing: bool
-
-    def __str__(self) -> str:
-        """As messages list it."""
-        return f"{self.address} ({self.key})"
 
 
 def pool_is_sound(pool: VIPPool, context: Cluster) -> Findings:
@@ -46,68 +35,72 @@ def pool_is_sound(pool: VIPPool, context: Cluster) -> Findings:
 def nobody_is_stranded(pool: VIPPool, context: Cluster) -> Findings:
     """No address that a Service holds falls out of the pool."""
     new, _ = parse_pool(pool)
-    old = context.snapshot.parsed_pools.get(pool.name)
-    if new is None or old is None:
+    if new is None:
         return
-    lost: defaultdict[str, list[Held]] = defaultdict(list)
-    for held in _held(old, context.snapshot):
-        if old.is_usable(held.address) and not new.is_usable(held.address):
-            lost[_loser(held.address, new)].append(held)
-    for field, addresses in sorted(lost.items()):
-        yield from _stranding(pool, addresses, field, "leaves")
+    effect = _effect(pool.name, pool, context.snapshot)
+    refused, told = _by_field(effect.lost, new), _by_field(effect.external, new)
+    for field in sorted(refused.keys() | told.keys()):
+        yield from _findings(pool, field, "leaves", lost=refused[field], external=told[field])
 
 
 def nobody_holds_an_address(pool: VIPPool, context: Cluster) -> Findings:
     """No Service holds an address of a pool that goes."""
-    old = context.snapshot.parsed_pools.get(pool.name)
-    if old is not None:
-        yield from _stranding(pool, list(_held(old, context.snapshot)), "metadata.name", "deleting the pool leaves")
+    effect = _effect(pool.name, None, context.snapshot)
+    yield from _findings(
+        pool, "metadata.name", "deleting the pool leaves", lost=list(effect.lost), external=list(effect.external)
+    )
 
 
 def holders_still_match(pool: VIPPool, context: Cluster) -> Findings:
     """Those who hold addresses could have them anew: nobody moves, but their owners should know."""
+    snapshot = context.snapshot
     new, _ = parse_pool(pool)
-    old = context.snapshot.parsed_pools.get(pool.name)
+    old = snapshot.parsed_pools.get(pool.name)
     if new is None or old is None:
         return
-    strangers = [held for held in _held(old, context.snapshot) if _is_new_stranger(held, old, new, context.snapshot)]
-    if strangers:
-        keys = sorted({held.key for held in strangers})
-        yield Caution(f"spec: no longer serves {listed(keys, most=3)}; they keep their addresses, as stranded")
+    keys = {each.service.key for each in _effect(pool.name, pool, snapshot).misfits}
+    if (old.groups, old.services, old.namespaces) != (new.groups, new.services, new.namespaces):
+        holders = {terms.key for _, terms, is_standing in snapshot.ledger.assigned(old) if is_standing}
+        keys |= {key for key in holders if _turns_away(key, old, new, snapshot)}
+    if keys:
+        yield Caution(f"spec: no longer serves {listed(sorted(keys), most=3)}; they keep their addresses, as stranded")
 
 
-def _is_new_stranger(held: Held, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
-    service = snapshot.services.get(held.key)
+def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> Stranding:
+    """What the edit does; a pool that is not in force has no holders."""
+    old = snapshot.pools.get(name)
+    return stranding(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else Stranding()
+
+
+def _turns_away(key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
+    """Whether *new* does not serve Service *key*, which *old* does."""
+    service = snapshot.services.get(key)
     if service is None:
         return False
     request, _ = read_request(service, group=snapshot.group_of(service))
     labels = snapshot.namespace_labels(request.namespace)
-    was, now = (
-        bool(pool.mismatch(request, labels)) or pool.reservations.get(held.address, held.key) != held.key
-        for pool in (old, new)
-    )
-    return now and not was
+    return bool(new.mismatch(request, labels)) and not old.mismatch(request, labels)
 
 
-def _held(pool: Pool, snapshot: Snapshot) -> Iterator[Held]:
-    for address, terms, standing in snapshot.ledger.assigned(pool):
-        yield Held(address, terms.key, standing)
+def _by_field(entries: tuple[Stranded, ...], pool: Pool) -> defaultdict[str, list[Stranded]]:
+    """*entries* by the field through which *pool* has lost them."""
+    result: defaultdict[str, list[Stranded]] = defaultdict(list)
+    for each in entries:
+        result[_field_without(each.address, pool)].append(each)
+    return result
 
 
-def _loser(address: Address, pool: Pool) -> str:
-    """The field by which *pool* has lost *address*."""
+def _field_without(address: Address, pool: Pool) -> str:
     if find(pool.ranges, address) is None:
         return "spec.addresses"
     return "spec.exclude" if find(pool.usable, address) is None else "spec.avoidBuggyIPs"
 
 
-def _stranding(pool: VIPPool, held: list[Held], field: str, what: str) -> Findings:
-    """Refuse to strand what stands in a status, unless the annotation allows it; of externalIPs, warn."""
-    standing = [each for each in held if each.standing]
-    external = [each for each in held if not each.standing]
-    if standing:
-        count = counted(len(standing), "address", plural="addresses")
-        text = f"{what} {count} in use without a pool: {listed(standing)}"
+def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], external: list[Stranded]) -> Findings:
+    """Refuse what stands in a status, unless the annotation allows it; of externalIPs, warn."""
+    if lost:
+        count = counted(len(lost), "address", plural="addresses")
+        text = f"{what} {count} in use without a pool: {listed(lost)}"
         if pool.metadata.annotation(names.ALLOW_STRANDING_ANNOTATION) == "true":
             yield Caution(f"{field}: {text}")
         else:

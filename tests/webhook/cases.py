@@ -33,7 +33,7 @@ def cluster() -> Snapshot:
             pool("staff", "198.51.100.0/30", groups=["lb/other"]),
             group("lb/edge", default=True, blacklist_router_ids=[1, 2], segment="default"),
             group("lb/other"),
-            group("lb/full", blacklist_router_ids=full),
+            group("lb/full", blacklist_router_ids=full, segment="full"),
             group("lb/closed", allowed_namespaces=LabelSelector(match_labels={"team": "net"})),
             service("shop/first", group="lb/full", holds=["192.0.2.130"]),
             service("shop/second", group="lb/full"),
@@ -121,7 +121,7 @@ SERVICES = [
             cause(
                 GROUP,
                 'group "lb/full" has 0 virtual router IDs left, this Service needs 1: 255 - 253 blacklisted - 2 in use '
-                "by this group; name a group of another segment, or one with spec.instances.mode: Shared",
+                'on segment "full"; name a group of another segment, or one with spec.instances.mode: Shared',
             )
         ],
     ),
@@ -257,12 +257,13 @@ GROUPS = [
     ),
     Case(
         "a blacklist that leaves too few VRIDs",
-        group("lb/full", blacklist_router_ids=list(range(2, 256))),
+        group("lb/full", blacklist_router_ids=list(range(2, 256)), segment="full"),
         [
             cause(
                 "spec.blacklistRouterIDs",
                 "the instances of this group need 2 virtual router IDs, but only 1 can be had: 255 - 254 blacklisted - "
-                "2 in use by this group; blacklist fewer, choose another segment, or set spec.instances.mode: Shared",
+                '2 in use on segment "full"; blacklist fewer, choose another segment, or set spec.instances.mode: '
+                "Shared",
             )
         ],
     ),
@@ -303,6 +304,7 @@ POOLS = [
         "a range with host bits",
         pool("new", "203.0.113.7/24"),
         [("spec.addresses[0]", "'203.0.113.7/24': has host bits set; write 203.0.113.0/24 or 203.0.113.7")],
+        shape=True,
     ),
     Case(
         "a range that is reversed",
@@ -320,7 +322,7 @@ POOLS = [
         [
             cause(
                 "spec.addresses",
-                "leaves 1 address in use without a pool: 192.0.2.130 (shop/first); move these Services first, or "
+                "leaves 1 address in use without a pool: shop/first (192.0.2.130); move these Services first, or "
                 'annotate the pool kavip.io/allow-stranding: "true"',
             )
         ],
@@ -331,7 +333,7 @@ POOLS = [
         [
             cause(
                 "spec.exclude",
-                "leaves 1 address in use without a pool: 192.0.2.130 (shop/first); move these Services first, or "
+                "leaves 1 address in use without a pool: shop/first (192.0.2.130); move these Services first, or "
                 'annotate the pool kavip.io/allow-stranding: "true"',
             )
         ],

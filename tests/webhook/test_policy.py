@@ -157,10 +157,21 @@ def test_an_address_that_somebody_else_waits_for_is_told() -> None:
     first = service("shop/first", group="lb/edge", wants="192.0.2.130")
     found = create(service("shop/web", group="lb/edge", wants="192.0.2.130"), EDGE, pool(), first)
     assert found.allowed
-    assert found.warnings == (
+    (warning,) = found.warnings
+    assert warning == (
         "metadata.annotations[kavip.io/addresses]: 192.0.2.130 is asked for by Service shop/first too; "
-        "the older one gets it",
+        "the older one gets it"
     )
+
+
+def test_an_edit_that_ends_sharing_is_refused() -> None:
+    """A Service that shares its address may not be given a port that another one of them uses."""
+    key = {names.SHARING_KEY_ANNOTATION: "k"}
+    first = service("shop/a", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
+    old = service("shop/b", group="lb/edge", port=81, annotations=key, holds=["192.0.2.130"])
+    new = service("shop/b", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
+    assert update(old, old, EDGE, pool(), first).allowed
+    assert reasons(update(old, new, EDGE, pool(), first)) == [Reason.SHARING_REFUSED]
 
 
 def test_the_platform_is_left_its_own() -> None:
@@ -385,9 +396,9 @@ def test_deleting_a_pool_strands_nobody() -> None:
     snapshot = Snapshot.from_objects([EDGE, pool(), holder])
     found = policy.review(Review(Operation.DELETE, pool()), snapshot)
     assert [(refusal.field, refusal.message) for refusal in found.refusals] == [
-        (
+        cases.cause(
             "metadata.name",
-            "deleting the pool leaves 1 address in use without a pool: 192.0.2.130 (shop/web); "
+            "deleting the pool leaves 1 address in use without a pool: shop/web (192.0.2.130); "
             'move these Services first, or annotate the pool kavip.io/allow-stranding: "true"',
         )
     ]
@@ -404,8 +415,8 @@ def test_many_stranded_services_are_counted() -> None:
     holders = [service(f"shop/s{i:02}", group="lb/edge", holds=[f"10.0.0.{i}"]) for i in range(1, 26)]
     found = update(pool("edge", "10.0.0.0/24"), pool("edge", "10.0.1.0/24"), EDGE, *holders)
     assert len(found.refusals) == 1
-    assert "leaves 25 addresses in use without a pool: 10.0.0.1 (shop/s01), " in found.refusals[0].message
-    assert "10.0.0.20 (shop/s20) and 5 more; move" in found.refusals[0].message
+    assert "leaves 25 addresses in use without a pool: shop/s01 (10.0.0.1), " in found.refusals[0].message
+    assert "shop/s20 (10.0.0.20) and 5 more; move" in found.refusals[0].message
 
 
 def test_an_external_ip_that_loses_its_pool_is_told() -> None:
@@ -413,7 +424,7 @@ def test_an_external_ip_that_loses_its_pool_is_told() -> None:
     holder = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["192.0.2.130"])
     found = update(pool(), pool("edge", "192.0.2.136/29"), EDGE, holder)
     assert found.allowed
-    assert found.warnings == ("spec.addresses: leaves externalIPs without a pool: 192.0.2.130 (shop/web)",)
+    assert found.warnings == ("spec.addresses: leaves externalIPs without a pool: shop/web (192.0.2.130)",)
 
 
 def test_holders_that_no_longer_match_are_told() -> None:

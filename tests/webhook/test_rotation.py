@@ -3,23 +3,20 @@
 import asyncio
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from hack.testbed.controlplane import ControlPlane
 from kavip import names
 from kavip.api.cluster import Secret
 from kavip.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from kavip.kube.client import Client
-from kavip.kube.resources import SECRETS
-from kavip.webhook import certs, registration
+from kavip.webhook import certs
 from kavip.webhook.certs import Pair
-from kavip.webhook.registration import ByService, ByURL
-from kavip.webhook.rotation import CHECK_EVERY, Injected, Registered, Rotation
+from kavip.webhook.rotation import CHECK_EVERY, Rotation
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc",)

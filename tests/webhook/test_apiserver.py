@@ -1,0 +1,306 @@
+"""Against a real API server with real kubectl: registered by URL, each refusal is what the user reads."""
+
+import asyncio
+import json
+import threading
+from base64 import b64decode
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.place import Result
+from kavip import names
+from kavip.kube.client import Client
+from kavip.snapshot import Object, Snapshot
+from kavip.webhook import certs, registration
+from kavip.webhook.certs import Pair
+from kavip.webhook.registration import ByService, ByURL
+from kavip.webhook.rotation import Injected, Registered, Rotation
+from kavip.webhook.server import Server
+from tests.build import group, service
+from tests.webhook import cases
+from tests.webhook.cases import Case
+
+pytestmark = pytest.mark.apiserver
+
+NAME = "kavip-webhook-test"  # of the configurations
+NAMESPACE = "kavip-webhook-test"  # where the CA Secret stands
+CRDS = Path(__file__).parents[2] / "config" / "crd" / "bases"
+API_VERSIONS = {
+    "Service": "v1",
+    "KeepalivedGroup": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+    "VIPPool": f"{names.KAVIP_GROUP}/{names.VERSION}",
+}
+PATIENCE = 60.0  # seconds for what takes a moment
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a thread of its own, so that tests may wait for kubectl while it serves."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do *work* there and wait for it."""
+        return self.submit(work).result(PATIENCE)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Do *work* there."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass
+class Kavip:
+    """A webhook over *snapshot* in this process, and the API server that asks it."""
+
+    plane: ControlPlane
+    snapshot: Snapshot
+
+    def kubectl(self, *args: str, manifest: object = None, check: bool = False) -> Result:
+        """Run kubectl with *manifest* on its standard input."""
+        return self.plane.kubectl(*args, input=json.dumps(manifest) if manifest else None, check=check)
+
+    def apply(self, obj: Object, *args: str) -> Result:
+        """``kubectl apply``."""
+        return self.kubectl("apply", *args, "-f", "-", manifest=manifest(obj))
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until *holds*: the API server follows its webhook configurations a moment late."""
+
+        async def wait() -> None:
+            while not await asyncio.to_thread(holds):
+                await asyncio.sleep(0.2)
+
+        asyncio.run(asyncio.wait_for(wait(), PATIENCE))
+
+
+def manifest(obj: Object, **metadata: object) -> dict[str, Any]:
+    """*obj* as a user writes it."""
+    body: dict[str, Any] = msgspec.to_builtins(obj)
+    written = {
+        key: body["metadata"][key] for key in ("name", "namespace", "annotations", "labels") if key in body["metadata"]
+    }
+    kind = type(obj).__name__
+    return {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": {**written, **metadata}, "spec": body["spec"]}
+
+
+@contextmanager
+def _serving(loop: Loop, plane: ControlPlane, snapshot: Snapshot) -> Iterator[None]:
+    """A server over *snapshot* that is registered by URL."""
+    server, client = Server(snapshot), Client.from_settings(str(plane.kubeconfig))
+    port = loop.run(server.start("127.0.0.1", 0))
+    loop.run(client.__aenter__())
+    publisher = Registered(client, NAME, ByURL(f"https://127.0.0.1:{port}"), NAMESPACE)
+    rotation = Rotation(client, namespace=NAMESPACE, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
+    try:
+        loop.run(rotation.tick())
+        yield
+    finally:
+        plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
+        loop.run(client.__aexit__(None, None, None))
+        loop.run(server.stop())
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Loop]:
+    """One loop for the module."""
+    started = Loop()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
+    """The CRDs, the namespaces of the cases, and a registered webhook that has been asked."""
+    control_plane.kubectl("apply", "-f", str(CRDS))
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    for name in (NAMESPACE, "shop", "guest", "lb"):
+        control_plane.kubectl("create", "namespace", name, check=False)
+    started = Kavip(control_plane, cases.cluster())
+    with _serving(loop, control_plane, started.snapshot):
+        bad, plain = service("shop/probe", group="probe"), service("shop/probe")
+        started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)
+        started.until(lambda: "lb/edge" in started.apply(plain, "--dry-run=server", "-o", "yaml").stdout)
+        yield started
+
+
+@pytest.mark.parametrize("case", [case for case in cases.ALL if not case.shape], ids=lambda case: case.sentence)
+def test_kubectl_apply_prints_each_cause(kavip: Kavip, case: Case) -> None:
+    """What kubectl prints names every field, the value and the remedy; a dry run prints the same."""
+    for flags in ((), ("--dry-run=server",), ("--server-side",)):
+        done = kavip.apply(case.asked, *flags)
+        assert done.returncode != 0
+        for field, message in case.causes:
+            assert f"{field}: {message}" in done.stderr, flags
+
+
+@pytest.mark.parametrize("case", [case for case in cases.ALL if case.shape], ids=lambda case: case.sentence)
+def test_a_wrong_shape_does_not_get_in(kavip: Kavip, case: Case) -> None:
+    """Whoever is asked first, the schema or kavip: the object is refused."""
+    done = kavip.apply(case.asked)
+    assert done.returncode != 0
+    assert case.causes[0][0].partition("[")[0] in done.stderr
+
+
+def test_a_plain_service_gets_the_default_group(kavip: Kavip) -> None:
+    """A manifest without a word of kavip is annotated, and a second apply changes nothing."""
+    plain = service("shop/plain")
+    try:
+        assert kavip.apply(plain).returncode == 0
+        shown = json.loads(kavip.kubectl("get", "service", "plain", "-n", "shop", "-o", "json").stdout)
+        assert shown["metadata"]["annotations"][names.GROUP_ANNOTATION] == "lb/edge"
+        assert "unchanged" in kavip.apply(plain).stdout
+    finally:
+        kavip.kubectl("delete", "service", "plain", "-n", "shop", "--ignore-not-found")
+
+
+def test_a_new_group_gets_its_defaults_and_keeps_them(kavip: Kavip) -> None:
+    """create, apply, server-side apply and replace of the same manifest leave one and the same object."""
+    asked = manifest(group("lb/fresh"))
+    try:
+        kavip.kubectl("create", "-f", "-", manifest=asked, check=True)
+        first = _spec(kavip)
+        assert {
+            name: first[name] for name in ("unicastEnabled", "segment", "vrrpVersion", "advertIntervalMilliseconds")
+        } == {
+            "unicastEnabled": True,
+            "segment": "default",
+            "vrrpVersion": 3,
+            "advertIntervalMilliseconds": 200,
+        }
+        for again in (("replace",), ("apply",), ("apply", "--server-side", "--force-conflicts"), ("replace",)):
+            kavip.kubectl(*again, "-f", "-", manifest=asked, check=True)
+            assert _spec(kavip) == first
+    finally:
+        kavip.kubectl("delete", "keepalivedgroup", "fresh", "-n", "lb", "--ignore-not-found")
+
+
+def _spec(kavip: Kavip) -> dict[str, Any]:
+    shown = kavip.kubectl("get", "keepalivedgroup", "fresh", "-n", "lb", "-o", "json", check=True)
+    spec: dict[str, Any] = json.loads(shown.stdout)["spec"]
+    return spec
+
+
+def test_what_kavip_does_not_manage_is_not_asked(kavip: Kavip) -> None:
+    """A Service of another class passes; with kavip's annotations on it its owner reads a warning."""
+    other = service("shop/other", load_balancer_class="example.com/other", pool="gone")
+    done = kavip.apply(other, "--dry-run=server")
+    assert done.returncode == 0
+    assert (
+        "does nothing, for kavip does not manage this Service: its spec.loadBalancerClass is example.com/other"
+        in done.stderr
+    )
+
+
+def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
+    """A Service whose group is gone can be edited elsewhere and deleted, but not pointed at another missing group."""
+    kavip.snapshot.put(group("lb/passing"))
+    asked = service("shop/old", group="lb/passing")
+    try:
+        assert kavip.apply(asked).returncode == 0
+        kavip.snapshot.drop(names.KEEPALIVED_GROUP, "lb/passing")
+        labelled = kavip.kubectl("label", "service", "old", "-n", "shop", "a=b")
+        assert labelled.returncode == 0
+        assert "accepted, because it is not new: " in labelled.stderr
+        pointed = kavip.apply(service("shop/old", group="lb/missing"))
+        assert 'group "lb/missing" does not exist' in pointed.stderr
+    finally:
+        assert kavip.kubectl("delete", "service", "old", "-n", "shop").returncode == 0
+
+
+# --- certificates -------------------------------------------------------------------------------------------------
+def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane, loop: Loop) -> None:
+    """The caBundle has a field manager of its own: applying the chart's configuration again leaves it in place."""
+    name = "kavip-injected-test"
+    bodies = registration.configurations(name, ByService("nowhere", "nothing"), namespace=NAMESPACE)
+    for body in bodies:  # nobody serves these: they may be asked about nothing
+        for webhook in body["webhooks"]:
+            webhook["namespaceSelector"] = webhook["objectSelector"] = {"matchLabels": {"never": "ever"}}
+    chart = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
+    control_plane.kubectl("create", "namespace", NAMESPACE, check=False)
+    client = Client.from_settings(str(control_plane.kubeconfig))
+    loop.run(client.__aenter__())
+    try:
+        _applied(control_plane, chart)
+        bundle = certs.bundle([certs.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
+        loop.run(Injected(client, name).publish(bundle))
+        before = _configurations(control_plane, name)
+        assert {b64decode(text) for text in _bundles(before)} == {bundle}
+        assert len(_bundles(before)) == 5
+        _applied(control_plane, chart)
+        loop.run(Injected(client, name).publish(bundle))
+        after = _configurations(control_plane, name)
+        assert [item["metadata"]["resourceVersion"] for item in after] == [
+            item["metadata"]["resourceVersion"] for item in before
+        ]
+        managers = {entry["manager"] for item in after for entry in item["metadata"]["managedFields"]}
+        assert managers == {"helm", names.CA_FIELD_MANAGER}
+    finally:
+        control_plane.kubectl(
+            "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", name, check=False
+        )
+        loop.run(client.__aexit__(None, None, None))
+
+
+def _applied(plane: ControlPlane, chart: object) -> None:
+    plane.kubectl("apply", "--server-side", "--field-manager=helm", "-f", "-", input=json.dumps(chart))
+
+
+def _configurations(plane: ControlPlane, name: str) -> list[dict[str, Any]]:
+    kinds = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+    return [
+        json.loads(plane.kubectl("get", kind, name, "-o", "json", "--show-managed-fields").stdout) for kind in kinds
+    ]
+
+
+def _bundles(items: list[dict[str, Any]]) -> list[str]:
+    return [webhook["clientConfig"]["caBundle"] for item in items for webhook in item["webhooks"]]
+
+
+def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane, loop: Loop) -> None:
+    """Four replicas that start at once make one Secret, and trust each other's leaves."""
+    namespace = "kavip-replicas-test"
+    control_plane.kubectl("create", "namespace", namespace, check=False)
+    client = Client.from_settings(str(control_plane.kubeconfig))
+    loop.run(client.__aenter__())
+    published: list[bytes] = []
+    leaves: list[Pair] = []
+
+    class Noted:
+        async def publish(self, bundle: bytes) -> None:
+            published.append(bundle)
+
+    def replica() -> Rotation:
+        return Rotation(client, namespace=namespace, hosts=["127.0.0.1"], present=leaves.append, publisher=Noted())
+
+    async def start() -> None:
+        await asyncio.gather(*(replica().tick() for _ in range(4)))
+
+    try:
+        loop.run(start())
+    finally:
+        loop.run(client.__aexit__(None, None, None))
+        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+    assert len(set(published)) == 1
+    issuers = certs.read_bundle(published[0])
+    assert len(leaves) == 4
+    assert all(certs.signed(issuers[0], leaf.certificate) for leaf in leaves)
