@@ -22,20 +22,22 @@ from kavip.settings import Settings, unknown_variables
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def options_of(settings: type) -> Callable[[F], F]:
+
+def options_of(settings: type, *, prefix: str = names.ENV_PREFIX) -> Callable[[F], F]:
     """One option for each field of the dataclass *settings*: ``--log-level`` and ``KAVIP_LOG_LEVEL``."""
 
     def decorate(command: F) -> F:
         for each in reversed(dataclasses.fields(settings)):
-            choices = each.metadata.get("choices")
+            choices, is_flag = each.metadata["choices"], isinstance(each.default, bool)
             command = click.option(
                 f"--{each.name.replace('_', '-')}",
                 each.name,
-                envvar=f"{names.ENV_PREFIX}_{each.name.upper()}",
+                envvar=f"{prefix}_{each.name.upper()}",
                 show_envvar=True,
                 default=each.default,
-                show_default=True,
-                type=click.Choice(choices) if choices else type(each.default),
+                show_default=not is_flag,
+                is_flag=is_flag,
+                type=click.Choice([str(choice) for choice in choices]) if choices else type(each.default),
                 help=each.metadata["doc"],
             )(command)
         return command
@@ -43,7 +45,17 @@ def options_of(settings: type) -> Callable[[F], F]:
     return decorate
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class _Commands(click.Group):
+    """The commands; the agent's options need its modules, which nobody else wants to wait for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), "agent"])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return _agent() if name == "agent" else super().get_command(context, name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="kavip")
 def cli() -> None:
     """LoadBalancer Services on bare metal: admission webhook, IPAM and keepalived controller."""
@@ -58,8 +70,8 @@ def _serve(roles: frozenset[str], given: dict[str, Any]) -> None:
     sys.exit(asyncio.run(app.run(settings, roles=roles)))
 
 
-def _refuse_unknown_variables(settings: type) -> None:
-    known = {f"{names.ENV_PREFIX}_{each.name.upper()}" for each in dataclasses.fields(settings)}
+def _refuse_unknown_variables(settings: type, *, prefix: str = names.ENV_PREFIX) -> None:
+    known = {f"{prefix}_{each.name.upper()}" for each in dataclasses.fields(settings)}
     if lines := unknown_variables(dict(os.environ), known):
         raise SettingsError("; ".join(lines))
 
@@ -83,6 +95,22 @@ def webhook(**given: Any) -> None:
 def controller(**given: Any) -> None:
     """Run the controller only."""
     _serve(frozenset({"controller"}), given)
+
+
+def _agent() -> click.Command:
+    from kavip import telemetry
+    from kavip.agent.run import PREFIX, AgentSettings, main_async
+
+    @click.command()
+    @options_of(AgentSettings, prefix=PREFIX)
+    def agent(**given: Any) -> None:
+        """Keep keepalived on this node in step with its group (runs in the group's DaemonSet)."""
+        _refuse_unknown_variables(AgentSettings, prefix=PREFIX)
+        settings = AgentSettings(**given)
+        telemetry.configure_logging(settings.log_level, settings.log_format)
+        sys.exit(asyncio.run(main_async(settings)))
+
+    return agent
 
 
 def _files(command: F) -> F:

@@ -76,9 +76,9 @@ class Settings:
             raise SettingsError(f"{shown('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
 
 
-def shown(name: str) -> str:
+def shown(name: str, *, prefix: str = names.ENV_PREFIX) -> str:
     """How messages name a setting: its flag and its variable."""
-    return f"--{name.replace('_', '-')} ({names.ENV_PREFIX}_{name.upper()})"
+    return f"--{name.replace('_', '-')} ({prefix}_{name.upper()})"
 
 
 def _check(name: str, value: object, rules: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def test_what_kubelet_injects_for_a_service_is_no_setting() -> None:
     ("arguments", "variables", "words"),
     [
         (["run", "--ipam", "x"], {}, "'x' is not one of 'auto', 'always', 'never'"),
-        (["run", "--colour"], {}, "No such option: --colour"),
+        (["run", "--colour"], {}, "No such option '--colour'"),
         (["run"], {"KAVIP_IPAN": "auto"}, "KAVIP_IPAN is unknown; did you mean KAVIP_IPAM?"),
         (["run", "--kubeconfig", "/nowhere/config"], {}, "/nowhere/config"),
         (["plan", "-f", "/nowhere/file.yaml"], {}, "/nowhere/file.yaml"),

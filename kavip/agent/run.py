@@ -27,19 +27,26 @@ from kavip.agent.state import encode, state_of
 from kavip.agent.trial import Trial
 from kavip.api.address import Address, parse_address
 from kavip.errors import BadInput, SettingsError
-from kavip.settings import setting, shown
+from kavip.settings import setting
+from kavip.settings import shown as shown_with
 
 _THREADS: Final = 4
 _REBIND: Final = 2.0
 """Seconds until the next attempt to bind: the address may come later, the port may be another group's."""
 
 _NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+PREFIX: Final = f"{names.ENV_PREFIX}_AGENT"
 log = structlog.get_logger()
+
+
+def shown(name: str) -> str:
+    """How messages name a setting of the agent."""
+    return shown_with(name, prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """Settings of ``kavip agent``: each field is a flag and a ``KAVIP_*`` variable."""
+    """Settings of ``kavip agent``: each field is a flag and a ``KAVIP_AGENT_*`` variable."""
 
     node_name: str = setting("", "name of this node, spec.nodeName")
     node_ip: str = setting(
@@ -132,7 +139,8 @@ def pages(reloader: Reloader, style: Style) -> dict[str, Page]:
     """What the agent answers, by path."""
 
     async def state() -> Answer:
-        return Answer(encode(state_of(reloader.status, await reloader.dump())), JSON)
+        dump = await reloader.dump()
+        return Answer(encode(state_of(reloader.status, dump, reloader.moments)), JSON)
 
     async def metrics() -> Answer:
         return Answer(exporter.exposition(reloader.status, await reloader.dump(), style=style), exporter.CONTENT_TYPE)

@@ -21,7 +21,7 @@ KEEPALIVED: Final = "keepalived"
 AGENT: Final = "agent"
 SETUP: Final = "config-setup"  # keepalived-operator's name for the same step
 
-# Names of `--config-id` and of paths are fixed; $(KAVIP_NODE_NAME) is replaced by kubelet. `exec` form: no shell.
+# Names of `--config-id` and of paths are fixed; $(NODE_NAME) is replaced by kubelet. `exec` form: no shell.
 KEEPALIVED_COMMAND: Final = (
     "/usr/sbin/keepalived",
     "--dont-fork",
@@ -31,7 +31,7 @@ KEEPALIVED_COMMAND: Final = (
     f"--use-file={RUN_DIR}/keepalived.conf",
     f"--pid={RUN_DIR}/keepalived.pid",
     f"--vrrp_pid={RUN_DIR}/vrrp.pid",
-    "--config-id=$(KAVIP_NODE_NAME)",
+    "--config-id=$(NODE_NAME)",
 )
 _READABLE: Final = 0o444  # keepalived refuses a configuration file with an x bit
 _OWNER_ONLY: Final = 0o400
@@ -167,7 +167,7 @@ def _field_env(name: str, path: str) -> Manifest:
 
 
 def _keepalived_env() -> list[Manifest]:
-    return [_field_env("KAVIP_NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
+    return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
 
 
 def _agent_env(spec: GroupSpec, *, port: int) -> list[Manifest]:
@@ -180,8 +180,8 @@ def _agent_env(spec: GroupSpec, *, port: int) -> list[Manifest]:
     if password is not None and has_password(spec):
         plain = {**plain, "KAVIP_AGENT_PASSWORD_FILE": f"{PASSWORD_DIR}/{password.secret_key}"}
     return [
-        _field_env("KAVIP_NODE_NAME", "spec.nodeName"),
-        _field_env("KAVIP_NODE_IP", "status.hostIP"),
+        _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
+        _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),
         *({"name": name, "value": value} for name, value in sorted(plain.items())),
     ]
 

@@ -13,7 +13,7 @@ from kavip.errors import SettingsError
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"node_name": ""}, "--node-name (KAVIP_NODE_NAME)"),
+        ({"node_name": ""}, "--node-name (KAVIP_AGENT_NODE_NAME)"),
         ({"node_name": "a b"}, "--node-name"),
         ({"node_ip": "192.0.2.300"}, "--node-ip"),
         ({"allowed_cidrs": "192.0.2.0/24, x"}, "--allowed-cidrs"),

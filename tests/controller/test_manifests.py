@@ -101,8 +101,8 @@ def test_keepalived_runs_without_privilege_and_shell() -> None:
     keepalived = containers(build.group())["keepalived"]
     assert keepalived["command"][0] == "/usr/sbin/keepalived"
     assert "--use-file=/run/kavip/keepalived.conf" in keepalived["command"]
-    assert keepalived["command"][-1] == "--config-id=$(KAVIP_NODE_NAME)"
-    assert env(keepalived) == {"KAVIP_NODE_NAME": "spec.nodeName", "TMPDIR": "/run/kavip"}
+    assert keepalived["command"][-1] == "--config-id=$(NODE_NAME)"
+    assert env(keepalived) == {"NODE_NAME": "spec.nodeName", "TMPDIR": "/run/kavip"}
     assert keepalived["securityContext"] == {
         "runAsUser": 0,
         "runAsGroup": 0,
