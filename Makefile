@@ -50,7 +50,6 @@ bench: ## how fast, and how large, beside a bare client in the same run
 ##@ Make it
 .PHONY: image format requirements clean
 image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
-	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)
 
 format: ## lay out the Python code
