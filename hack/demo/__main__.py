@@ -57,4 +57,5 @@ def main() -> None:
     sys.exit(0 if good else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

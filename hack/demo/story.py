@@ -139,8 +139,8 @@ class Story:
     def answers(self, address: str) -> str:
         """What the client gets from ``http://ADDRESS/``, or ""."""
         host = f"[{address}]" if ":" in address else address
-        command = self.cluster.client.command("curl", "-s", "-g", "-m", "2", f"http://{host}/")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "hack.demo.prober", "--once", f"http://{host}/"]
+        done = subprocess.run(self.cluster.client.command(*command), capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     @contextmanager
