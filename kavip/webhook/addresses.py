@@ -28,7 +28,7 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     if not service.is_load_balancer:
         return
     snapshot = context.snapshot
-    request, findings = read_request(service, group=snapshot.group_of(service))
+    request, findings = read_request(service, group=context.group)
     unreadable = [finding for finding in findings if finding.field != _GROUP_FIELD]  # services.group_is_a_reference's
     yield from unreadable
     if _is_left_to_platform(request, snapshot, context.options):

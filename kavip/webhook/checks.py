@@ -7,7 +7,7 @@ violation: told as a warning, and accepted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -45,11 +45,16 @@ Finding = Refusal | Caution | Awaited
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[T]):
-    """What a check may look at beside the object: the cluster, and what an UPDATE starts from."""
+    """
+    What a check may look at beside the object: the cluster, and what an UPDATE starts from.
+
+    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), asked for once.
+    """
 
     snapshot: Snapshot
     old: T | None = None
     options: Options = DEFAULTS
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def _is_old(finding: Refusal, check: Check[T], subject: T, since: T, context: Co
     """Whether *since* had *finding* as well, and its part of the object is as it was."""
     if check.reads(since, finding.field) != check.reads(subject, finding.field):
         return False
-    before = check.find(since, Context(context.snapshot, None, context.options))
+    before = check.find(since, replace(context, old=None))
     return any(
         isinstance(each, Refusal) and (each.reason, each.field) == (finding.reason, finding.field) for each in before
     )

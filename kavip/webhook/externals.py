@@ -30,7 +30,7 @@ def external_ips_are_allowed(service: Service, context: Context[Service]) -> Ite
     if not texts or context.options.external_ips_scope == "off":
         return
     snapshot = context.snapshot
-    request, _ = read_request(service, group=snapshot.group_of(service))
+    request, _ = read_request(service, group=context.group)
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
     for index, text in enumerate(texts):
         address = read_address(text)  # what is none, the API server refuses

@@ -6,6 +6,7 @@ The rules stand as chains of named checks in :mod:`~kavip.webhook.services`, :mo
 Service that kavip does not manage is never judged.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from kavip.api.group import KeepalivedGroup
@@ -42,8 +43,9 @@ def review(asked: Review[Any], snapshot: Snapshot, *, options: Options = DEFAULT
 
 def _service(subject: Service, context: Context[Service]) -> Verdict:
     snapshot, old = context.snapshot, context.old
-    if snapshot.group_of(subject) is None:
+    group = snapshot.group_of(subject)
+    if group is None:
         return Verdict(warnings=services.unmanaged(subject))
     # What was not managed was not judged: becoming managed is judged as creation is.
     since = old if old is not None and snapshot.group_of(old) is not None else None
-    return run(services.CHAIN, subject, context, since=since)
+    return run(services.CHAIN, subject, replace(context, group=group), since=since)

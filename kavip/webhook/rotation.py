@@ -75,12 +75,15 @@ class Rotation:
 
     async def run(self) -> None:
         """Do what is due, for ever."""
+        complaint = ""
         while True:
             try:
                 await self.tick()
-                pause = CHECK_EVERY
+                complaint, pause = "", CHECK_EVERY
             except KavipError as error:
-                log.warning("certificates not settled", error=str(error))
+                if complaint != str(error):  # once, not at every attempt
+                    complaint = str(error)
+                    log.warning("certificates not settled", error=complaint)
                 pause = RETRY_EVERY
             await asyncio.sleep(pause)
 

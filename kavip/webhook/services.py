@@ -14,7 +14,6 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids, verbatim
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
@@ -61,16 +60,16 @@ def class_finds_a_group(service: Service, context: Cluster) -> Findings:
     yield Refusal(Reason.GROUP_NOT_FOUND, message, "spec.loadBalancerClass")
 
 
-def group_stays(service: Service, context: Cluster) -> Findings:
+def group_stays(_: Service, context: Cluster) -> Findings:
     """The group is not being deleted."""
-    group = _group(service, context.snapshot)
+    group = _group(context)
     if group is not None and group.metadata.deletion_timestamp:
         yield Refusal(Reason.GROUP_NOT_FOUND, f'group "{group.key}" is being deleted; name another', GROUP_FIELD)
 
 
 def namespace_is_allowed(service: Service, context: Cluster) -> Findings:
     """The group lets Services of this namespace in."""
-    group, namespace = _group(service, context.snapshot), service.metadata.namespace
+    group, namespace = _group(context), service.metadata.namespace
     if group is not None and not context.snapshot.allows(group, namespace):
         message = (
             f'group "{group.key}" does not serve namespace {namespace} (spec.allowedNamespaces); '
@@ -88,7 +87,7 @@ def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
 
 def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     """``verbatimconfig`` holds keywords and values of the safe list, or those that the group allows."""
-    spec = group.spec if (group := _group(service, context.snapshot)) else None
+    spec = group.spec if (group := _group(context)) else None
     found = verbatim.read_service(
         service.metadata.annotation(names.VERBATIM_ANNOTATION),
         allowed=(spec.allow_verbatim or ()) if spec else (),
@@ -101,7 +100,7 @@ def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
 
 def router_ids_suffice(service: Service, context: Cluster) -> Findings:
     """The segment of the group has VRIDs left for this Service."""
-    group = _group(service, context.snapshot)
+    group = _group(context)
     if group is None or not (needed := routerids.needed(service, group)):
         return
     usage = capacity.usage(group, context.snapshot, without=service.key)
@@ -144,8 +143,8 @@ def _is_reference(text: str) -> bool:
     return True
 
 
-def _group(service: Service, snapshot: Snapshot) -> KeepalivedGroup | None:
-    return snapshot.groups.get(snapshot.group_of(service) or "")
+def _group(context: Cluster) -> KeepalivedGroup | None:
+    return context.snapshot.groups.get(context.group)
 
 
 def _which_group(service: Service, _: str) -> object:

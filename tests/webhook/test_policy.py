@@ -319,6 +319,14 @@ def test_an_update_may_leave_an_old_violation() -> None:
     assert [refusal.field for refusal in update(old, touched, EDGE, pool()).refusals] == [cases.SPREAD]
 
 
+@pytest.mark.parametrize("case", cases.ALL, ids=lambda case: case.sentence)
+def test_an_update_that_changes_nothing_passes(case: Case) -> None:
+    """Whatever is wrong with an object, writing it again as it is is not refused."""
+    found = policy.review(Review(Operation.UPDATE, case.asked, case.asked), cases.cluster())
+    assert found.allowed
+    assert len(found.warnings) >= len(case.causes)
+
+
 def test_becoming_managed_is_judged_like_creation() -> None:
     """A ClusterIP Service with an old annotation that becomes a LoadBalancer has everything judged."""
     old = service("shop/web", group="lb/gone", type="ClusterIP")

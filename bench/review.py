@@ -1,0 +1,260 @@
+"""
+Review Services against a no-op handler: ``python -m bench.review``.
+
+Two servers in this process, each over TLS on loopback: kavip's, and a bare aiohttp handler that parses the same body
+and answers yes. Clients in processes of their own keep connections busy, as an API server does, with one and the other
+in turn. What counts is the ratio, and that a review does not cost more the more Services there are.
+"""
+
+import asyncio
+import multiprocessing
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from kavip import names, telemetry
+from kavip.api import review
+from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
+from kavip.api.meta import Condition, Metadata
+from kavip.api.pool import PoolSpec, VIPPool
+from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
+from kavip.snapshot import Snapshot
+from kavip.webhook import certs
+from kavip.webhook.certs import Pair
+from kavip.webhook.server import BODY_LIMIT, Server
+
+SIZES: Final = (100, 10_000)  # Services in cache
+GROUPS: Final = 20
+POOLS: Final = 50
+REVIEWS: Final = 4_000  # per round
+ROUNDS: Final = 5
+CLIENTS: Final = 2  # processes: one alone may be slower than the server, and would be measured instead of it
+CONNECTIONS: Final = 4  # of each
+HOST: Final = "127.0.0.1"
+PATH: Final = names.VALIDATE_SERVICE_PATH
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Reviews per second, latencies in seconds, and what one review costs the server in seconds of CPU."""
+
+    rate: float
+    p50: float
+    p99: float
+    cost: float
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{REVIEWS:,} reviews over {CLIENTS * CONNECTIONS} connections, median of {ROUNDS} rounds")
+    telemetry.configure_logging("warning", "text")
+    costs = []
+    for size in SIZES:
+        ours, bare = asyncio.run(compare(size))
+        row(f"no-op handler, beside {size:,} Services in cache", bare)
+        row(f"kavip with {size:,} Services in cache", ours)
+        ratios = {"throughput": ours.rate / bare.rate, "p50": ours.p50 / bare.p50, "p99": ours.p99 / bare.p99}
+        print("  kavip / no-op: " + ", ".join(f"{what} {ratio:.2f}" for what, ratio in ratios.items()))
+        costs.append(ours.cost - bare.cost)
+    print(f"what kavip adds to a review, {SIZES[-1]:,} / {SIZES[0]:,} Services: {costs[-1] / costs[0]:.2f} x")
+
+
+def row(what: str, found: Round) -> None:
+    """Print one line of the table."""
+    figures = f"{found.rate:7,.0f}/s   p50 {found.p50 * 1e3:5.2f} ms   p99 {found.p99 * 1e3:5.2f} ms"
+    print(f"{what:<48} {figures}   CPU {found.cost * 1e6:4.0f} us")
+
+
+async def compare(size: int) -> tuple[Round, Round]:
+    """Ask both servers in turn, round by round, so that what disturbs the machine disturbs both."""
+    snapshot = cluster(size)
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    leaf = certs.new_leaf(ca, [HOST], now)
+    async with AsyncExitStack() as stack:
+        server = Server(snapshot)
+        server.present(leaf)
+        ports = [await server.start(HOST, 0), await stack.enter_async_context(no_op(leaf))]
+        stack.push_async_callback(server.stop)
+        crowd = stack.enter_context(Crowd(ca.certificate_pem.decode(), question()))
+        rounds = [[await crowd.ask(port) for port in ports] for _ in range(ROUNDS + 1)][1:]  # the first warms up
+    ours, bare = (summed(found) for found in zip(*rounds, strict=True))
+    return ours, bare
+
+
+def summed(rounds: Sequence[Round]) -> Round:
+    """The median of each figure."""
+    return Round(*(median(getattr(each, name) for each in rounds) for name in ("rate", "p50", "p99", "cost")))
+
+
+# --- the bare handler ---------------------------------------------------------------------------------------------
+@asynccontextmanager
+async def no_op(leaf: Pair) -> AsyncIterator[int]:
+    """A server that parses each body and answers yes; its port."""
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read())
+        response = {"uid": asked["request"]["uid"], "allowed": True}
+        body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "response": response}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    application = web.Application(client_max_size=BODY_LIMIT)
+    application.router.add_post(PATH, answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(leaf.certificate_pem + leaf.key_pem)
+        file.flush()
+        context.load_cert_chain(file.name)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+# --- the clients --------------------------------------------------------------------------------------------------
+class Crowd:
+    """Client processes that all ask at once."""
+
+    def __init__(self, trust: str, body: bytes) -> None:
+        """Start them; they wait for a port."""
+        spawn = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(CLIENTS):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(target=attend, args=(theirs, trust, body))
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def __enter__(self) -> "Crowd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            pipe.close()  # the end of the pipe ends the client
+            process.join()
+
+    async def ask(self, port: int) -> Round:
+        """One round against the server on *port*, which runs in this process."""
+        start, spent = perf_counter(), process_time()
+        for pipe in self._pipes:
+            pipe.send(port)
+        found = await asyncio.gather(*(asyncio.to_thread(pipe.recv) for pipe in self._pipes))
+        seconds, cost = perf_counter() - start, process_time() - spent
+        latencies = sorted(latency for each in found for latency in each)
+        count = len(latencies)
+        return Round(count / seconds, median(latencies), latencies[count * 99 // 100], cost / count)
+
+
+def attend(pipe: Connection, trust: str, body: bytes) -> None:
+    """Ask the server on each port that comes through *pipe*, and send back the latencies."""
+    head = f"POST {PATH}?timeout=3s HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    context = ssl.create_default_context(cadata=trust)
+    while True:
+        try:
+            port = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(asyncio.run(latencies_of(port, request, context)))
+
+
+async def latencies_of(port: int, request: bytes, context: ssl.SSLContext) -> list[float]:
+    """This process's share of a round."""
+    count = REVIEWS // CLIENTS // CONNECTIONS
+    found = await asyncio.gather(*(talk(port, request, context, count=count) for _ in range(CONNECTIONS)))
+    return [latency for each in found for latency in each]
+
+
+async def talk(port: int, request: bytes, context: ssl.SSLContext, *, count: int) -> list[float]:
+    """Ask *count* times over one connection, each time when the answer before has come."""
+    reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
+    latencies = []
+    for _ in range(count):
+        start = perf_counter()
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        answer = await reader.readexactly(length)
+        latencies.append(perf_counter() - start)
+        assert head.startswith(b"HTTP/1.1 200") and b'"allowed":true' in answer, (head, answer)
+    writer.close()
+    await writer.wait_closed()
+    return latencies
+
+
+# --- the objects --------------------------------------------------------------------------------------------------
+def cluster(size: int) -> Snapshot:
+    """*size* Services with addresses, over all groups (in Shared mode) and pools."""
+    groups = [
+        KeepalivedGroup(
+            metadata=_metadata("lb", f"g{index}"),
+            spec=GroupSpec(interface="eth0", segment=f"s{index}", instances=Instances(mode="Shared")),
+        )
+        for index in range(GROUPS)
+    ]
+    pools = [
+        VIPPool(metadata=_metadata("", f"p{index}"), spec=PoolSpec(addresses=[f"10.{index}.0.0/16"]))
+        for index in range(POOLS)
+    ]
+    services = [service(index, address=f"10.{index % POOLS}.{index >> 8}.{index & 255}") for index in range(size)]
+    return Snapshot.from_objects([*groups, *pools, *services])
+
+
+def service(index: int, *, address: str = "") -> Service:
+    """One Service, as users write it; with an *address* as it stands in the cluster."""
+    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
+    status = ServiceStatus(load_balancer=LoadBalancer(ingress=[Ingress(ip=address)]), conditions=[condition])
+    note = {names.GROUP_ANNOTATION: f"lb/g{index % GROUPS}", names.POOL_ANNOTATION: f"p{index % POOLS}"}
+    return Service(
+        metadata=_metadata("shop", f"s{index}", annotations=note, labels={"app": f"a{index}"}),
+        spec=ServiceSpec(
+            type="LoadBalancer",
+            ports=[ServicePort(name="http", port=80), ServicePort(name="https", port=443)],
+            ip_families=["IPv4"],
+            ip_family_policy="SingleStack",
+            selector={"app": f"a{index}"},
+        ),
+        status=status if address else ServiceStatus(),
+    )
+
+
+def question() -> bytes:
+    """The creation of one more Service, as the API server asks about it."""
+    asked: dict[str, Any] = msgspec.to_builtins(service(1_000_000))
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": "", "version": "v1", "kind": names.SERVICE},
+        "resource": {"group": "", "version": "v1", "resource": "services"},
+        "name": asked["metadata"]["name"],
+        "namespace": "shop",
+        "operation": "CREATE",
+        "userInfo": {"username": "jane", "groups": ["system:authenticated"]},
+        "object": {"apiVersion": "v1", "kind": names.SERVICE, **asked},
+        "oldObject": None,
+        "dryRun": False,
+    }
+    return msgspec.json.encode({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request})
+
+
+def _metadata(namespace: str, name: str, **more: Any) -> Metadata:
+    return Metadata(namespace=namespace, name=name, uid=f"u-{name}", creation_timestamp="2026-01-01T00:00:00Z", **more)
+
+
+if __name__ == "__main__":
+    main()
