@@ -2,8 +2,8 @@
 Ask a URL over HTTP every few milliseconds, each time on a new connection, and tell when it answered.
 
 ``python -m hack.demo.prober URL [--every 0.02]`` runs until its standard input closes, then prints one JSON list of
-``[seconds since start, seconds until the answer or null]``, in the order in which the requests were sent. ``--once`` asks
-once, prints the body of the answer, and exits with 1 where there is none.
+``[seconds since start, seconds until the answer or null]``, in the order in which the requests were sent. ``--once``
+asks once, prints the body of the answer, and exits with 1 where there is none.
 """
 
 import argparse

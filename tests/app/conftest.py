@@ -143,7 +143,8 @@ class Installation:
         for replica in self.replicas:
             if replica.process.poll() is None:
                 replica.kill()
-            print(f"--- {replica.log.name}\n{replica.log.read_text()[-6000:]}")  # pytest shows it when the test failed
+            # pytest shows it when the test failed
+            sys.stdout.write(f"--- {replica.log.name}\n{replica.log.read_text()[-6000:]}\n")
         for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
         namespaces = ("shop", "lb", "other")
