@@ -65,8 +65,7 @@ class Holding:
 
     def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":
         """The same, with one more write under way."""
-        wish = Expectation(tuple(addresses), since)
-        return replace(self, expected=(*(each for each in self.expected if each != wish), wish))
+        return replace(self, expected=(*self.expected, Expectation(tuple(addresses), since)))
 
     def abandoning(self) -> "Holding":
         """The same, without the newest write, which was surely not done."""

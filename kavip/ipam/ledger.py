@@ -34,7 +34,8 @@ class Ledger:
         self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
         self._sharing = SharingIndex()
         self._waiting = Waiting()
-        self._touched: set[Address] = set()
+        self._touched: set[Address] = set()  # since the last call of woken()
+        self._contested: set[Address] = set()
         self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
         self._stock = Stock(pools or Pools())
 
@@ -77,6 +78,8 @@ class Ledger:
             self._change(address)
         for address in wanted - before:
             self._owners[address].add(owner)
+            if address in self._claims:
+                self._contested.add(address)
             self._change(address)
 
     # --- what is decided and not yet seen -------------------------------------------------------------------------
@@ -219,9 +222,20 @@ class Ledger:
         return tuple(waiter.request.key for waiter in self._waiting)
 
     def woken(self) -> tuple[str, ...]:
-        """The waiters that what has happened since the last call may help, oldest first."""
+        """
+        The Services to look at again for what has happened since the last call, oldest first.
+
+        Those that have lost a contest for an address, and the waiters that may be helped.
+        """
+        contested, self._contested = self._contested, set()
         touched, self._touched = self._touched, set()
-        return self.woken_by(touched)
+        losers = {
+            terms
+            for address in contested
+            for terms, is_standing in self._claims.get(address, {}).values()
+            if is_standing and not self.belongs_to(address, terms)
+        }
+        return (*(terms.key for terms in _oldest_first(losers)), *self.woken_by(touched))
 
     def woken_by(self, addresses: Iterable[Address]) -> tuple[str, ...]:
         """The waiters that changes of who holds *addresses* may help, oldest first."""
@@ -235,14 +249,17 @@ class Ledger:
         return tuple(waiter.request.key for waiter in sorted(found.values(), key=lambda waiter: waiter.age))
 
     def _can_serve(self, pool: Pool, waiter: Waiter) -> bool:
+        """Whether *pool* has what *waiter* needs now: all families, those asked for by name, or just one."""
         request = waiter.request
-        left = self.quota_left(pool, request.namespace)
-        offers = [self.offer(pool, family, request) for family in waiter.families]
-        some = [offer for offer in offers if offer is not None]
-        needed = len(offers) if request.require_all or request.wanted else 1
-        if len(some) < needed:
+        offers = {family: self.offer(pool, family, request) for family in waiter.families}
+        needed = waiter.families if request.require_all else tuple(filter(request.wanted_of, waiter.families))
+        if not needed:
+            needed = tuple(family for family in waiter.families if offers[family])[:1]
+        got = [address for family in needed if (address := offers[family])]
+        if not got or len(got) < len(needed):
             return False
-        return left is None or sum(self.costs_quota(offer, request.namespace) for offer in some[:needed]) <= left
+        left = self.quota_left(pool, request.namespace)
+        return left is None or sum(self.costs_quota(address, request.namespace) for address in got) <= left
 
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _put(self, key: str, holding: Holding | None) -> None:
@@ -264,6 +281,8 @@ class Ledger:
             del claims[key]
             self._sharing.remove(address, was.terms)
         if now is not None:
+            if claims and now.standing and self.rival(address, now.terms) is not None:
+                self._contested.add(address)
             claims[key] = now
             self._sharing.add(address, now.terms)
         after = {claim.terms.namespace for claim in claims.values()} if claims else set()

@@ -75,6 +75,11 @@ class World:
         if self.services.pop(key, None):
             self._unseen[key] = None
 
+    def overwrite(self, key: str, *addresses: Address) -> None:
+        """A controller that no longer leads writes *addresses* into the status of *key*."""
+        told = Allocation(addresses, (), False, Reason.ASSIGNED, "")
+        self._store(with_status(self.services[key], addresses, told))
+
     def set_pools(self, pools: Iterable[VIPPool]) -> None:
         """Replace all pools; whoever waits is looked at again."""
         self.pools = Pools.of(pools)

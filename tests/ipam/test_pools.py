@@ -1,0 +1,161 @@
+"""Pools: what is accepted, what is in force, whom an edit strands."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.api.address import parse_address
+from kavip.api.meta import LabelSelector
+from kavip.api.pool import PoolSpec, Reservation, VIPPool
+from kavip.ipam.addresses import parse_range
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pool import cautions
+from kavip.ipam.pools import Pools, check_pool
+from kavip.ipam.request import read_request
+from kavip.ipam.stranding import stranding
+from kavip.names import Reason
+from tests.build import metadata, pool, service
+from tests.ipam.world import entered
+
+
+def refused(new: VIPPool, *others: VIPPool) -> list[str]:
+    """The messages that speak against *new*."""
+    return [finding.message for finding in check_pool(new, others)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"addresses": []}, "spec.addresses: is empty; list CIDRs or first-last ranges"),
+        ({"addresses": ["192.0.2.1/24"]}, "spec.addresses[0]: '192.0.2.1/24': has host bits set"),
+        ({"addresses": ["127.0.0.0/24"]}, "no Service can have: loopback"),
+        ({"addresses": ["10.0.0.0/24", "10.0.0.128-10.0.1.1"]}, "spec.addresses[1]: '10.0.0.128-10.0.1.1': overlaps"),
+        ({"addresses": ["0.0.0.0/0"]}, "the unspecified address"),
+        ({"addresses": ["ff02::/64"]}, "multicast"),
+        ({"addresses": ["255.255.255.255"]}, "reserved (240.0.0.0/4)"),
+        ({"exclude": ["10.0.0.0/24"]}, "spec.exclude[0]: '10.0.0.0/24': is outside spec.addresses"),
+        ({"exclude": ["x"]}, "spec.exclude[0]: 'x': want a CIDR"),
+        ({"groups": ["edge"]}, "spec.groups[0]: 'edge': want <namespace>/<name>"),
+        ({"cooldown_seconds": -1}, "spec.cooldownSeconds: -1: want 0 or more"),
+        ({"max_per_namespace": -1}, "spec.maxPerNamespace: -1: want 0 or more"),
+        ({"reservations": [Reservation(address="10.0.0.1", service="a/b")]}, "spec.reservations[0].address"),
+        ({"reservations": [Reservation(address="192.0.2.1", service="b")]}, "spec.reservations[0].service"),
+        ({"reservations": [Reservation(address="192.0.2.1", service="a/b")] * 2}, "is reserved twice"),
+        (
+            {"exclude": ["192.0.2.1"], "reservations": [Reservation(address="192.0.2.1", service="a/b")]},
+            "is excluded from this pool",
+        ),
+    ],
+)
+def test_a_malformed_pool_is_refused(spec: dict[str, Any], message: str) -> None:
+    """Each malformed field is told with its path, its value and a remedy; the pool is not in force."""
+    new = VIPPool(metadata=metadata("edge"), spec=PoolSpec(**{"addresses": ["192.0.2.0/24"], **spec}))
+    assert len(refused(new)) == 1
+    assert message in refused(new)[0]
+    pools = Pools.of([new, pool("lab", "198.51.100.0/24")])
+    assert [each.name for each in pools.in_force] == ["lab"]
+    assert pools.problems["edge"].reason is Reason.INVALID
+
+
+def test_all_findings_of_a_pool_are_told() -> None:
+    """One malformed range does not hide another, nor an overlap."""
+    new = pool("edge", "nonsense", "10.0.0.1/8", "192.0.2.0/24")
+    assert len(refused(new, pool("old", "192.0.2.128/25"))) == 3
+
+
+def test_an_exclude_that_is_half_outside_is_a_caution() -> None:
+    """What reaches over the edge of the pool is accepted and told."""
+    new = pool("edge", "192.0.2.0/25", exclude=["192.0.2.120-192.0.2.130", "192.0.2.1"])
+    assert refused(new) == []
+    assert cautions(new) == ("spec.exclude[0]: 192.0.2.120-192.0.2.130 is only partly inside spec.addresses",)
+
+
+def test_overlap_names_the_other_pool_even_where_it_is_excluded() -> None:
+    """Two pools must not declare one address, excluded or not; a pool never overlaps its own stored copy."""
+    old = pool("old", "192.0.2.0/24", exclude=["192.0.2.128/25"])
+    assert refused(pool("new", "192.0.2.200"), old) == [
+        "spec.addresses: 192.0.2.200 overlaps 192.0.2.0/24 of pool old; remove it from one of the two"
+    ]
+    assert refused(pool("old", "192.0.2.0/23"), old) == []
+
+
+def test_overlap_with_a_pool_that_is_not_in_force_is_refused() -> None:
+    """A stored pool with a problem of its own would collide as soon as that is mended."""
+    broken = pool("broken", "192.0.2.0/24", exclude=["10.0.0.1"])
+    assert refused(pool("new", "192.0.2.0/28"), broken)
+
+
+@given(st.permutations([pool(f"p{index}", f"10.0.{index // 2}.0/24", created=f"20{20 + index}") for index in range(6)]))
+def test_the_older_of_two_that_overlap_stays_in_force(wires: list[VIPPool]) -> None:
+    """Whatever the order in which pools are seen, the same ones are in force, in the same order."""
+    pools = Pools.of(wires)
+    assert [each.name for each in pools.in_force] == ["p0", "p2", "p4"]
+    assert {name: problem.reason for name, problem in pools.problems.items()} == dict.fromkeys(
+        ("p1", "p3", "p5"), Reason.OVERLAP
+    )
+
+
+def test_pools_are_tried_by_priority_then_name() -> None:
+    """The lower number comes first; equal ones go by name; not automatic ones are left out."""
+    wires = [
+        pool("c", "10.0.3.0/24"),
+        pool("b", "10.0.2.0/24"),
+        pool("d", "10.0.4.0/24", priority=1),
+        pool("a", "10.0.1.0/24", auto_assign=False),
+    ]
+    request, _ = read_request(service("shop/web"))
+    assert [each.name for each in Pools.of(wires).eligible(request, None)] == ["d", "b", "c"]
+
+
+def test_every_selector_must_match() -> None:
+    """Group, namespace labels and Service labels all have a say, and a mismatch says which."""
+    selector = LabelSelector(match_labels={"env": "prod"})
+    picky = pool("edge", groups=["lb/edge"], namespace_selector=selector, service_selector=selector)
+    edge = Pools.of([picky]).in_force[0]
+    plain, _ = read_request(service("shop/web"))
+    grouped, _ = read_request(service("shop/web", group="lb/edge"))
+    labelled, _ = read_request(service("shop/web", group="lb/edge", labels={"env": "prod"}))
+    assert edge.mismatch(plain, {"env": "prod"}) == "serves only KeepalivedGroup lb/edge"
+    assert edge.mismatch(grouped, {}) == "does not select namespace shop"
+    assert edge.mismatch(grouped, {"env": "prod"}) == "does not select the labels of Service shop/web"
+    assert edge.mismatch(labelled, {"env": "prod"}) == ""
+
+
+def test_addresses_find_their_pool() -> None:
+    """An address belongs to the pool that declares it, excluded or barred as it may be."""
+    pools = Pools.of([pool("edge", "192.0.2.0/24", exclude=["192.0.2.1"])], barred=[parse_range("192.0.2.2/31")])
+    edge = pools.in_force[0]
+    assert pools.pool_of(parse_address("192.0.2.1")) is edge
+    assert pools.pool_of(parse_address("192.0.3.1")) is None
+    assert [edge.is_usable(parse_address(f"192.0.2.{last}")) for last in range(5)] == [True, False, False, False, True]
+
+
+def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
+    """Totals are big integers, .0 and .255 left out where the pool avoids them."""
+    pools = Pools.of([pool("v6", "2000::/8"), pool("v4", "10.0.0.0/23", avoid_buggy_ips=True)])
+    ledger = Ledger(pools)
+    assert ledger.usage("v6") == {6: (2**120, 0, 2**120)}
+    assert ledger.usage("v4") == {4: (508, 0, 508)}
+    assert ledger.usage("gone") == {}
+
+
+def test_stranding_names_those_that_an_edit_would_strand() -> None:
+    """Shrinking, excluding and deleting strand holders; externalIPs and reservations are told apart."""
+    old = pool("edge", "192.0.2.0/29")
+    ledger = entered(
+        Pools.of([old]),
+        [
+            service("shop/web", holds=["192.0.2.1"]),
+            service("shop/api", holds=["192.0.2.6"]),
+            service("shop/old", type="ClusterIP", external_ips=["192.0.2.7"]),
+        ],
+    )
+    shrunk = pool("edge", "192.0.2.0/30", reservations=[Reservation(address="192.0.2.1", service="a/b")])
+    found = stranding(old, shrunk, ledger)
+    assert [str(each) for each in found.lost] == ["shop/api (192.0.2.6)"]
+    assert [str(each) for each in found.external] == ["shop/old (192.0.2.7)"]
+    assert [str(each) for each in found.misfits] == ["shop/web (192.0.2.1)"]
+    assert [str(each) for each in stranding(old, None, ledger).lost] == ["shop/web (192.0.2.1)", "shop/api (192.0.2.6)"]
+    assert stranding(old, pool("edge", "192.0.2.0/28"), ledger).lost == ()
