@@ -120,13 +120,17 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
         "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
         "initContainers": [_container(SETUP, agent_image, spec, command=["kavip", "agent", "--once"], env=agent_env)],
         "containers": [
-            _container(KEEPALIVED, daemon_image, spec, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()),
+            {
+                **_container(KEEPALIVED, daemon_image, spec, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()),
+                # The agent asks keepalived for a fresh dump. Patience: a restart moves VIPs.
+                "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
+            },
             {
                 **_container(AGENT, agent_image, spec, command=["kavip", "agent"], env=agent_env),
                 "ports": [
                     {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
                 ],
-                "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
+                "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # it answers at all
                 "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
             },
         ],

@@ -156,7 +156,7 @@ class World:
 
     def _put(self, obj: Service | KeepalivedGroup | VIPPool, kind: type, join: Any, write: StatusPatch) -> None:
         assert write.body["metadata"] == {"resourceVersion": obj.metadata.resource_version}
-        status = msgspec.convert(join(msgspec.to_builtins(obj.status), write.body["status"]), kind)
+        status: Any = msgspec.convert(join(msgspec.to_builtins(obj.status), write.body["status"]), kind)
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self._version))
         self.snapshot.put(msgspec.structs.replace(obj, metadata=metadata, status=status))
 

@@ -125,9 +125,10 @@ def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
 
 def test_the_port_is_the_groups_own_everywhere() -> None:
     """Container port, probes and the agent's own setting name one port."""
-    agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"][1]
+    keepalived, agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"]
     assert agent["ports"] == [{"name": "metrics", "containerPort": 9651, "hostPort": 9651, "protocol": "TCP"}]
-    assert agent["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 9651, "scheme": "HTTP"}
+    assert keepalived["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 9651, "scheme": "HTTP"}
+    assert agent["livenessProbe"]["httpGet"] == {"path": "/state", "port": 9651, "scheme": "HTTP"}
     assert agent["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9651, "scheme": "HTTP"}
     assert env(agent)["KAVIP_AGENT_PORT"] == "9651"
 

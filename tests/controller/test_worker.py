@@ -1,0 +1,287 @@
+"""The worker: what it remembers before it writes, and how keys come back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.controller.observed import Objects, Observed, Stranger
+from kavip.controller.outcome import Apply, Key, Kind, Notice, Options, Plan, StatusPatch, Target
+from kavip.controller.owner import Foreign
+from kavip.controller.worker import FOLD, Worker
+from kavip.errors import Conflict, Forbidden, Refused, Throttled, Unavailable
+from kavip.kube.workqueue import WorkQueue
+from kavip.snapshot import Object, Snapshot
+from kavip.telemetry import RECONCILES
+from tests import build
+from tests.controller.scenes import GROUP, NOW, cluster
+
+PATIENCE = 20.0
+WEB = Key(Kind.SERVICE, "shop/web")
+EDGE = Key(Kind.GROUP, GROUP)
+VIP = parse_address("192.0.2.128")
+
+
+class Paper:
+    """A writer that only takes notes; *answers* are raised, or run, one per plan."""
+
+    def __init__(self) -> None:
+        """Everything succeeds until told otherwise."""
+        self.sent: list[Plan] = []
+        self.answers: list[Exception | Callable[[], bool]] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def send(self, plan: Plan) -> bool:
+        """Note *plan*."""
+        self.sent.append(plan)
+        await self.hold.wait()
+        answer = self.answers.pop(0) if self.answers else (lambda: True)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer()
+
+
+class Eye:
+    """A probe that has seen what it is given."""
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self.observed = Observed()
+        self.targets: dict[str, Target | None] = {}
+
+    def aim(self, group: str, target: Target | None) -> None:
+        """Note the target."""
+        self.targets[group] = target
+
+
+class Shop:
+    """A worker with everything around it."""
+
+    def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
+        """No real writer, a clock of its own."""
+        self.snapshot, self.objects, self.writer, self.eye = snapshot, Objects(), Paper(), Eye()
+        self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
+        self.told: list[tuple[Key, Notice]] = []
+        self.seconds = 0.0
+        self.worker = Worker(
+            snapshot=snapshot,
+            objects=self.objects,
+            queue=self.queue,
+            writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
+            eye=self.eye,
+            notify=lambda key, notice: self.told.append((key, notice)),
+            options=Options(ipam=ipam),
+            now=lambda: NOW,
+            clock=lambda: self.seconds,
+        )
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* holds."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def working(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[Shop]:
+    """A worker at work over *objects*."""
+    shop = Shop(cluster(*objects), **more)
+    task = asyncio.create_task(shop.worker.run(workers))
+    try:
+        yield shop
+    finally:
+        shop.queue.close()
+        await task
+
+
+def counted(kind: str, result: str) -> float:
+    """How often keys of *kind* ended with *result*, since the process started."""
+    value: float = RECONCILES.labels(kind, result)._value.get()
+    return value
+
+
+def web(key: str = "shop/web", **more: Any) -> Any:
+    """A Service of the group."""
+    return build.service(key, group=GROUP, **more)
+
+
+async def test_two_services_are_never_given_one_address() -> None:
+    """The claim stands before the first write is sent, so a second plan sees it, although no watch does yet."""
+    async with working(web("shop/a"), web("shop/b"), build.group(), build.pool()) as shop:
+        shop.writer.hold.clear()
+        shop.queue.add(Key(Kind.SERVICE, "shop/a"))
+        shop.queue.add(Key(Kind.SERVICE, "shop/b"))
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        shop.writer.hold.set()
+        claims = [plan.claims for plan in shop.writer.sent]
+        assert claims == [(VIP,), (parse_address("192.0.2.129"),)]
+
+
+async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
+    """The write was surely not done; the next one is decided anew."""
+    before = counted("service", "conflict")
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [Conflict(409, "Conflict", "stale")]
+        held: list[object] = []
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+    assert held[:2] == [(VIP,), ()]  # claimed, then given back
+    assert counted("service", "conflict") == before + 1
+
+
+async def test_a_write_that_may_have_been_done_keeps_its_claim() -> None:
+    """After a timeout nobody else is given the address."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [Unavailable(0, "Timeout", "no answer")]
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent and not shop.writer.answers)
+        assert shop.snapshot.ledger.held("shop/web") == (VIP,)
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        assert shop.writer.sent[1].claims == (VIP,)
+
+
+@pytest.mark.parametrize("error", [Refused(422, "Invalid", "no"), Forbidden(403, "Forbidden", "no")])
+async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -> None:
+    """What is refused today may be taken tomorrow; the key backs off and the error is counted."""
+    before = counted("service", "error")
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [error]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+    assert counted("service", "error") == before + 1
+
+
+async def test_retry_after_is_obeyed() -> None:
+    """A throttled write comes back when the API server said, not sooner."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [Throttled(429, "TooManyRequests", "slow down", retry_after=0.3)]
+        loop = asyncio.get_running_loop()
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent)
+        started = loop.time()
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        assert loop.time() - started >= 0.25
+
+
+async def test_a_plan_that_fails_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours is counted and retried; other keys go on."""
+    before = counted("group", "error")
+
+    def broken(*args: Any, **more: Any) -> Plan:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("kavip.controller.worker.plan_group", broken)
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.queue.add(EDGE)
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent and counted("group", "error") >= before + 2)
+    assert shop.writer.sent[0].claims == (VIP,)
+
+
+async def test_events_follow_the_write() -> None:
+    """Nothing is told of a write that failed."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [Conflict(409, "Conflict", "stale")]
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.told)
+        assert len(shop.writer.sent) == 2
+        assert [notice.reason for _, notice in shop.told] == ["Assigned", "Pending"]
+
+
+async def test_a_freed_address_wakes_the_oldest_that_waits() -> None:
+    """Nobody waits for a back-off: the change that frees an address brings the key back."""
+    held = "192.0.2.128"
+    holder = web("shop/a", holds=[held])
+    async with working(web(), holder, build.group(), build.pool("edge", f"{held}/32")) as shop:
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent)
+        assert shop.writer.sent[0].waits == ("edge",)
+        shop.snapshot.drop(names.SERVICE, "shop/a")
+        shop.worker.wake()
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        assert shop.writer.sent[1].claims == (VIP,)
+
+
+async def test_a_service_that_leaves_frees_its_address_for_those_who_wait() -> None:
+    """Releasing is a claim of nothing, and wakes waiters when the write is seen."""
+    leaving = web("shop/a", holds=["192.0.2.128"])
+    async with working(web(), leaving, build.group(), build.pool("edge", "192.0.2.128/32")) as shop:
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent)
+        shop.snapshot.put(build.service("shop/a", type="ClusterIP"))
+        shop.worker.wake()
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+
+
+async def test_what_stands_in_the_way_is_told_at_once() -> None:
+    """A stranger that the writer meets is in the status that the next plan writes."""
+    async with working(build.group(metrics_port=9650)) as shop:
+
+        def meet() -> bool:
+            why = Foreign("nobody's: it has no controlling owner")
+            shop.objects.strangers[f"ConfigMap {GROUP}"] = Stranger(why, NOW)
+            return False
+
+        shop.writer.answers = [meet]
+        shop.queue.add(EDGE)
+        await shop.until(lambda: shop.writer.sent)
+        shop.seconds += FOLD
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        (patch,) = [write for write in shop.writer.sent[1].writes if isinstance(write, StatusPatch)]
+        accepted = next(each for each in patch.body["status"]["conditions"] if each["type"] == "Accepted")
+        assert accepted["reason"] == "ObjectConflict"
+
+
+async def test_the_changes_of_a_group_are_folded() -> None:
+    """The first change goes at once; what follows within the fold waits for its end, and goes once."""
+    async with working(build.group(metrics_port=9650)) as shop:
+        shop.queue.add(EDGE)
+        await shop.until(lambda: shop.writer.sent)
+        assert any(isinstance(write, Apply) for write in shop.writer.sent[0].writes)
+        for _ in range(5):
+            shop.queue.add(EDGE)
+            await asyncio.sleep(0.01)
+        assert len(shop.writer.sent) == 1
+        shop.seconds += FOLD
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+
+
+async def test_a_group_is_watched_while_it_exists() -> None:
+    """The probe is aimed at its nodes, and told when it is gone; its memory goes with it."""
+    async with working(build.group(metrics_port=9650)) as shop:
+        shop.queue.add(EDGE)
+        await shop.until(lambda: shop.eye.targets.get(GROUP))
+        assert shop.objects.reserved[GROUP].port == 9650
+        shop.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+        shop.seconds += FOLD
+        shop.queue.add(EDGE)
+        await shop.until(lambda: shop.eye.targets[GROUP] is None)
+        assert GROUP not in shop.objects.reserved
+
+
+async def test_a_service_that_is_pending_is_looked_at_again() -> None:
+    """A time in the plan becomes a time in the queue."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        later: list[tuple[Key, float]] = []
+        shop.queue.add_after = lambda key, delay: later.append((key, delay))  # type: ignore[method-assign]
+        shop.queue.add(WEB)
+        await shop.until(lambda: later)
+        assert later == [(WEB, 10.0)]
+
+
+async def test_one_service_is_written_by_one_worker_at_a_time() -> None:
+    """While a write is under way, the same key waits."""
+    async with working(web(), build.group(), build.pool(), workers=8) as shop:
+        shop.writer.hold.clear()
+        for _ in range(5):
+            shop.queue.add(WEB)
+            await asyncio.sleep(0.005)
+        assert len(shop.writer.sent) == 1
+        shop.writer.hold.set()
+        await shop.until(lambda: len(shop.writer.sent) == 2)
