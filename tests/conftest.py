@@ -3,7 +3,13 @@
 import asyncio
 import importlib.util
 
+from hypothesis import settings
+
 pytest_plugins = ["hack.testbed.fixtures"] if importlib.util.find_spec("hack.testbed.fixtures") else []
 
 # looptime asks the policy for a loop even in synchronous tests, which would make one that nobody closes.
 asyncio.set_event_loop(None)
+
+# An example that takes long on a busy machine is no failure.
+settings.register_profile("kavip", deadline=None)
+settings.load_profile("kavip")
