@@ -41,8 +41,17 @@ second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable
 
 NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
 
-_GARP_REPEAT: Final = "2"
-_GARP_INTERVAL: Final = "0.0002"
+_SHARED_GLOBALS: Final = (
+    Line("vrrp_garp_interval", ("0.0002",)),
+    Line("vrrp_garp_master_refresh", ("60",)),
+    Line("vrrp_garp_master_repeat", ("1",)),
+    Line("vrrp_gna_interval", ("0.0002",)),
+)
+"""
+A Shared group announces hundreds of addresses at a take-over. By default each is sent ten times, five of them in one
+burst; so each is sent twice, at once and after 5 s, and again every minute for those who missed both. Measured for 541
+addresses: 1,082 frames instead of 5,410, the first 541 within 150 ms of the take-over (115 ms by default).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +190,6 @@ def _globals(group: KeepalivedGroup) -> tuple[Line, ...]:
     ``global_defs``: ours, and over them what the group's owner wrote; entries that are not allowed are left out.
 
     Processes have names of their own, because OpenShift's resign script kills the oldest process called "keepalived".
-    Shared groups announce a thousand addresses at a take-over; keepalived's default would be ten thousand frames.
     """
     own = {
         "enable_script_security": Line("enable_script_security"),
@@ -191,9 +199,7 @@ def _globals(group: KeepalivedGroup) -> tuple[Line, ...]:
         "vrrp_process_name": Line("vrrp_process_name", ("kavip_vrrp",)),
     }
     if group.is_shared:
-        for keyword in ("vrrp_garp_interval", "vrrp_gna_interval"):
-            own[keyword] = Line(keyword, (_GARP_INTERVAL,))
-        own["vrrp_garp_master_repeat"] = Line("vrrp_garp_master_repeat", (_GARP_REPEAT,))
+        own |= {line.keyword: line for line in _SHARED_GLOBALS}
     found = verbatim.read_global(group.spec.verbatim_config, allow_scripts=group.spec.allow_scripts)
     theirs = {line.keyword: line for line in found.lines if line.keyword != "vrrp_version"}
     if any(line.quoted for line in theirs.values()):

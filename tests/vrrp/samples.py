@@ -17,7 +17,12 @@ from kavip.vrrp.members import Peer, member_of, peer_of
 from tests import build
 
 GOLDEN = Path(__file__).parent / "golden"
-NEW = {"unicast_enabled": True, "segment": "default", "vrrp_version": 3, "advert_interval_milliseconds": 200}
+NEW: dict[str, Any] = {
+    "unicast_enabled": True,
+    "segment": "default",
+    "vrrp_version": 3,
+    "advert_interval_milliseconds": 200,
+}
 """What the mutating webhook gives a new group."""
 
 

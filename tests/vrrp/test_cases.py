@@ -1,6 +1,7 @@
 """Inputs that were tried on keepalived 2.2.7, and what kavip must say to them whatever keepalived says."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def judge_router_id(text: str) -> bool:
     return routerids.assign(held, ["a/b"], blacklist=frozenset(), taken=frozenset()).ids == held
 
 
-JUDGES = {
+JUDGES: dict[str, Callable[[Any], bool]] = {
     "service": judge_service,
     "global": judge_global,
     "group": judge_group,

@@ -1,0 +1,164 @@
+"""Real keepalived daemons on the nodes of a segment, each with the group's text as it is: they resolve ``@node``."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hack.testbed import process
+from hack.testbed.errors import TestbedError
+from hack.testbed.process import Process
+from hack.testbed.segment import Host, Segment
+
+PATIENCE = 60.0  # a limit for a busy machine; nothing here waits for it to pass
+STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
+JSON_SIGNAL = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One instance as its daemon reports it."""
+
+    state: str
+    vips: frozenset[str]
+    changes: tuple[int, int]
+    """How often it became master, and how often it stopped being one."""
+
+
+class Daemon:
+    """keepalived on one node."""
+
+    def __init__(self, host: Host) -> None:
+        """Nothing runs yet."""
+        self.host = host
+        self.log = host.home / "keepalived.log"
+        self._file = host.home / "keepalived.conf"
+        self._process: Process | None = None
+
+    def start(self, text: str) -> Self:
+        """Start it with *text*."""
+        self._write(text)
+        home = self.host.home
+        # With --log-detail a take-over writes a line per ARP, and without a syslog daemon each goes to the console:
+        # the daemon is blocked for seconds, and VIPs flap.
+        self._process = self.host.spawn(
+            *("env", f"TMPDIR={home}", "keepalived", "--dont-fork", "--log-console", "--no-syslog"),
+            *("--vrrp", "--no_bfd", f"--use-file={self._file}", f"--config-id={self.host.name}"),
+            *(f"--pid={home}/keepalived.pid", f"--vrrp_pid={home}/vrrp.pid"),
+            log=self.log,
+        )
+        process.wait_for(f"keepalived on {self.host.name} starts", self._started, timeout=PATIENCE)
+        return self
+
+    def reload(self, text: str) -> None:
+        """Give it *text*, and return when it has read it."""
+        before = self._reloads()
+        self._write(text)
+        self._signal(1)
+        process.wait_for(f"{self.host.name} reloads", lambda: self._reloads() > before, timeout=PATIENCE)
+
+    def look(self) -> dict[str, Seen]:
+        """Every instance by name."""
+        dump = self.host.home / "keepalived.json"
+        before = _inode(dump)
+        self._signal(JSON_SIGNAL)
+        found: list[Any] = []
+
+        def ready() -> bool:
+            if _inode(dump) == before:
+                return False
+            try:
+                found[:] = json.loads(dump.read_text())
+            except (ValueError, OSError):  # renamed into place before it is filled
+                return False
+            return True
+
+        process.wait_for(f"{self.host.name} dumps its state", ready, timeout=PATIENCE, interval=0.01)
+        return {each["data"]["iname"]: _seen(each) for each in found}
+
+    def addresses(self) -> set[str]:
+        """The addresses that the kernel has, whoever put them there."""
+        links = json.loads(self.host.exec("ip", "-json", "address").stdout)
+        return {entry["local"] for link in links for entry in link["addr_info"]}
+
+    def _write(self, text: str) -> None:
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(text, encoding="ascii")
+        fresh.chmod(0o644)
+        fresh.replace(self._file)
+
+    def _signal(self, number: int) -> None:
+        assert self._process
+        assert self._process.signal(number), process.tail(self.log)
+
+    def _started(self) -> bool:
+        assert self._process
+        assert self._process.alive, process.tail(self.log)
+        return "Startup complete" in self.log.read_text(errors="replace")
+
+    def _reloads(self) -> int:
+        return self.log.read_text(errors="replace").count("Reload complete")
+
+
+def start(segment: Segment, text: str) -> list[Daemon]:
+    """A daemon with *text* on every node."""
+    return [Daemon(host).start(text) for host in segment.nodes]
+
+
+def masters(daemons: Iterable[Daemon]) -> dict[str, list[str]]:
+    """The nodes that are master, by instance."""
+    found: dict[str, list[str]] = {}
+    for daemon in daemons:
+        for name, seen in daemon.look().items():
+            found.setdefault(name, [])
+            if seen.state == "MASTER":
+                found[name].append(daemon.host.name)
+    return found
+
+
+def settle(daemons: Iterable[Daemon], wanted: dict[str, str]) -> None:
+    """Wait until each instance of *wanted* has its master, and no other."""
+    expected = {name: [node] for name, node in wanted.items()}
+    seen: dict[str, list[str]] = {}
+
+    def settled() -> bool:
+        seen.clear()
+        seen.update(masters(daemons))
+        return seen == expected
+
+    try:
+        process.wait_for("masters settle", settled, timeout=PATIENCE, interval=0.2)
+    except TestbedError as error:
+        wrong = {name: nodes for name, nodes in seen.items() if nodes != expected.get(name)}
+        raise AssertionError(f"{error}; wrong: {dict(list(wrong.items())[:5])} of {len(expected)}") from None
+
+
+def leaders(instances: Iterable[Any], among: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
+    """The node that should be master of each instance: of those *among* which it may be, the highest priority."""
+    return {each.name: max((p, n) for n, p in each.priorities if among(n))[1] for each in instances}
+
+
+def check(host: Host, text: str, *, node: str = "") -> str:
+    """What ``keepalived --config-test`` has against *text* on *host*, as *node*; "" for nothing."""
+    path = host.home / "test.conf"
+    path.write_text(text, encoding="ascii")
+    path.chmod(0o644)
+    result = host.exec(
+        "keepalived", "--config-test", f"--config-id={node or host.name}", f"--use-file={path}", check=False
+    )
+    return f"exit {result.returncode}: {result.stderr}" if result.returncode or result.stderr else ""
+
+
+def _seen(each: dict[str, Any]) -> Seen:
+    data, stats = each["data"], each["stats"]
+    held = frozenset(text.split("/")[0] for text in (*data.get("vips", ()), *data.get("evips", ())))
+    changes = (stats["become_master"], stats["release_master"])
+    return Seen(STATES[data["state"]], held, changes)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
