@@ -324,7 +324,6 @@ def test_an_update_that_changes_nothing_passes(case: Case) -> None:
     """Whatever is wrong with an object, writing it again as it is is not refused."""
     found = policy.review(Review(Operation.UPDATE, case.asked, case.asked), cases.cluster())
     assert found.allowed
-    assert len(found.warnings) >= len(case.causes)
 
 
 def test_becoming_managed_is_judged_like_creation() -> None:
