@@ -17,6 +17,7 @@ from kavip.agent import dump
 from kavip.agent.dump import Dump
 
 PID_FILE: Final = "keepalived.pid"
+VRRP_PID_FILE: Final = "vrrp.pid"
 JSON_FILE: Final = "keepalived.json"
 PARENT_FILE: Final = "keepalived_parent.data"
 DATA_SIGNAL: Final = signal.SIGUSR1
@@ -79,12 +80,16 @@ def find(run_dir: Path, *, config: Path) -> Daemon | None:
     return next((found for pid in parents if (found := _daemon(pid, config))), None)
 
 
-def remove_stale_pid_file(run_dir: Path) -> None:
-    """Remove a pid file whose number some other process has by now: keepalived would not start beside it."""
-    path = run_dir / PID_FILE
-    named = _read(path).strip()
-    if named.isdigit() and _stat(int(named)):
-        path.unlink(missing_ok=True)
+def remove_stale_pid_files(run_dir: Path) -> None:
+    """
+    Remove pid files of a daemon that is gone, where some process has that number: another one, or its own zombie.
+
+    keepalived would take that for itself, say that it is running already, and exit.
+    """
+    for path in (run_dir / PID_FILE, run_dir / VRRP_PID_FILE):
+        named = _read(path).strip()
+        if named.isdigit() and _stat(int(named)):
+            path.unlink(missing_ok=True)
 
 
 def take_dump(daemon: Daemon, run_dir: Path, *, number: int, deadline: float) -> Dump | None:

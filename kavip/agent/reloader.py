@@ -32,7 +32,7 @@ from kavip.agent.dump import Dump
 from kavip.agent.files import RunDirectory
 from kavip.agent.grammar import Refused
 from kavip.agent.localize import Facts, Localized, Mounted, empty, leftovers, localize
-from kavip.agent.state import Status
+from kavip.agent.state import Moments, Status, moments_of
 from kavip.agent.trial import Program, Trial
 from kavip.api.address import Address
 from kavip.vrrp.virtualips import VirtualIP
@@ -91,12 +91,18 @@ class Reloader:
         self._seen: tuple[Daemon | None, Mounted | Refused] | None = None
         self._due = 0.0
         self._dump: tuple[float, Dump | None] = (0.0, None)
+        self._moments: Moments = {}
         self._asking = asyncio.Lock()
 
     @property
     def status(self) -> Status:
         """What it has come to."""
         return self._status
+
+    @property
+    def moments(self) -> Moments:
+        """When each instance of the last dump came into its state."""
+        return self._moments
 
     async def start(self) -> None:
         """Read what an earlier agent of this pod left, and ask the program who it is."""
@@ -134,7 +140,7 @@ class Reloader:
                 return found
             daemon = await self._daemon()
             found = await self._ask(daemon, self._installed) if daemon and self._installed else None
-            self._dump = time.monotonic(), found
+            self._keep(found)
             return found
 
     async def _settle(self, daemon: Daemon | None, mounted: Mounted | Refused) -> float:
@@ -146,7 +152,7 @@ class Reloader:
         if daemon is None:
             self._running = None
             self._update(config_hash="")
-            await asyncio.to_thread(daemons.remove_stale_pid_file, self._files.path)
+            await asyncio.to_thread(daemons.remove_stale_pid_files, self._files.path)
         facts = await self._facts()
         outcome = await _localized(mounted, facts)
         if daemon is None:
@@ -235,6 +241,7 @@ class Reloader:
         while time.monotonic() < deadline:
             async with self._asking:
                 found = await self._ask(daemon, localized)
+                self._keep(found)
             answered += found is not None
             if found is not None and answered > 1 and dumps.shows(found, localized.configuration):
                 return True
@@ -278,6 +285,11 @@ class Reloader:
 
     async def _read(self) -> Mounted | Refused:
         return await asyncio.to_thread(mount.read, self._config_dir, self._password_file)
+
+    def _keep(self, found: Dump | None) -> None:
+        """Remember a dump, so that the next question is never answered with an older one."""
+        self._dump = time.monotonic(), found
+        self._moments = moments_of(found, self._moments) if found is not None else {}
 
     def _wait(self, mounted: Mounted) -> float:
         """Seconds until the announced moment at which all nodes switch; 0 when there is none to wait for."""

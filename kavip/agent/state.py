@@ -1,5 +1,6 @@
 """What an agent tells about its node, as values and as the JSON of ``/state``: no password, no path, no file's text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -63,7 +64,35 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     instances: tuple[InstanceState, ...]
 
 
-def state_of(status: Status, dump: Dump | None) -> State:
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When an instance came into its state, and by which counters that is known to be the same stay in it."""
+
+    state: int
+    changes: int
+    seconds: float
+
+
+Moments = Mapping[str, Moment]
+
+
+def moments_of(dump: Dump, before: Moments) -> Moments:
+    """
+    When each instance came into its state.
+
+    keepalived says it too, but calls every reload a transition; its counters do not.
+    """
+    found: dict[str, Moment] = {}
+    for each in dump:
+        changes = each.stats.become_master + each.stats.release_master
+        known = before.get(each.data.iname)
+        stayed = known is not None and (known.state, known.changes) == (each.data.state, changes)
+        moment = known if known and stayed else Moment(each.data.state, changes, each.data.last_transition)
+        found[each.data.iname] = moment
+    return found
+
+
+def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
     """Put together what the reloader and the daemon say; *dump* is None when the daemon does not answer."""
     return State(
         node=status.node,
@@ -81,7 +110,7 @@ def state_of(status: Status, dump: Dump | None) -> State:
                 state=each.data.state_name,
                 virtual_ips=tuple(str(address) for address in each.data.addresses),
                 priority=each.data.effective_priority,
-                last_transition=_timestamp(each.data.last_transition),
+                last_transition=_timestamp(moments[each.data.iname].seconds),
             )
             for each in dump or ()
         ),

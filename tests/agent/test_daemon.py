@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kavip.agent import daemon as daemons
 
-_SLEEPER = "import sys, time; sys.stdin.close(); time.sleep(600)"
+_SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _TAKER = """
 import signal, time
 signal.signal(signal.SIGHUP, lambda *_: print("HUP", flush=True))
@@ -23,10 +23,12 @@ while True:
 
 @contextmanager
 def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> Iterator[subprocess.Popen[str]]:
-    """A process whose command line begins with *name*."""
+    """A process whose command line begins with *name*, once it says that it is up."""
     command = [name, "-c", code, *arguments]
     with subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE, text=True) as process:
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
             yield process
         finally:
             process.kill()
@@ -66,23 +68,21 @@ def test_strangers_are_not_the_daemon(tmp_path: Path) -> None:
 
 def test_a_stale_pid_file_goes_only_where_it_would_stop_a_start(tmp_path: Path) -> None:
     """keepalived ignores a pid file whose process is gone, and does not start beside one that lives."""
-    path = tmp_path / daemons.PID_FILE
-    path.write_text(str(os.getpid()))
-    daemons.remove_stale_pid_file(tmp_path)
-    assert not path.exists()
     with program() as process:
         pass
-    path.write_text(str(process.pid))
-    daemons.remove_stale_pid_file(tmp_path)
-    assert path.exists()
+    for path in (tmp_path / daemons.PID_FILE, tmp_path / daemons.VRRP_PID_FILE):
+        path.write_text(str(os.getpid()))
+        daemons.remove_stale_pid_files(tmp_path)
+        assert not path.exists()
+        path.write_text(str(process.pid))
+        daemons.remove_stale_pid_files(tmp_path)
+        assert path.exists()
 
 
 def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:
     """SIGHUP would end a daemon that is still starting."""
     config = tmp_path / "keepalived.conf"
     with program("-f", str(config), code=_TAKER) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "up\n"
         found = daemons.find(tmp_path, config=config)
         assert found is not None
         assert found.takes(signal.SIGHUP)
@@ -90,16 +90,14 @@ def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         assert daemons.take_dump(found, tmp_path, number=36, deadline=deadline) is None
         assert found.signal(signal.SIGHUP)
-        assert process.stdout.readline() == "HUP\n"
+        assert process.stdout is not None and process.stdout.readline() == "HUP\n"
 
 
 def test_a_daemon_that_does_not_answer_costs_no_more_than_the_budget(tmp_path: Path) -> None:
     """A file that was there before is no answer."""
     config = tmp_path / "keepalived.conf"
     (tmp_path / daemons.JSON_FILE).write_text("[]")
-    with program("-f", str(config), code=_TAKER) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with program("-f", str(config), code=_TAKER):
         found = daemons.find(tmp_path, config=config)
         assert found is not None
         assert daemons.take_dump(found, tmp_path, number=signal.SIGHUP, deadline=time.monotonic() + 0.1) is None

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kavip.agent import dump, exporter
 from kavip.agent.exporter import Style
 from kavip.agent.grammar import Configuration, Instance
-from kavip.agent.state import Status, encode, state_of
+from kavip.agent.state import State, Status, encode, moments_of, state_of
 from tests.agent import scene
 from tests.agent.test_localize import vip
 
@@ -59,18 +59,21 @@ def test_a_dump_shows_a_configuration() -> None:
     assert dump.shows((), Configuration())
 
 
+def state(found: dump.Dump | None) -> State:
+    """The state of a node that is looked at for the first time."""
+    return state_of(STATUS, found, moments_of(found or (), {}))
+
+
 def test_state_is_what_the_controller_reads() -> None:
     """Sorted, in JSON's names, with canonical addresses and without the password."""
-    body = encode(
-        state_of(STATUS, read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[])))
-    )
-    state = msgspec.json.decode(body)
-    assert list(state) == ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances"]
-    assert state["keepalived"] == {"version": "2.2.7", "running": True}
-    assert [each["name"] for each in state["instances"]] == ["a/b", "shop/web"]
-    assert state["instances"][0]["family"] == 6
-    assert state["instances"][0]["virtualIPs"] == ["2001:db8::1"]
-    assert state["instances"][1] == {
+    body = encode(state(read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[]))))
+    told = msgspec.json.decode(body)
+    assert list(told) == ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances"]
+    assert told["keepalived"] == {"version": "2.2.7", "running": True}
+    assert [each["name"] for each in told["instances"]] == ["a/b", "shop/web"]
+    assert told["instances"][0]["family"] == 6
+    assert told["instances"][0]["virtualIPs"] == ["2001:db8::1"]
+    assert told["instances"][1] == {
         "name": "shop/web",
         "routerID": 7,
         "family": 4,
@@ -84,8 +87,18 @@ def test_state_is_what_the_controller_reads() -> None:
 
 def test_state_without_an_answer_says_that_nothing_runs() -> None:
     """A daemon that does not answer is not running, whatever its pid."""
-    assert not state_of(STATUS, None).keepalived.running
-    assert state_of(STATUS, ()).keepalived.running
+    assert not state(None).keepalived.running
+    assert state(()).keepalived.running
+
+
+def test_a_reload_is_no_transition() -> None:
+    """keepalived resets the moment at every reload; it counts only true changes."""
+    first = moments_of(read(entry("shop/web")), {})
+    reloaded = read(entry("shop/web", last_transition=1795229999.0))
+    assert moments_of(reloaded, first) == first
+    assert moments_of(reloaded, {})["shop/web"].seconds == 1795229999.0
+    fallen = read(entry("shop/web", state=1, last_transition=1795229999.0))
+    assert moments_of(fallen, first)["shop/web"].seconds == 1795229999.0
 
 
 def samples(style: Style, found: dump.Dump | None) -> dict[str, list[tuple[dict[str, str], float]]]:

@@ -1,0 +1,33 @@
+"""Pods on machines: one segment for a module, new pods for each test."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import runs
+from hack.testbed.segment import Segment
+from tests.agent.pod import Pod
+
+MakePod = Callable[..., Pod]
+
+
+@pytest.fixture(scope="module")
+def lan() -> Iterator[Segment]:
+    """Two machines on one bridge."""
+    with runs.temporary() as state, Segment(state, nodes=2) as started:
+        yield started
+
+
+@pytest.fixture
+def pod(lan: Segment, tmp_path: Path) -> Iterator[MakePod]:
+    """Makes pods, by the name of their node; they end with the test."""
+    with ExitStack() as stack:
+
+        def make(node: str = "n1", *, keepalived: str = "/usr/sbin/keepalived") -> Pod:
+            made = Pod(lan.node(node), tmp_path / node, keepalived=keepalived)
+            stack.callback(made.stop)
+            return made
+
+        yield make

@@ -1,0 +1,201 @@
+"""
+A pod of the DaemonSet on a machine of the testbed: the real agent beside the real keepalived, with a pod's rights.
+
+Both run as root with NET_ADMIN and NET_RAW, cannot gain more, and see each other's processes, as in the pods that the
+controller writes.
+"""
+
+import ctypes
+import json
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from hack.testbed import process
+from hack.testbed.process import Process
+from hack.testbed.segment import Host
+from kavip import names
+from tests.agent.scene import Mount
+
+PATIENCE = 60.0
+"""Seconds for what takes one: the machine that runs the tests may be busy."""
+
+_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
+_AGENT = (
+    "import asyncio, json, sys\n"
+    "from kavip import telemetry\n"
+    "from kavip.agent.run import AgentSettings, main_async\n"
+    "telemetry.configure_logging('info', 'json')\n"
+    "sys.exit(asyncio.run(main_async(AgentSettings(**json.loads(sys.argv[1])))))\n"
+)
+_CLONE_NEWNET = 0x40000000
+
+
+def connected(netns: str, host: str, port: int) -> socket.socket:
+    """A connection from within another network namespace: only the thread that opens it goes there."""
+
+    def connect() -> socket.socket:
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open(netns, "rb") as namespace:
+            if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        return socket.create_connection((host, port), timeout=10)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(connect).result()
+
+
+class Pod:
+    """Mounts, run directory and the two containers."""
+
+    def __init__(self, host: Host, folder: Path, *, keepalived: str = "/usr/sbin/keepalived") -> None:
+        self.host, self.keepalived_program = host, keepalived
+        self.config = Mount(folder / "config")
+        self.password = folder / "password"
+        self.run_dir = folder / "run"
+        self.run_dir.mkdir(parents=True)
+        self.agent_log = folder / "agent.log"
+        self.keepalived_log = folder / "keepalived.log"
+        self.agent: Process | None = None
+        self.keepalived: Process | None = None
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Run the init container; raises unless it succeeds."""
+        done = self.host.exec(*_RIGHTS, *self._agent_command(once=True))
+        with self.agent_log.open("a") as log:
+            log.write(done.stderr)
+
+    def start_agent(self) -> None:
+        """Start the agent's container, and wait until it answers."""
+        self.agent = self.host.spawn(*_RIGHTS, *self._agent_command(once=False), log=self.agent_log)
+        self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
+
+    def start_keepalived(self) -> None:
+        """Start keepalived's container, as kubelet does it again and again."""
+        command = (
+            "/usr/sbin/keepalived -n -l -P -B"
+            f" --use-file={self.run_dir}/keepalived.conf --config-id={self.host.name}"
+            f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
+        )
+        environment = ("env", f"TMPDIR={self.run_dir}")
+        self.keepalived = self.host.spawn(*environment, *_RIGHTS, *command.split(), log=self.keepalived_log)
+
+    def start(self) -> None:
+        """Start all containers, in kubelet's order."""
+        self.prepare()
+        self.start_keepalived()
+        self.start_agent()
+
+    def kill_keepalived(self) -> None:
+        """End keepalived with all its processes, without a goodbye."""
+        if self.keepalived:
+            family = [process.find(pid) for pid in process.children([self.keepalived.pid])]
+            process.kill([one for one in family if one])
+        self.keepalived = None
+
+    def kill_agent(self) -> None:
+        """End the agent."""
+        process.kill([self.agent] if self.agent else [])
+        self.agent = None
+
+    def replace(self) -> None:
+        """Lose the run directory, as a deleted pod does."""
+        shutil.rmtree(self.run_dir)
+        self.run_dir.mkdir()
+
+    def stop(self) -> None:
+        """End what runs, and take its addresses off: the machine lives on."""
+        self.kill_agent()
+        if self.keepalived:
+            process.stop([self.keepalived])
+        self.host.exec("ip", "addr", "flush", "dev", "eth0", "to", "192.0.2.128/25")
+        self.host.exec("ip", "-6", "addr", "flush", "dev", "eth0", "to", "2001:db8:2::100/120")
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one page; status 0 without an answer."""
+        answer = b""
+        try:
+            with connected(self.host.netns, self.host.ipv4, names.AGENT_PORT) as connection:
+                connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+                while chunk := connection.recv(65536):
+                    answer += chunk
+        except OSError:
+            return 0, ""
+        head, _, body = answer.decode().partition("\r\n\r\n")
+        return int(head.split()[1]), body
+
+    def state(self) -> dict[str, Any]:
+        """The agent's ``/state``."""
+        status, body = self.get(names.STATE_PATH)
+        assert status == 200, self.logs()
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def instances(self) -> dict[str, dict[str, Any]]:
+        """The instances in ``/state``, by name."""
+        return {each["name"]: each for each in self.state()["instances"]}
+
+    def transitions(self) -> dict[str, tuple[int, ...]]:
+        """How often each instance became master, and how often it ceased to be, as the daemon counts it."""
+        found: dict[str, list[int]] = {}
+        for family in text_string_to_metric_families(self.get(names.METRICS_PATH)[1]):
+            if family.name in ("keepalived_vrrp_become_master", "keepalived_vrrp_release_master"):
+                for sample in family.samples:
+                    found.setdefault(sample.labels["name"], []).append(int(sample.value))
+        return {name: tuple(counts) for name, counts in found.items()}
+
+    def addresses(self) -> set[str]:
+        """Every address on eth0."""
+        interfaces = json.loads(self.host.exec("ip", "-json", "address", "show", "dev", "eth0").stdout)
+        return {each["local"] for each in interfaces[0]["addr_info"]}
+
+    def masters(self) -> set[str]:
+        """The instances that this node is master of."""
+        return {name for name, each in self.instances().items() if each["state"] == "MASTER"}
+
+    def logs(self) -> str:
+        """All that both containers have said."""
+        return "\n".join(process.tail(log, 400) for log in (self.agent_log, self.keepalived_log))
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def runs(self, config_hash: str) -> None:
+        """Wait until the daemon runs the configuration of that hash."""
+        self.wait_until(f"configuration {config_hash} runs", lambda: self.state()["configHash"] == config_hash)
+
+    def refuses(self, config_hash: str) -> str:
+        """Wait until the agent refuses the configuration of that hash; the reason."""
+        self.wait_until(
+            f"configuration {config_hash} is refused",
+            lambda: self.state()["wantedHash"] == config_hash and self.state()["refused"] != "",
+        )
+        return str(self.state()["refused"])
+
+    def wait_until(self, what: str, ready: Callable[[], bool]) -> None:
+        """Wait for *ready*; a failure shows the logs."""
+        try:
+            process.wait_for(f"{self.host.name}: {what}", ready, timeout=PATIENCE)
+        except Exception as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from error
+
+    def _agent_command(self, *, once: bool) -> tuple[str, ...]:
+        settings = {
+            "node_name": self.host.name,
+            "node_ip": self.host.ipv4,
+            "config_dir": str(self.config.path),
+            "password_file": str(self.password),
+            "run_dir": str(self.run_dir),
+            "keepalived": self.keepalived_program,
+            "once": once,
+        }
+        return (sys.executable, "-c", _AGENT, json.dumps(settings))

@@ -1,0 +1,303 @@
+"""The agent beside a real keepalived, on real interfaces, with a pod's rights."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process
+from kavip import names
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+
+pytestmark = pytest.mark.netns
+
+WEB = "shop/web"
+WEB_VIP = "192.0.2.130"
+ONE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"})
+TWO = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130", "shop/cart": "192.0.2.131"})
+MULTICAST = {"unicast_enabled": False, "advert_interval_milliseconds": 1000}
+
+
+def started(pod: Pod, text: str, **meta: object) -> Pod:
+    """*pod*, when it runs *text*."""
+    config_hash = pod.config.write(text, **meta)
+    pod.start()
+    pod.runs(config_hash)
+    return pod
+
+
+def master(pod: Pod, *instances: str) -> Pod:
+    """*pod*, when it is master of *instances*."""
+    pod.wait_until(f"is master of {instances}", lambda: pod.masters() >= set(instances))
+    return pod
+
+
+def alone(make: MakePod, text: str = ONE) -> Pod:
+    """The only pod of the segment, master of the Service's instance."""
+    return master(started(make("n1"), text), WEB)
+
+
+# --- configurations run -------------------------------------------------------------------------------------------
+
+
+def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
+    """Each VIP of both families has exactly one master, which holds the address; probes and metrics agree."""
+    pods = [started(pod(node), ONE) for node in ("n1", "n2")]
+    for address, instance in ((WEB_VIP, WEB), ("2001:db8:2::130", f"{WEB}/v6")):
+        pods[0].wait_until(
+            f"one master of {instance}",
+            lambda instance=instance: (
+                sorted(each.instances()[instance]["state"] for each in pods) == ["BACKUP", "MASTER"]
+            ),
+        )
+        holders = [each for each in pods if address in each.addresses()]
+        assert [instance in each.masters() for each in holders] == [True]
+    for each in pods:
+        state = each.state()
+        assert state["node"] == each.host.name and state["group"] == "lb/edge"
+        assert state["refused"] == "" and state["keepalived"]["running"]
+        assert each.get(names.LIVE_PATH) == (200, "ok\n")
+        assert each.get(names.READY_PATH) == (200, "ok\n")
+        assert "keepalived_up 1.0" in each.get(names.METRICS_PATH)[1]
+
+
+def test_the_only_node_of_a_group_is_master(pod: MakePod) -> None:
+    """In the mode that it will have with a second node, in both families."""
+    text = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"}, nodes=1)
+    master(started(pod("n1"), text), WEB, f"{WEB}/v6")
+
+
+def test_a_new_service_moves_no_other_vip(pod: MakePod) -> None:
+    """The new instance comes, the old ones stay master without a transition; and so when it goes."""
+    node = master(alone(pod), f"{WEB}/v6")
+    before = node.transitions()
+    node.runs(node.config.write(TWO))
+    master(node, "shop/cart")
+    assert {name: moment for name, moment in node.transitions().items() if name in before} == before
+    assert {WEB_VIP, "192.0.2.131"} <= node.addresses()
+    node.runs(node.config.write(ONE))
+    assert node.transitions() == before
+    assert "192.0.2.131" not in node.addresses()
+
+
+def test_many_changes_end_with_the_last_one(pod: MakePod) -> None:
+    """Each is confirmed by what the daemon shows, and the VIP that is in all of them never moves."""
+    node = alone(pod)
+    before = node.transitions()[WEB]
+    for number in range(8):
+        services = {WEB: WEB_VIP, **{f"shop/s{each}": f"192.0.2.{140 + each}" for each in range(number % 3)}}
+        text = scene.rendered(services).replace("router_id edge", f"router_id edge-{number}")
+        node.runs(node.config.write(text))
+        assert set(node.instances()) == set(services)
+    assert node.transitions()[WEB] == before
+
+
+def test_an_agent_that_starts_again_moves_nothing(pod: MakePod) -> None:
+    """The daemon runs on, and the new agent finds it and its configuration."""
+    node = alone(pod)
+    before = node.transitions()
+    node.kill_agent()
+    assert WEB_VIP in node.addresses()
+    node.start_agent()
+    node.runs(scene.hash_of(ONE))
+    assert node.transitions() == before
+
+
+def test_a_group_without_services_runs(pod: MakePod) -> None:
+    """keepalived without an instance says nothing in JSON, and is alive all the same; the first Service wakes it."""
+    nothing = scene.rendered({})
+    node = started(pod("n1"), nothing)
+    assert node.get(names.LIVE_PATH)[0] == 200
+    node.runs(node.config.write(ONE))
+    master(node, WEB)
+    node.runs(node.config.write(nothing))
+    node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
+    assert node.get(names.READY_PATH)[0] == 200
+
+
+# --- bad configurations -------------------------------------------------------------------------------------------
+
+
+def _without_vip(text: str) -> str:
+    head, _, tail = text.partition("    virtual_ipaddress {\n")
+    return head + tail.partition("    }\n")[2]
+
+
+_BAD: dict[str, Callable[[str], str]] = {
+    "missing parameter": lambda text: text.replace("advert_int 0.2", "advert_int", 1),
+    "missing VRID": lambda text: text.replace("virtual_router_id", "#", 1).replace("#", "# x", 1),
+    "unknown keyword": lambda text: text.replace("state BACKUP", "state BACKUP\n    no_such_keyword", 1),
+    "unknown interface": lambda text: text.replace("interface eth0", "interface eth9", 1),
+    "unknown interface of a VIP": lambda text: text.replace("dev eth0", "dev eth9", 1),
+    "duplicate VRID": lambda text: text.replace("virtual_router_id 27", "virtual_router_id 26"),
+    "no VIP in version 3": _without_vip,
+    "escape that crashes keepalived": lambda text: text.replace("    state BACKUP", "\\!\n    state BACKUP", 1),
+    "include": lambda text: text.replace("    state BACKUP", "    include /etc/passwd\n    state BACKUP", 1),
+    "the node's own address": lambda text: text.replace(f"{WEB_VIP}/32", "192.0.2.11/24"),
+    "unbalanced brace": lambda text: text.rstrip().removesuffix("}"),
+    "interval out of range": lambda text: text.replace("advert_int 0.2", "advert_int 99", 1),
+    "empty": lambda _: "",
+}
+
+
+def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
+    """Each is refused with a reason that quotes nothing; the good one runs on, and no VIP moves or is lost."""
+    node = alone(pod, TWO)
+    master(node, "shop/cart", f"{WEB}/v6")
+    before, held = node.transitions(), node.addresses()
+    for name, spoil in _BAD.items():
+        text = spoil(TWO)
+        assert text != TWO, name
+        reason = node.refuses(node.config.write(text))
+        state = node.state()
+        assert state["configHash"] == scene.hash_of(TWO), name
+        assert node.transitions() == before, name
+        assert node.addresses() == held, name
+        assert node.get(names.READY_PATH)[0] == 503
+        assert not any(word in reason for word in ("passwd", "no_such_keyword", str(node.run_dir), "\n")), reason
+    node.runs(node.config.write(ONE))
+    assert node.state()["refused"] == ""
+
+
+def test_an_incomplete_mount_changes_nothing(pod: MakePod) -> None:
+    """A key that is gone, and text and hash that do not belong together, are refused."""
+    node = alone(pod)
+    node.config.swap({"keepalived.conf": TWO.encode()})
+    node.wait_until("it is refused", lambda: "lacks a key" in node.state()["refused"])
+    node.config.write(TWO, configHash=scene.hash_of(ONE))
+    node.wait_until("it is refused", lambda: "belong together" in node.state()["refused"])
+    assert node.state()["configHash"] == scene.hash_of(ONE)
+    assert WEB_VIP in node.addresses()
+
+
+def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
+    """keepalived starts with an empty one, the state says why, and the next good one runs."""
+    node = pod("n1")
+    bad = node.config.write(ONE.replace("interface eth0", "interface eth9"))
+    node.start()
+    assert "interface eth9 does not exist" in node.refuses(bad)
+    assert node.get(names.LIVE_PATH)[0] == 200
+    assert node.state()["instances"] == []
+    node.runs(node.config.write(ONE))
+    master(node, WEB)
+
+
+def test_a_configuration_that_kills_the_daemon_is_taken_back(pod: MakePod, tmp_path: Path) -> None:
+    """Its VIPs go at once, and kubelet's next start finds the last good configuration."""
+    program = tmp_path / "lenient"
+    program.write_text(
+        '#!/bin/sh\nfor each; do case "$each" in --use-file=*) grep -q lethal "${each#*=}" && exit 0 ;; esac; done\n'
+        'exec /usr/sbin/keepalived "$@"\n'
+    )
+    program.chmod(0o755)
+    node = master(started(pod("n1", keepalived=str(program)), ONE), WEB)
+    lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
+    reason = node.refuses(node.config.write(lethal))
+    assert reason == "keepalived exited when it read it"
+    node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
+    node.start_keepalived()
+    node.runs(scene.hash_of(ONE))
+    assert node.state()["refused"] == reason
+    master(node, WEB)
+
+
+# --- daemons that die -----------------------------------------------------------------------------------------------
+
+
+def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
+    """Its peer takes over alone, and the daemon that kubelet starts serves again."""
+    pods = [started(pod(node), ONE) for node in ("n1", "n2")]
+    pods[0].wait_until("one master", lambda: sum(WEB in each.masters() for each in pods) == 1)
+    (loser,) = [each for each in pods if WEB in each.masters()]
+    (winner,) = [each for each in pods if each is not loser]
+    loser.kill_keepalived()
+    loser.wait_until("the VIPs are gone", lambda: not loser.addresses() & {WEB_VIP, "2001:db8:2::130"})
+    master(winner, WEB, f"{WEB}/v6")
+    assert not loser.state()["keepalived"]["running"]
+    assert loser.get(names.LIVE_PATH)[0] == 503
+    loser.start_keepalived()
+    loser.runs(scene.hash_of(ONE))
+    assert loser.get(names.LIVE_PATH)[0] == 200
+
+
+def test_vips_go_within_a_second_of_the_agents_return(pod: MakePod) -> None:
+    """Also those that the mount no longer wants: the record knows them."""
+    node = alone(pod, TWO)
+    master(node, "shop/cart")
+    node.kill_agent()
+    node.kill_keepalived()
+    assert {WEB_VIP, "192.0.2.131"} <= node.addresses()
+    node.config.write(scene.rendered({"shop/cart": "192.0.2.131"}))
+    began = time.monotonic()
+    node.prepare()
+    assert not node.addresses() & {WEB_VIP, "192.0.2.131"}
+    assert time.monotonic() - began < 10  # on a busy machine; 0.4 s on an idle one
+    assert "192.0.2.11" in node.addresses()
+
+
+def test_vips_of_a_replaced_pod_go(pod: MakePod) -> None:
+    """Without a record, those that are wanted and look as if keepalived had put them there."""
+    node = master(alone(pod), f"{WEB}/v6")
+    node.kill_agent()
+    node.kill_keepalived()
+    node.replace()
+    node.prepare()
+    assert not node.addresses() & {WEB_VIP, "2001:db8:2::130"}
+    assert {"192.0.2.11", "2001:db8:2::11"} <= node.addresses()
+    node.start_keepalived()
+    node.start_agent()
+    master(node, WEB)
+
+
+def test_a_stopped_daemon_is_not_alive(pod: MakePod) -> None:
+    """Its process is there and does nothing: only a fresh dump proves life."""
+    node = alone(pod)
+    assert node.keepalived is not None
+    children = process.children([node.keepalived.pid]) - {node.keepalived.pid}
+    (child,) = [found for pid in children if (found := process.find(pid))]
+    child.signal(19)  # SIGSTOP
+    try:
+        silent = (503, "keepalived does not answer\n")
+        node.wait_until("it is not alive", lambda: node.get(names.LIVE_PATH) == silent)
+        assert "keepalived_up 0.0" in node.get(names.METRICS_PATH)[1]
+    finally:
+        child.signal(18)  # SIGCONT
+    node.wait_until("it lives", lambda: node.get(names.LIVE_PATH)[0] == 200)
+
+
+# --- what differs between nodes -------------------------------------------------------------------------------------
+
+
+def test_the_password_is_used_and_never_shown(pod: MakePod) -> None:
+    """Both nodes understand each other; one with another password does not; none of them tells it."""
+    text = scene.rendered({WEB: WEB_VIP}, **scene.WITH_PASSWORD, **MULTICAST)
+    pods = [pod(node) for node in ("n1", "n2")]
+    for each in pods:
+        each.password.parent.mkdir(parents=True, exist_ok=True)
+        each.password.write_text(scene.PASSWORD)
+        started(each, text, authentication=True)
+    pods[0].wait_until("one master", lambda: [WEB in each.masters() for each in pods].count(True) == 1)
+    assert f"auth_pass {scene.PASSWORD}\n" in (pods[0].run_dir / "keepalived.conf").read_text()
+    for each in pods:
+        for page in (names.STATE_PATH, names.METRICS_PATH):
+            assert scene.PASSWORD not in each.get(page)[1]
+        assert scene.PASSWORD not in each.logs()
+    pods[0].password.write_text("much too long")
+    pods[0].wait_until("it is refused", lambda: pods[0].state()["refused"].startswith("password: want 1 to 8"))
+    assert "too long" not in pods[0].logs()
+    assert pods[0].state()["configHash"] == scene.hash_of(text)
+
+
+def test_the_interface_is_found_by_address(pod: MakePod) -> None:
+    """The one of the group may be a dummy; a node without a fitting one has no part and is fine."""
+    text = ONE.replace("eth0", "ens99")
+    node = master(started(pod("n1"), text, interfaceFromIP="192.0.2.1"), WEB)
+    assert WEB_VIP in node.addresses()
+    node.config.write(text, interfaceFromIP="198.51.100.1")
+    node.wait_until("it has no part", lambda: "198.51.100.1 (interfaceFromIP)" in node.state()["note"])
+    assert node.state()["refused"] == ""
+    node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
+    node.runs(scene.hash_of(text))

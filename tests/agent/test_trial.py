@@ -1,0 +1,104 @@
+"""Asking keepalived: only a program that tells right from wrong is believed; what it prints is not passed on."""
+
+from pathlib import Path
+
+import pytest
+
+from kavip.agent import trial as trials
+from kavip.agent.files import RunDirectory
+from kavip.agent.grammar import Configuration
+from kavip.agent.localize import Localized, empty
+from kavip.agent.trial import Program, Trial
+
+KEEPALIVED = "/usr/sbin/keepalived"
+INSTANCE = """\
+global_defs {
+    router_id edge
+    dynamic_interfaces
+}
+vrrp_instance shop/web {
+    interface eth0
+    virtual_router_id 7
+    virtual_ipaddress {
+        192.0.2.130/32 dev eth0
+    }
+}
+"""
+
+
+def trial_of(program: str, folder: Path) -> Trial:
+    """A trial in *folder*."""
+    return Trial(program, RunDirectory(folder), node="n1")
+
+
+def script(path: Path, text: str) -> str:
+    """A program of our own in the place of keepalived."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def localized(text: str) -> Localized:
+    """*text* as if it had been localised."""
+    return Localized(text, "", Configuration())
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/cat", "/nonexistent/keepalived"])
+def test_a_program_that_does_not_check_is_not_believed(tmp_path: Path, program: str) -> None:
+    """One that accepts or refuses everything, or is not there, cannot let a configuration pass."""
+    assert "does not tell a right one from a wrong one" in trial_of(program, tmp_path).fault(empty("n1"))
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With everything that it started."""
+    monkeypatch.setattr(trials, "TIMEOUT", 0.2)
+    program = script(tmp_path / "slow", "sleep 600 & wait")
+    assert trial_of(program, tmp_path).fault(empty("n1")) != ""
+    assert trial_of(program, tmp_path).program().version == ""
+
+
+def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
+    """Exit status 0 with a word on stderr is not enough; a signal is named."""
+    told = 'case "$*" in *use-file*) grep -q kavip_no_such {file} && {{ echo "(Line 2) x" >&2; exit 5; }};; esac\n'
+    begin = (
+        told.format(file=tmp_path / "candidate.conf")
+        + f"grep -q 'router_id n1' {tmp_path / 'candidate.conf'} && exit 0\n"
+    )
+    for end, said in (
+        ("echo remark >&2", "keepalived --config-test: exit status 0"),
+        ("kill -SEGV $$", "keepalived --config-test: signal 11"),
+        ("echo '(candidate.conf: Line 5) secret' >&2; exit 5", "exit status 5, line 5, instance shop/web"),
+    ):
+        fault = trial_of(script(tmp_path / "program", begin + end), tmp_path).fault(localized(INSTANCE))
+        assert said in fault
+        assert "remark" not in fault and "secret" not in fault
+
+
+def test_nothing_is_left_of_a_trial(tmp_path: Path) -> None:
+    """What was checked may hold the password."""
+    trial_of("/bin/false", tmp_path).fault(localized(INSTANCE))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.netns
+def test_keepalived_says_who_it_is(tmp_path: Path) -> None:
+    """Its version, and the signal by which it dumps JSON."""
+    assert trial_of(KEEPALIVED, tmp_path).program() == Program(version="2.2.7", json_signal=36)
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("virtual_router_id 7", "virtual_router_id 7", ""),
+        ("virtual_router_id 7", "virtual_router_id", "exit status 2"),
+        ("virtual_router_id 7", "virtual_router_id 7\n    no_such_keyword", "exit status 5, line 8, instance shop/web"),
+        ("interface eth0", "interface eth0\n    state UP", "exit status 5"),
+        ("router_id edge", "\\!", "signal "),
+    ],
+)
+def test_keepalived_judges(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """The line and its instance are named, its words are not."""
+    fault = trial_of(KEEPALIVED, tmp_path).fault(localized(INSTANCE.replace(old, new, 1)))
+    assert (said in fault) if said else (fault == "")
+    assert "no_such_keyword" not in fault and "UP" not in fault
