@@ -5,8 +5,9 @@ Every node draws a weight per instance; the heaviest leads. So instances spread 
 spread over the others, and a new node takes over only those that it leads. Weights become VRRP priorities in a fixed
 band, in the order of weight:
 
-* The order of two nodes never depends on a third. A priority itself changes only where two weights fall on one number
-  and have to be told apart, so while a change rolls out, nodes with the old and with the new text agree on the order.
+* The order of two nodes never depends on a third. A priority itself changes only where weights fall on one number and
+  have to be told apart, and by one for each node that comes or goes: rare, and never enough for one node's coming to
+  make nodes with the old and with the new text disagree on the order.
 * Neighbours in the order are usually far apart, so after a death the second and the third do not both become master.
 * The band ends below 255, which keepalived gives a meaning of its own, and it is as wide as the space below it: a check
   that lowers a priority by :data:`STEP_DOWN` puts a node behind all that are well, and the order stays.

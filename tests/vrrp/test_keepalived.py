@@ -19,7 +19,7 @@ pytestmark = pytest.mark.netns
 MARKER = "    # kavip: authentication\n"
 PASSWORD = "    authentication {\n        auth_type PASS\n        auth_pass secret12\n    }\n"
 STEADY = {**NEW, "advert_interval_milliseconds": 1000}
-"""A new group that forgives a pause of three seconds: a test that proves no transition must not cause one by accident."""
+"""A new group that forgives a pause of three seconds: where no transition is the proof, none may come by accident."""
 BOUNDS = {
     "down_timer_adverts": ("3", "20"),
     "garp_lower_prio_delay": ("0", "600"),
