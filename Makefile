@@ -60,6 +60,10 @@ requirements: ## pin the newest versions of what pyproject.toml asks for
 	@$(PIN) --output-file requirements/run.txt
 	@$(PIN) --group dev --output-file requirements/dev.txt
 
+.PHONY: reference
+reference: ## write the generated pages of docs/reference
+	@$(RUN) python -m hack.reference
+
 clean: ## remove what tools left in the checkout; the cache stays
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -77,6 +77,8 @@ class App:
         self.snapshot, self.objects = Snapshot(), Objects()
         self._informers: list[Informer[Object] | Informer[Owned]] = []
         self._queue: WorkQueue[Key] | None = None  # while this replica leads
+        self._events: Events | None = None
+        self._counted: dict[str, int] = {}  # what has been added to a counter, by kind
         self._stopping = False
         self._servers: list[Callable[[], str]] = []
 
@@ -204,7 +206,9 @@ class App:
         """What the leader does, until it is told to stop."""
         settings = self.settings
         queue: WorkQueue[Key] = WorkQueue()
-        events = Events(self._client, reporter=f"{names.KAVIP_GROUP}/controller", instance=settings.replica)
+        events = self._events = Events(
+            self._client, reporter=f"{names.KAVIP_GROUP}/controller", instance=settings.replica
+        )
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
             probe = Probe(session, changed=self._wake_group, interval=settings.probe_interval)
@@ -259,12 +263,22 @@ class App:
         telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
         telemetry.SERVICES_WAITING.set(len(self.snapshot.ledger.waiters()))
         for each in self._informers:
-            telemetry.INFORMER_SYNCED.labels(each.resource.kind).set(each.synced.is_set())
+            kind = each.resource.kind
+            telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
+            telemetry.WATCH_ERRORS.labels(kind).inc(self._new(kind, each.setbacks))
+        if self._events is not None:
+            telemetry.EVENTS_DROPPED.inc(self._new("Event", self._events.dropped))
         for pool in self.snapshot.parsed_pools.in_force:
             for family, usage in self.snapshot.ledger.usage(pool.name).items():
                 for state in ("total", "assigned", "available"):
                     count = getattr(usage, state)
                     telemetry.POOL_ADDRESSES.labels(pool.name, f"ipv{family}", state).set(count)
+
+    def _new(self, kind: str, count: int) -> int:
+        """How far *count* has come since it was last asked for; a new leader begins at 0 again."""
+        before = self._counted.get(kind, 0)
+        self._counted[kind] = count
+        return count - before if count >= before else count
 
 
 @asynccontextmanager

@@ -47,7 +47,6 @@ CERTIFICATE_EXPIRY: Final = _gauge(
 )
 POOL_ADDRESSES: Final = _gauge("pool_addresses", "Addresses of a pool.", "pool", "family", "state")
 SERVICES_WAITING: Final = _gauge("services_waiting", "Managed Services without the addresses they ask for.")
-CONFLICTS: Final = _counter("address_conflicts_total", "Addresses found with two holders that do not share them.")
 
 BUILD_INFO.labels(__version__).set(1)
 for _kind in ("service", "group", "pool"):
