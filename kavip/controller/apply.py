@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -75,6 +76,8 @@ class Writer:
         try:
             made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
         except (Refused, Forbidden) as error:
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                raise  # says nothing about the object
             self._objects.refused[memory_key(write)] = Rejected(digest(write.body), error.message, self._now())
             log.warning("object refused by the API server", kind=write.kind, key=write.key, error=error.message)
             return False

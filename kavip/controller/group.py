@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
+from kavip.api import conditions
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -27,6 +28,7 @@ from kavip.controller.outcome import (
     Apply,
     Key,
     Kind,
+    Notice,
     Options,
     Plan,
     PodAnnotation,
@@ -39,6 +41,7 @@ from kavip.controller.owner import Foreign, foreign
 from kavip.controller.programmed import Case, Ground
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of
+from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import check_group
@@ -86,9 +89,9 @@ def plan_group(
         accepted=_accepted(snapshot, group, roster, owned.why, refused),
         config_hash=config_hash,
     )
-    status = _status(view, now)
     return Plan(
-        writes=(*applies, *_annotations(view, bodies, applies, owned), *status),
+        writes=(*applies, *_annotations(view, bodies, applies, owned), *_status(view, now)),
+        events=_notices(group, view.accepted),
         reserves=roster.reserved,
         target=_target(roster, config_hash) if config_hash else None,
         requeue_after=RECHECK if owned.why or refused else None,
@@ -218,6 +221,14 @@ def _accepted(
         message = f"{default.key} is the default group already: take the label {names.DEFAULT_GROUP_LABEL} off"
         return Verdict("False", Reason.DUPLICATE_DEFAULT, message)
     return Verdict("True", Reason.ACCEPTED, "the group is served")
+
+
+def _notices(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
+    """One Event where the group is accepted no longer, or again, or for another reason not."""
+    old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
+    if old is not None and old.reason == accepted.reason:
+        return ()
+    return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
 
 
 def _conflict(what: str, why: Foreign) -> Verdict:

@@ -89,8 +89,10 @@ def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options:
     if options.ipam == "never":
         return "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
     platform = snapshot.network.spec.external_ip if snapshot.network else None
+    if platform is None or not platform.auto_assign_cidrs:
+        return ""
     request, _ = read_request(service, group=group)
-    if platform is None or not platform.auto_assign_cidrs or snapshot.parsed_pools.are_named_by(request):
+    if snapshot.parsed_pools.are_named_by(request):
         return ""
     return (
         "the cluster's Network assigns addresses (spec.externalIP.autoAssignCIDRs); "

@@ -41,7 +41,11 @@ class Ground:
     has_nodes: bool
     ready: tuple[str, ...]
     states: Mapping[str, NodeState]
-    has_room: bool
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the group has a VRID left to give."""
+        return self.group is not None and vrids.room(self.snapshot, self.group) > 0
 
     @classmethod
     def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":
@@ -50,8 +54,7 @@ class Ground:
         nodes = snapshot.group_nodes(group) if group else []
         # A node that is down would keep every new Service pending for as long as it takes to repair it.
         ready = tuple(node.metadata.name for node in nodes if node.is_ready)
-        has_room = group is not None and vrids.room(snapshot, group) > 0
-        return cls(snapshot, key, group, bool(nodes), ready, observed.of(key), has_room)
+        return cls(snapshot, key, group, bool(nodes), ready, observed.of(key))
 
 
 @dataclass(frozen=True, slots=True)

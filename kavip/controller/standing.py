@@ -25,6 +25,7 @@ from kavip.snapshot import Snapshot, own_virtual_ips
 from kavip.vrrp.instances import Instance
 from kavip.vrrp.virtualips import is_anchor
 
+SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
 _MOST_INSTANCES: Final = 510
 _WORST: Final = ("FAULT", "INIT", "BACKUP")
 
@@ -85,8 +86,9 @@ def _programmed(view: View) -> Verdict:
     if ready and not lagging:
         return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
-        if name in view.states and view.states[name].refused:
-            return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {view.states[name].refused}")
+        if name in view.states and (why := view.states[name].refused):
+            reason = Reason.SECRET_MISSING if why.startswith(SECRET_MISSING) else Reason.REFUSED_BY_AGENT
+            return Verdict("False", reason, f"node {name}: {why}")
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
     return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
 

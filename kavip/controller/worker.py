@@ -31,6 +31,7 @@ log = structlog.get_logger()
 WORKERS: Final = 32  # as many status writes in flight: five to seven times as fast as one after the other
 FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
 POOL_REST: Final = 1.0  # seconds between two status writes of a pool
+_BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
 
 class Eye(Protocol):
@@ -108,10 +109,11 @@ class Worker:
         RECONCILE_SECONDS.labels(key.kind).observe(self._clock() - started)
 
     async def _reconcile(self, key: Key) -> None:
+        started = self._clock()
         decided = self._decide(key)
         self._remember(key, decided)
+        self._rest(key, decided, spent=self._clock() - started)
         if decided.writes:
-            self._rest(key, decided)
             try:
                 is_done = await self._writer.send(decided)
             except (Conflict, Refused, Forbidden):
@@ -175,9 +177,17 @@ class Worker:
             self._snapshot.ledger.abandon(key.name)
             self.wake()
 
-    def _rest(self, key: Key, decided: Plan) -> None:
-        """Fold what comes next: a first change goes at once, those that follow it go together."""
-        if key.kind is Kind.POOL:
-            self._rests[key] = self._clock() + POOL_REST
-        elif key.kind is Kind.GROUP and any(not isinstance(write, StatusPatch) for write in decided.writes):
-            self._rests[key] = self._clock() + FOLD
+    def _rest(self, key: Key, decided: Plan, *, spent: float) -> None:
+        """
+        Fold what comes next: a first change goes at once, those that follow it go together.
+
+        A group whose plan takes long, because it is large, rests in proportion: others want to be served as well.
+        """
+        if key.kind is Kind.SERVICE:
+            return
+        rest = spent * _BREATHS
+        if key.kind is Kind.POOL and decided.writes:
+            rest = POOL_REST
+        elif any(not isinstance(write, StatusPatch) for write in decided.writes):
+            rest = max(rest, FOLD)
+        self._rests[key] = self._clock() + rest

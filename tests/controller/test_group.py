@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.agent.localize import _password_fault
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector, Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
@@ -509,6 +510,27 @@ def test_programmed_pending_and_refused() -> None:
     world.observed = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
+
+
+def test_programmed_secret_missing() -> None:
+    """An agent that finds no password says so in words of its own, which the group turns into a reason."""
+    fault = _password_fault(None)
+    world = settled(build.group())
+    world.observed = seen(n1=running("old", refused=fault))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
+
+
+def test_a_change_of_accepted_is_one_event() -> None:
+    """Told when it changes, and not again."""
+    world = World(cluster(build.group(metrics_port=9650)))
+    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Accepted", False)]
+    assert not world.group().events
+    group = world.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[0])
+    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Invalid", True)]
+    assert not world.group().events
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The objects of a group as data."""
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from kavip import names
+from kavip.agent.run import AgentSettings
 from kavip.api.group import KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller import manifests
 from tests import build
@@ -131,6 +133,18 @@ def test_the_port_is_the_groups_own_everywhere() -> None:
     assert agent["livenessProbe"]["httpGet"] == {"path": "/state", "port": 9651, "scheme": "HTTP"}
     assert agent["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9651, "scheme": "HTTP"}
     assert env(agent)["KAVIP_AGENT_PORT"] == "9651"
+
+
+def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
+    """The agent refuses variables that it does not know, and values that cannot be."""
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
+    given = {name.removeprefix("KAVIP_AGENT_").lower(): text for name, text in env(containers(group)["agent"]).items()}
+    known = {each.name: each.type for each in dataclasses.fields(AgentSettings)}
+    assert given.keys() <= known.keys()
+    fixed = {"node_name": "n1", "node_ip": "192.0.2.11", "port": int(given["port"])}
+    settings = AgentSettings(**{**given, **fixed})
+    assert (settings.config_dir, settings.run_dir) == ("/etc/kavip/config", "/run/kavip")
+    assert settings.password_file == "/etc/kavip/password/password"
 
 
 def test_the_default_image_means_kavips_own() -> None:

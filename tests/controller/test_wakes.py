@@ -1,0 +1,84 @@
+"""Which keys a change concerns."""
+
+from typing import Any
+
+import msgspec
+
+from kavip import names
+from kavip.api.cluster import NodeCondition
+from kavip.controller import wakes
+from kavip.controller.outcome import Key, Kind
+from kavip.snapshot import Object, Snapshot
+from tests import build
+from tests.controller.scenes import GROUP, cluster
+
+WEB, EDGE, POOL = Key(Kind.SERVICE, "shop/web"), Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")
+
+
+def web(**more: Any) -> Any:
+    """A Service of the group."""
+    return build.service("shop/web", group=GROUP, **more)
+
+
+def woken(snapshot: Snapshot, old: Object | None, new: Object | None) -> set[Key]:
+    """The keys that a change wakes, after the Snapshot has taken it."""
+    if new is not None:
+        snapshot.put(new)
+    elif old is not None:
+        snapshot.drop({type(build.service("a/b")): names.SERVICE}.get(type(old), names.NODE), old.metadata.key)
+    return set(wakes.of(snapshot, old, new))
+
+
+def test_a_new_service_concerns_itself_and_its_group() -> None:
+    """Its group will render it."""
+    assert woken(cluster(build.group(), build.pool()), None, web()) == {WEB, EDGE}
+
+
+def test_an_address_concerns_group_and_pool() -> None:
+    """The VIP goes into the text, and the pool counts it."""
+    old, new = web(), web(holds=["192.0.2.129"])
+    assert woken(cluster(build.group(), build.pool(), old), old, new) == {WEB, EDGE, POOL}
+
+
+def test_a_condition_concerns_the_service_alone() -> None:
+    """What kavip has just written wakes nobody else."""
+    old = web(holds=["192.0.2.129"])
+    new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, resource_version="2"))
+    assert woken(cluster(build.group(), build.pool(), old), old, new) == {WEB}
+
+
+def test_a_service_that_moves_concerns_both_groups() -> None:
+    """The one lets it go, the other takes it up."""
+    old, new = web(), build.service("shop/web", group="lb/other")
+    found = woken(cluster(build.group(), build.group("lb/other"), old), old, new)
+    assert found == {WEB, EDGE, Key(Kind.GROUP, "lb/other")}
+
+
+def test_a_freed_address_concerns_those_who_wait() -> None:
+    """The oldest that can use it is in the keys."""
+    holder = build.service("shop/a", group=GROUP, holds=["192.0.2.128"])
+    snapshot = cluster(build.group(), build.pool("edge", "192.0.2.128/32"), holder, web())
+    from kavip.ipam.request import read_request
+
+    snapshot.ledger.wait(read_request(web())[0], ["edge"])
+    snapshot.ledger.woken()
+    assert WEB in woken(snapshot, holder, None)
+
+
+def test_a_heartbeat_concerns_nobody_and_readiness_the_groups() -> None:
+    """A node says that it is well every few seconds, and that it is not once."""
+    snapshot = cluster(build.group(), nodes=1)
+    node = snapshot.nodes["n1"]
+    beat = msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version="2"))
+    assert woken(snapshot, node, beat) == set()
+    down = msgspec.structs.replace(
+        beat, status=msgspec.structs.replace(beat.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
+    )
+    assert woken(snapshot, beat, down) == {EDGE}
+
+
+def test_a_new_leader_begins_with_everything() -> None:
+    """The oldest Services first, then groups and pools."""
+    young = build.service("shop/a", group=GROUP, created="2026-02-01T00:00:00Z")
+    snapshot = cluster(young, web(), build.group(), build.pool())
+    assert list(wakes.everything(snapshot)) == [WEB, Key(Kind.SERVICE, "shop/a"), EDGE, POOL]
