@@ -8,9 +8,10 @@ the webhook drains, then everything ends.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,10 +19,10 @@ import structlog
 
 from kavip import names, ports, telemetry
 from kavip.api.event import Note, ObjectReference
+from kavip.caches import Caches
 from kavip.controller import wakes
 from kavip.controller.apply import Writer
-from kavip.controller.observed import Objects, Owned
-from kavip.controller.outcome import WIRE_KINDS, Key, Kind, Notice
+from kavip.controller.outcome import Key, Kind, Notice
 from kavip.controller.outcome import Options as ControllerOptions
 from kavip.controller.probe import Probe
 from kavip.controller.worker import Worker
@@ -29,12 +30,12 @@ from kavip.errors import LeaseLost
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.events import Events
-from kavip.kube.informer import Informer
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
+from kavip.kube.resources import Resource
 from kavip.kube.workqueue import WorkQueue
 from kavip.settings import Settings
-from kavip.snapshot import KINDS, Object, Snapshot
+from kavip.snapshot import Object
 from kavip.webhook import registration
 from kavip.webhook.checks import Options as WebhookOptions
 from kavip.webhook.rotation import Injected, Publisher, Registered, Rotation
@@ -42,25 +43,15 @@ from kavip.webhook.server import Server
 
 log = structlog.get_logger()
 
-_READ = (
-    resources.NETWORKS,
-    resources.NAMESPACES,
-    resources.NODES,
-    resources.POOLS,
-    resources.GROUPS,
-    resources.SERVICES,
-)
-_OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
-
 
 async def run(settings: Settings, *, roles: frozenset[str]) -> int:
     """Run *roles* (``webhook``, ``controller``) until SIGTERM or SIGINT; the exit status."""
     async with Client.from_settings(settings.kubeconfig or None, observe=_count_request) as client:
-        app = App(client, settings)
+        app = App(client, settings, roles=roles)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await app.run(roles, stopped)
+        await app.run(stopped)
     return 0
 
 
@@ -69,36 +60,34 @@ def _count_request(method: str, code: int) -> None:
 
 
 class App:
-    """One replica: caches, and what serves from them."""
+    """One replica: what serves from the caches."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, *, roles: frozenset[str]) -> None:
         """Nothing starts before :meth:`run`."""
-        self.settings, self._client = settings, client
-        self.snapshot, self.objects = Snapshot(), Objects()
-        self._informers: list[Informer[Object] | Informer[Owned]] = []
+        self._client, self._settings, self._roles = client, settings, roles
+        self._caches = Caches(client, owned="controller" in roles)
         self._queue: WorkQueue[Key] | None = None  # while this replica leads
+        self._server: Server | None = None
         self._events: Events | None = None
-        self._counted: dict[str, int] = {}  # what has been added to a counter, by kind
+        self._dropped = 0  # Events, as far as they have been counted
         self._stopping = False
-        self._servers: list[Callable[[], str]] = []
 
-    async def run(self, roles: frozenset[str], stopped: asyncio.Event) -> None:
+    async def run(self, stopped: asyncio.Event) -> None:
         """Serve until *stopped*."""
+        settings = self._settings
         async with AsyncExitStack() as stack:
-            settings = self.settings
             probes = ports.probes(self.unready)
             await stack.enter_async_context(ports.serving(probes, settings.probe_host, settings.probe_port))
-            metrics = ports.metrics(self._refresh_metrics)
+            metrics = ports.metrics(self._measure)
             await stack.enter_async_context(ports.serving(metrics, settings.metrics_host, settings.metrics_port))
             tasks = await stack.enter_async_context(_tasks(stopped))
-            tasks += [
-                asyncio.create_task(each.run(), name=f"inform {each.resource.kind}") for each in self._inform(roles)
-            ]
-            if "webhook" in roles:
+            for informer in self._caches.informers:
+                tasks.append(asyncio.create_task(informer.run(), name=f"inform {informer.resource.kind}"))
+            if "webhook" in self._roles:
                 await stack.enter_async_context(self._webhook(tasks))
-            if "controller" in roles:
+            if "controller" in self._roles:
                 await stack.enter_async_context(self._controller(tasks))
-            log.info("started", roles=sorted(roles), replica=settings.replica)
+            log.info("started", roles=sorted(self._roles), replica=settings.replica)
             await stopped.wait()
             self._stopping = True
             log.info("stopping")
@@ -107,52 +96,28 @@ class App:
         """What is missing until this replica is ready, one line each."""
         if self._stopping:
             yield "shutting down"
-        for each in self._informers:
-            if not each.synced.is_set():
-                yield f"cache of {each.resource.kind} is not filled: {each.trouble or 'listing'}"
-        yield from filter(None, (unready() for unready in self._servers))
+        yield from self._caches.unready()
+        if self._server is not None and (why := self._server.unready()):
+            yield why
 
-    # --- caches ---------------------------------------------------------------------------------------------------
-    def _inform(self, roles: frozenset[str]) -> Sequence[Informer[Object] | Informer[Owned]]:
-        for resource in _READ:
-            informer: Informer[Object] = Informer(self._client, resource)  # type: ignore[arg-type]  # one of Object
-            informer.subscribe(self._take)
-            self._informers.append(informer)
-        for owned in _OWNED if "controller" in roles else ():
-            watcher: Informer[Owned] = Informer(self._client, owned, labels=names.GROUP_LABEL)  # type: ignore[arg-type]
-            watcher.subscribe(self._take_owned)
-            self._informers.append(watcher)
-        return self._informers
-
-    def _take(self, old: Object | None, new: Object | None) -> None:
-        """Enter a change into the Snapshot, and wake whom it concerns."""
-        if new is not None:
-            self.snapshot.put(new)
-        elif old is not None:
-            self.snapshot.drop(KINDS[type(old)], old.metadata.key)
-        if self._queue is not None:
-            for key in wakes.of(self.snapshot, old, new):
-                self._queue.add(key)
-
-    def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
-        if group := self.objects.see(old, new):
-            self._wake_group(group)
-
-    def _wake_group(self, group: str) -> None:
-        if self._queue is not None:
-            self._queue.add(Key(Kind.GROUP, group))
+    def _measure(self) -> None:
+        telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
+        self._caches.measure()
+        if self._events is not None:
+            telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
+            self._dropped = self._events.dropped
 
     # --- webhook --------------------------------------------------------------------------------------------------
     @asynccontextmanager
     async def _webhook(self, tasks: list[asyncio.Task[None]]) -> AsyncIterator[None]:
-        settings = self.settings
+        settings = self._settings
         options = WebhookOptions(
             allow_missing_group=settings.allow_missing_group,
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
-        server = Server(self.snapshot, unready=self._caches_unready, options=options)
-        self._servers.append(server.unready)
+        unfilled = lambda: ", ".join(self._caches.unready())  # noqa: E731 - a question for the server
+        server = self._server = Server(self._caches.snapshot, unready=unfilled, options=options)
         await server.start(settings.webhook_host, settings.webhook_port)
         publisher, hosts = self._registration()
         rotation = Rotation(
@@ -164,13 +129,9 @@ class App:
         finally:
             await server.stop(settings.drain_seconds)
 
-    def _caches_unready(self) -> str:
-        missing = [each.resource.kind for each in self._informers if not each.synced.is_set()]
-        return f"caches not filled: {', '.join(missing)}" if missing else ""
-
     def _registration(self) -> tuple[Publisher, Sequence[str]]:
         """How the API server learns where we are, and the names that the leaf is for."""
-        settings = self.settings
+        settings = self._settings
         if settings.webhook_url:
             reached = registration.ByURL(settings.webhook_url)
             registered = Registered(self._client, settings.webhook_configuration, reached, settings.namespace)
@@ -181,7 +142,7 @@ class App:
     # --- controller -----------------------------------------------------------------------------------------------
     @asynccontextmanager
     async def _controller(self, tasks: list[asyncio.Task[None]]) -> AsyncIterator[None]:
-        settings = self.settings
+        settings = self._settings
         key = f"{settings.namespace}/{names.LEASE_NAME}"
         lease = ApiLease(self._client, key, identity=settings.replica, duration=settings.lease_seconds)
         leading = asyncio.create_task(self._lead(Leader(lease)), name="leader")
@@ -194,8 +155,7 @@ class App:
                 await leading
 
     async def _lead(self, leader: Leader) -> None:
-        for informer in self._informers:
-            await informer.synced.wait()
+        await self._caches.synced()
         while True:
             try:
                 await leader.lead(self._work)
@@ -204,28 +164,30 @@ class App:
 
     async def _work(self) -> None:
         """What the leader does, until it is told to stop."""
-        settings = self.settings
+        settings = self._settings
         queue: WorkQueue[Key] = WorkQueue()
+        self._dropped = 0
         events = self._events = Events(
             self._client, reporter=f"{names.KAVIP_GROUP}/controller", instance=settings.replica
         )
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
-            probe = Probe(session, changed=self._wake_group, interval=settings.probe_interval)
+            wake_group = lambda group: queue.add(Key(Kind.GROUP, group))  # noqa: E731
+            probe = Probe(session, changed=wake_group, interval=settings.probe_interval)
             worker = Worker(
-                snapshot=self.snapshot,
-                objects=self.objects,
+                snapshot=self._caches.snapshot,
+                objects=self._caches.objects,
                 queue=queue,
-                writer=Writer(self._client, self.objects, now=lambda: datetime.now(UTC)),
+                writer=Writer(self._client, self._caches.objects, now=lambda: datetime.now(UTC)),
                 eye=probe,
                 notify=lambda key, notice: self._notify(events, key, notice),
                 options=ControllerOptions(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),
             )
-            for key in wakes.everything(self.snapshot):
+            for key in wakes.everything(self._caches.snapshot):
                 queue.add(key)
-            self._queue = queue
+            self._queue, self._caches.wake = queue, queue.add
             telemetry.LEADER.set(1)
-            log.info("leading", services=len(self.snapshot.services), groups=len(self.snapshot.groups))
+            log.info("leading", services=len(self._caches.snapshot.services), groups=len(self._caches.snapshot.groups))
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(events.run(), name="events")
@@ -233,52 +195,31 @@ class App:
                     tasks.create_task(worker.run(), name="workers")
             finally:
                 self._queue = None
+                self._caches.rest()
                 telemetry.LEADER.set(0)
 
     def _notify(self, events: Events, key: Key, notice: Notice) -> None:
-        found = self._object(key)
-        if found is None:
+        resource, objects = self._about(key.kind)
+        if (found := objects.get(key.name)) is None:
             return
-        resource = {Kind.SERVICE: resources.SERVICES, Kind.GROUP: resources.GROUPS, Kind.POOL: resources.POOLS}[
-            key.kind
-        ]
         about = ObjectReference(
             api_version=resource.api_version,
-            kind=WIRE_KINDS[key.kind],
+            kind=resource.kind,
             namespace=found.metadata.namespace,
             name=found.metadata.name,
             uid=found.metadata.uid,
         )
         events.emit(Note(about, notice.reason, notice.message, severity="Warning" if notice.warning else "Normal"))
 
-    def _object(self, key: Key) -> Object | None:
-        match key.kind:
+    def _about(self, kind: Kind) -> tuple[Resource[Any], Mapping[str, Object]]:
+        snapshot = self._caches.snapshot
+        match kind:
             case Kind.SERVICE:
-                return self.snapshot.services.get(key.name)
+                return resources.SERVICES, snapshot.services
             case Kind.GROUP:
-                return self.snapshot.groups.get(key.name)
-        return self.snapshot.pools.get(key.name)
-
-    def _refresh_metrics(self) -> None:
-        telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
-        telemetry.SERVICES_WAITING.set(len(self.snapshot.ledger.waiters()))
-        for each in self._informers:
-            kind = each.resource.kind
-            telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
-            telemetry.WATCH_ERRORS.labels(kind).inc(self._new(kind, each.setbacks))
-        if self._events is not None:
-            telemetry.EVENTS_DROPPED.inc(self._new("Event", self._events.dropped))
-        for pool in self.snapshot.parsed_pools.in_force:
-            for family, usage in self.snapshot.ledger.usage(pool.name).items():
-                for state in ("total", "assigned", "available"):
-                    count = getattr(usage, state)
-                    telemetry.POOL_ADDRESSES.labels(pool.name, f"ipv{family}", state).set(count)
-
-    def _new(self, kind: str, count: int) -> int:
-        """How far *count* has come since it was last asked for; a new leader begins at 0 again."""
-        before = self._counted.get(kind, 0)
-        self._counted[kind] = count
-        return count - before if count >= before else count
+                return resources.GROUPS, snapshot.groups
+            case Kind.POOL:
+                return resources.POOLS, snapshot.pools
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ from kavip.webhook.verdict import Verdict, message_of, told
 NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same bytes
 _ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
 _NEEDS_POOLS: Final = {Reason.POOL_NOT_FOUND, Reason.ADDRESS_NOT_IN_POOL, Reason.NO_POOL, Reason.ADDRESS_NOT_ALLOWED}
-_KINDS: Final = (VIPPool, KeepalivedGroup, Service)
+_KINDS: Final = (VIPPool, KeepalivedGroup, Service)  # in the order in which they are admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def admit(objects: Iterable[Object]) -> Planned:
     options = PolicyOptions(allow_missing_group="refuse" if KeepalivedGroup in present else "warn")
     judged = []
     for kind in _KINDS:
-        for each in (one for one in given if isinstance(one, kind)):
+        for each in (one for one in given if isinstance(one, _KINDS) and type(one) is kind):
             subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
             verdict = policy.review(Review(Operation.CREATE, subject), snapshot, options=options)
             if VIPPool not in present:
@@ -104,7 +104,9 @@ def plan(objects: Iterable[Object]) -> Planned:
         if before == [*snapshot.services.values(), *snapshot.groups.values()]:
             break
     texts = {
-        key: body["data"][names.CONFIG_KEY] for (kind, key), body in sorted(manifests.items()) if kind == names.CONFIG_MAP
+        key: body["data"][names.CONFIG_KEY]
+        for (kind, key), body in sorted(manifests.items())
+        if kind == names.CONFIG_MAP
     }
     bodies = tuple(body for _, body in sorted(manifests.items()))
     return Planned(admitted.judged, snapshot, texts, bodies, admitted.notes)

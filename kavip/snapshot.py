@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kavip import names
 from kavip.api import conditions
@@ -95,15 +95,16 @@ class Snapshot:
                 self._choose_default()
 
     def _store(self, kind: str) -> dict[str, Object]:
-        stores: dict[str, dict[str, Object]] = {
+        stores: dict[str, Any] = {  # one dict for each kind, seen as a dict of their union
             names.SERVICE: self.services,
             names.KEEPALIVED_GROUP: self.groups,
             names.VIP_POOL: self.pools,
             names.NODE: self.nodes,
             names.NAMESPACE: self.namespaces,
             names.NETWORK: self.networks,
-        }  # type: ignore[dict-item]  # one dict per kind, seen as a dict of their union
-        return stores[kind]
+        }
+        found: dict[str, Object] = stores[kind]
+        return found
 
     def _index_service(self, key: str, service: Service | None) -> None:
         if (before := self._declared.pop(key, None)) is not None:

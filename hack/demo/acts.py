@@ -139,8 +139,13 @@ def remove(story: Story) -> None:
     story.kubectl("delete", "service", "web", "-n", "shop")
     story.wait("no node holds the VIP", lambda: not story.holders(address))
     story.wait("its VRID is free", lambda: SERVICE not in _router_ids(story))
-    text = lambda: (story.get("configmap", "edge", "-n", "lb") or {}).get("data", {}).get("keepalived.conf", SERVICE)  # noqa: E731
-    story.wait("the configuration does not name it any more", lambda: f"vrrp_instance {SERVICE} " not in text())
+    story.wait("the configuration does not name it any more", lambda: f"vrrp_instance {SERVICE} " not in _text(story))
+
+
+def _text(story: Story) -> str:
+    """The configuration of the group; while there is none, one that still names the Service."""
+    found = story.get("configmap", "edge", "-n", "lb") or {"data": {"keepalived.conf": f"vrrp_instance {SERVICE} "}}
+    return str(found["data"]["keepalived.conf"])
 
 
 def _router_ids(story: Story) -> dict[str, int]:

@@ -4,28 +4,28 @@ from kavip.api.address import Address, read_address
 from kavip.api.meta import Metadata, Wire, field
 
 
-class NodeAddress(Wire):
+class NodeAddress(Wire, frozen=True):
     """``status.addresses[]``."""
 
     type: str
     address: str
 
 
-class NodeCondition(Wire):
+class NodeCondition(Wire, frozen=True):
     """``status.conditions[]``."""
 
     type: str
     status: str
 
 
-class NodeStatus(Wire):
+class NodeStatus(Wire, frozen=True):
     """``status``."""
 
     addresses: list[NodeAddress] | None = None
     conditions: list[NodeCondition] | None = None
 
 
-class Node(Wire):
+class Node(Wire, frozen=True):
     """A Node."""
 
     metadata: Metadata = Metadata()
@@ -46,20 +46,20 @@ class Node(Wire):
         return next((address for address in self.addresses("InternalIP") if address.family == family), None)
 
 
-class Namespace(Wire):
+class Namespace(Wire, frozen=True):
     """A Namespace; its labels matter to selectors."""
 
     metadata: Metadata = Metadata()
 
 
-class PodCondition(Wire):
+class PodCondition(Wire, frozen=True):
     """``status.conditions[]``."""
 
     type: str
     status: str
 
 
-class PodStatus(Wire):
+class PodStatus(Wire, frozen=True):
     """``status``."""
 
     phase: str = ""
@@ -68,13 +68,13 @@ class PodStatus(Wire):
     conditions: list[PodCondition] | None = None
 
 
-class PodSpec(Wire):
+class PodSpec(Wire, frozen=True):
     """``spec``."""
 
     node_name: str = ""
 
 
-class Pod(Wire):
+class Pod(Wire, frozen=True):
     """A Pod of a group's DaemonSet."""
 
     metadata: Metadata = Metadata()
@@ -87,34 +87,34 @@ class Pod(Wire):
         return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions or ())
 
 
-class Secret(Wire):
+class Secret(Wire, frozen=True):
     """A Secret; *data* is base64 text."""
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
 
 
-class ExternalIPPolicy(Wire):
+class ExternalIPPolicy(Wire, frozen=True):
     """``spec.externalIP.policy`` of OpenShift's Network."""
 
     allowed_cidrs: list[str] | None = field(name="allowedCIDRs", default=None)
     rejected_cidrs: list[str] | None = field(name="rejectedCIDRs", default=None)
 
 
-class ExternalIP(Wire):
+class ExternalIP(Wire, frozen=True):
     """``spec.externalIP``; an absent policy is no policy, an empty one admits nothing."""
 
     policy: ExternalIPPolicy | None = None
     auto_assign_cidrs: list[str] | None = field(name="autoAssignCIDRs", default=None)
 
 
-class NetworkSpec(Wire):
+class NetworkSpec(Wire, frozen=True):
     """``spec``."""
 
     external_ip: ExternalIP | None = field(name="externalIP", default=None)
 
 
-class Network(Wire):
+class Network(Wire, frozen=True):
     """``config.openshift.io/v1`` Network ``cluster``."""
 
     metadata: Metadata = Metadata()

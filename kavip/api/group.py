@@ -4,34 +4,34 @@ from kavip import names
 from kavip.api.meta import Condition, LabelSelector, Metadata, Passthrough, Wire, field
 
 
-class SecretRef(Wire):
+class SecretRef(Wire, frozen=True):
     """``spec.passwordAuth.secretRef``."""
 
     name: str = ""
 
 
-class PasswordAuth(Wire):
+class PasswordAuth(Wire, frozen=True):
     """``spec.passwordAuth``."""
 
     secret_ref: SecretRef = SecretRef()
     secret_key: str = names.DEFAULT_SECRET_KEY
 
 
-class GroupVirtualIP(Wire):
+class GroupVirtualIP(Wire, frozen=True):
     """``spec.virtualIPs[]``: a VIP of the group itself, without a Service."""
 
     address: str
     interface: str = ""
 
 
-class CaFrom(Wire):
+class CaFrom(Wire, frozen=True):
     """``spec.checks[].caFrom``: the ConfigMap key that holds the CA of the checked URL."""
 
     name: str
     key: str = "ca.crt"
 
 
-class Check(Wire):
+class Check(Wire, frozen=True):
     """``spec.checks[]``: an HTTP(S) health check that each node's agent runs."""
 
     name: str
@@ -45,14 +45,14 @@ class Check(Wire):
     ca_from: CaFrom | None = None
 
 
-class Instances(Wire):
+class Instances(Wire, frozen=True):
     """``spec.instances``."""
 
     mode: str = "PerService"
     count: int = names.DEFAULT_INSTANCE_COUNT
 
 
-class GroupSpec(Wire):
+class GroupSpec(Wire, frozen=True):
     """``spec``; None means absent, which keeps keepalived-operator's meaning."""
 
     image: str = names.DEFAULT_IMAGE
@@ -89,7 +89,7 @@ class GroupSpec(Wire):
     agent_image: str = ""
 
 
-class InstanceStatus(Wire):
+class InstanceStatus(Wire, frozen=True):
     """``status.instances[]``: one VRRP instance as the agents see it; *virtual_ips* is a count."""
 
     name: str
@@ -100,7 +100,7 @@ class InstanceStatus(Wire):
     virtual_ips: int = field(name="virtualIPs", default=0)
 
 
-class GroupVirtualIPStatus(Wire):
+class GroupVirtualIPStatus(Wire, frozen=True):
     """``status.virtualIPs[]``: the group's own VIPs only."""
 
     address: str
@@ -108,7 +108,7 @@ class GroupVirtualIPStatus(Wire):
     state: str = ""
 
 
-class NodesStatus(Wire, omit_defaults=False):
+class NodesStatus(Wire, frozen=True, omit_defaults=False):
     """``status.nodes``: *desired* by selector, *ready* pods, *current* run the newest configuration."""
 
     desired: int = 0
@@ -116,7 +116,7 @@ class NodesStatus(Wire, omit_defaults=False):
     current: int = 0
 
 
-class GroupStatus(Wire):
+class GroupStatus(Wire, frozen=True):
     """``status``; *router_ids* is the VRID database (keys ``ns/name`` and ``ns/name/ip``)."""
 
     conditions: list[Condition] | None = None
@@ -129,7 +129,7 @@ class GroupStatus(Wire):
     metrics_port: int = 0
 
 
-class KeepalivedGroup(Wire):
+class KeepalivedGroup(Wire, frozen=True):
     """A KeepalivedGroup."""
 
     metadata: Metadata = Metadata()

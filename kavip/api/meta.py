@@ -10,7 +10,7 @@ class Wire(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     """The base of all wire types: frozen, camelCase on the wire, defaults left out."""
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True):
     """``metadata.ownerReferences[]``."""
 
     api_version: str
@@ -21,7 +21,7 @@ class OwnerReference(Wire):
     block_owner_deletion: bool = False
 
 
-class Metadata(Wire):
+class Metadata(Wire, frozen=True):
     """The parts of ObjectMeta that kavip reads. Timestamps stay text: RFC 3339 in UTC sorts as it reads."""
 
     name: str = ""
@@ -55,7 +55,7 @@ class Metadata(Wire):
         return (self.labels or {}).get(key, "")
 
 
-class Condition(Wire, omit_defaults=False):
+class Condition(Wire, frozen=True, omit_defaults=False):
     """``metav1.Condition``; *observed_generation* 0 is left out by :func:`kavip.api.conditions.wire`."""
 
     type: str
@@ -66,7 +66,7 @@ class Condition(Wire, omit_defaults=False):
     observed_generation: int = 0
 
 
-class Requirement(Wire):
+class Requirement(Wire, frozen=True):
     """One of ``matchExpressions``."""
 
     key: str
@@ -74,7 +74,7 @@ class Requirement(Wire):
     values: list[str] | None = None
 
 
-class LabelSelector(Wire):
+class LabelSelector(Wire, frozen=True):
     """``metav1.LabelSelector``; an empty one matches everything."""
 
     match_labels: dict[str, str] | None = None

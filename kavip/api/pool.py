@@ -3,14 +3,14 @@
 from kavip.api.meta import Condition, LabelSelector, Metadata, Wire, field
 
 
-class Reservation(Wire):
+class Reservation(Wire, frozen=True):
     """``spec.reservations[]``: *address* is kept for *service* (``ns/name``) even while it does not exist."""
 
     address: str
     service: str
 
 
-class PoolSpec(Wire):
+class PoolSpec(Wire, frozen=True):
     """``spec``."""
 
     addresses: list[str] = []
@@ -26,7 +26,7 @@ class PoolSpec(Wire):
     max_per_namespace: int | None = None
 
 
-class Usage(Wire, omit_defaults=False):
+class Usage(Wire, frozen=True, omit_defaults=False):
     """``status.ipv4`` and ``status.ipv6``; clamped to int64, a /64 is larger."""
 
     total: int = 0
@@ -34,7 +34,7 @@ class Usage(Wire, omit_defaults=False):
     available: int = 0
 
 
-class Cooling(Wire):
+class Cooling(Wire, frozen=True):
     """``status.cooling[]``: a freed address that rests *until* (RFC 3339), but not for the *service* that freed it."""
 
     address: str
@@ -42,7 +42,7 @@ class Cooling(Wire):
     until: str
 
 
-class PoolStatus(Wire):
+class PoolStatus(Wire, frozen=True):
     """``status``."""
 
     ipv4: Usage | None = None
@@ -51,7 +51,7 @@ class PoolStatus(Wire):
     conditions: list[Condition] | None = None
 
 
-class VIPPool(Wire):
+class VIPPool(Wire, frozen=True):
     """A VIPPool."""
 
     metadata: Metadata = Metadata()

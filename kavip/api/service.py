@@ -5,7 +5,7 @@ from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, Metadata, Wire, field
 
 
-class ServicePort(Wire):
+class ServicePort(Wire, frozen=True):
     """``spec.ports[]``."""
 
     name: str = ""
@@ -14,7 +14,7 @@ class ServicePort(Wire):
     node_port: int = 0
 
 
-class ServiceSpec(Wire):
+class ServiceSpec(Wire, frozen=True):
     """``spec``."""
 
     type: str = "ClusterIP"
@@ -31,7 +31,7 @@ class ServiceSpec(Wire):
     health_check_node_port: int = 0
 
 
-class Ingress(Wire):
+class Ingress(Wire, frozen=True):
     """``status.loadBalancer.ingress[]``."""
 
     ip: str = ""
@@ -39,20 +39,20 @@ class Ingress(Wire):
     ip_mode: str | None = None
 
 
-class LoadBalancer(Wire):
+class LoadBalancer(Wire, frozen=True):
     """``status.loadBalancer``."""
 
     ingress: list[Ingress] | None = None
 
 
-class ServiceStatus(Wire):
+class ServiceStatus(Wire, frozen=True):
     """``status``."""
 
     load_balancer: LoadBalancer = LoadBalancer()
     conditions: list[Condition] | None = None
 
 
-class Service(Wire):
+class Service(Wire, frozen=True):
     """A Service."""
 
     metadata: Metadata = Metadata()

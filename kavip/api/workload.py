@@ -3,38 +3,38 @@
 from kavip.api.meta import Metadata, OwnerReference, Wire
 
 
-class Container(Wire):
+class Container(Wire, frozen=True):
     """``spec.template.spec.containers[]``: only who is there."""
 
     name: str = ""
 
 
-class PodTemplateSpec(Wire):
+class PodTemplateSpec(Wire, frozen=True):
     """``spec.template.spec``."""
 
     containers: list[Container] | None = None
 
 
-class PodTemplate(Wire):
+class PodTemplate(Wire, frozen=True):
     """``spec.template``."""
 
     spec: PodTemplateSpec = PodTemplateSpec()
 
 
-class DaemonSetSpec(Wire):
+class DaemonSetSpec(Wire, frozen=True):
     """``spec``."""
 
     template: PodTemplate = PodTemplate()
 
 
-class DaemonSet(Wire):
+class DaemonSet(Wire, frozen=True):
     """A DaemonSet; the API server raises ``metadata.generation`` with every change of its spec."""
 
     metadata: Metadata = Metadata()
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
-class ConfigMap(Wire):
+class ConfigMap(Wire, frozen=True):
     """A ConfigMap with text."""
 
     metadata: Metadata = Metadata()

@@ -1,0 +1,93 @@
+"""
+The caches of one replica: informers that fill the Snapshot and what groups own, and tell whom a change concerns.
+
+Nothing is served from them before they are :attr:`Caches.synced`: a half-filled cache would refuse what is right and
+give away what is held.
+"""
+
+from collections.abc import Callable, Iterator
+
+from kavip import names, telemetry
+from kavip.controller import wakes
+from kavip.controller.observed import Objects, Owned
+from kavip.controller.outcome import Key, Kind
+from kavip.kube import resources
+from kavip.kube.client import Client
+from kavip.kube.informer import Informer
+from kavip.snapshot import KINDS, Object, Snapshot
+
+_READ = (
+    resources.NETWORKS,
+    resources.NAMESPACES,
+    resources.NODES,
+    resources.POOLS,
+    resources.GROUPS,
+    resources.SERVICES,
+)
+_OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
+
+
+def _nobody(_: Key) -> None:
+    """Wake nobody: this replica does not lead."""
+
+
+class Caches:
+    """The Snapshot, kept current; set :attr:`wake` to be told the keys that changes concern."""
+
+    def __init__(self, client: Client, *, owned: bool) -> None:
+        """Watch what decisions read, and with *owned* also the objects that groups own."""
+        self.snapshot, self.objects = Snapshot(), Objects()
+        self.wake: Callable[[Key], None] = _nobody
+        self.informers: list[Informer[Object] | Informer[Owned]] = []
+        self._counted: dict[str, int] = {}
+        for resource in _READ:
+            informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
+            informer.subscribe(self._take)
+            self.informers.append(informer)
+        for kind in _OWNED if owned else ():
+            watcher: Informer[Owned] = Informer(client, kind, labels=names.GROUP_LABEL)  # type: ignore[arg-type]
+            watcher.subscribe(self._take_owned)
+            self.informers.append(watcher)
+
+    def rest(self) -> None:
+        """Wake nobody from now on."""
+        self.wake = _nobody
+
+    async def synced(self) -> None:
+        """Return as soon as every cache is filled."""
+        for informer in self.informers:
+            await informer.synced.wait()
+
+    def unready(self) -> Iterator[str]:
+        """Which caches are not filled yet, and why, one line each."""
+        for each in self.informers:
+            if not each.synced.is_set():
+                yield f"cache of {each.resource.kind} is not filled: {each.trouble or 'listing'}"
+
+    def measure(self) -> None:
+        """Set the metrics that are read off the caches."""
+        ledger = self.snapshot.ledger
+        telemetry.SERVICES_WAITING.set(len(ledger.waiters()))
+        for each in self.informers:
+            kind = each.resource.kind
+            telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
+            telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(kind, 0))
+            self._counted[kind] = each.setbacks
+        for pool in self.snapshot.parsed_pools.in_force:
+            for family, usage in ledger.usage(pool.name).items():
+                for state in ("total", "assigned", "available"):
+                    telemetry.POOL_ADDRESSES.labels(pool.name, f"ipv{family}", state).set(getattr(usage, state))
+
+    def _take(self, old: Object | None, new: Object | None) -> None:
+        """Enter a change into the Snapshot, and wake whom it concerns."""
+        if new is not None:
+            self.snapshot.put(new)
+        elif old is not None:
+            self.snapshot.drop(KINDS[type(old)], old.metadata.key)
+        if self.wake is not _nobody:
+            for key in wakes.of(self.snapshot, old, new):
+                self.wake(key)
+
+    def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
+        if group := self.objects.see(old, new):
+            self.wake(Key(Kind.GROUP, group))
