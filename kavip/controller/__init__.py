@@ -1,7 +1,12 @@
 """
 The controller: what the replica that leads does.
 
-:mod:`.plan` (Services and pools) and :mod:`.group` decide, with the help of :mod:`.programmed`, :mod:`.roster`,
-:mod:`.standing` and :mod:`.manifests`; they are pure and speak in the values of :mod:`.outcome` and :mod:`.observed`.
-:mod:`.worker` carries a decision out, :mod:`.apply` is the only writer, :mod:`.probe` looks at the agents.
+A change becomes keys (:mod:`.wakes`), a key becomes a Plan, a Plan becomes writes. Pure, in the order of reading:
+
+* :mod:`.outcome`, :mod:`.observed`: the values in which decisions speak: keys and Plans; what was seen of the cluster;
+* :mod:`.plan`, :mod:`.pools`: the plan of one Service, with :mod:`.programmed`; of one pool;
+* :mod:`.group`: the plan of one group, with :mod:`.roster` (what it is to run), :mod:`.vrids`, :mod:`.manifests` (its
+  objects), :mod:`.owner` (whose objects) and :mod:`.standing` (its status).
+
+I/O: :mod:`.worker` carries Plans out, :mod:`.apply` is the only writer, :mod:`.probe` looks at the agents.
 """

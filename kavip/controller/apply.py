@@ -17,7 +17,7 @@ import structlog
 from kavip import names
 from kavip.controller.manifests import digest
 from kavip.controller.observed import Applied, Objects, Rejected, Stranger, memory_key
-from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
 from kavip.controller.owner import foreign
 from kavip.errors import Forbidden, NotFound, Refused
 from kavip.kube.client import Client, PatchKind
@@ -102,5 +102,8 @@ class Writer:
 
     async def _patch_status(self, write: StatusPatch) -> None:
         resource, kind = _STATUS[write.kind]
+        since = write.body["metadata"]["resourceVersion"]
         with suppress(NotFound):  # the watch will say so
-            await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")
+            made = await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")
+            if made.metadata.resource_version != since:  # else the server found nothing new, and no watch will tell
+                self._objects.written[Key(write.kind, write.key)] = since

@@ -14,7 +14,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Pod
 from kavip.api.workload import ConfigMap, DaemonSet
-from kavip.controller.outcome import Apply, Reserved
+from kavip.controller.outcome import Apply, Key, Reserved
 from kavip.controller.owner import Foreign
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
@@ -101,8 +101,9 @@ class Objects:
     The objects that groups own, as last seen, by ``ns/name``; and what the writer remembers about them.
 
     Informers on DaemonSets, ConfigMaps and Pods that carry the label of a group fill the first three through
-    :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers*
-    and *refused* by ``Kind ns/name``, *reserved* by group.
+    :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers* and *refused* by
+    ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion that the last status write was decided on,
+    where that write has made a new one.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class Objects:
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
+    written: dict[Key, str] = field(default_factory=dict)
 
     def see(self, old: Owned | None, new: Owned | None) -> str:
         """Take what an informer tells; return the group that it concerns, "" for none."""

@@ -14,6 +14,9 @@ from typing import Final, Protocol
 
 import structlog
 
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
 from kavip.controller.apply import Writer
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
@@ -82,10 +85,34 @@ class Worker:
                 async with self._queue.lend() as key:
                     if (rest := self._rests.get(key, 0.0) - self._clock()) > 0:
                         self._queue.add_after(key, rest)
-                    else:
+                    elif not self._awaits_return(key):
                         await self._one(key)
             except QueueClosed:
                 return
+
+    def _awaits_return(self, key: Key) -> bool:
+        """
+        Whether the cache still shows what our last status write was decided on.
+
+        Whatever is decided on it again could only be refused. The watch brings the key back with the write.
+        """
+        since = self._objects.written.get(key)
+        if since is None:
+            return False
+        shown = self._object(key)
+        if shown is not None and shown.metadata.resource_version == since:
+            return True
+        del self._objects.written[key]
+        return False
+
+    def _object(self, key: Key) -> Service | KeepalivedGroup | VIPPool | None:
+        match key.kind:
+            case Kind.SERVICE:
+                return self._snapshot.services.get(key.name)
+            case Kind.GROUP:
+                return self._snapshot.groups.get(key.name)
+            case Kind.POOL:
+                return self._snapshot.pools.get(key.name)
 
     async def _one(self, key: Key) -> None:
         started = self._clock()
@@ -111,13 +138,15 @@ class Worker:
     async def _reconcile(self, key: Key) -> None:
         started = self._clock()
         decided = self._decide(key)
+        is_claimed = key.kind is Kind.SERVICE and self._snapshot.ledger.is_expecting(key.name)
         self._remember(key, decided)
         self._rest(key, decided, spent=self._clock() - started)
         if decided.writes:
             try:
                 is_done = await self._writer.send(decided)
             except (Conflict, Refused, Forbidden):
-                self._forget_claims(key, decided)
+                if decided.claims is not None and not is_claimed:
+                    self._forget_claims(key)
                 raise
             if not is_done:
                 self._queue.add(key)  # what stood in the way is known now, and belongs into the status
@@ -171,11 +200,15 @@ class Worker:
         for name in self._snapshot.ledger.woken():
             self._queue.add(Key(Kind.SERVICE, name))
 
-    def _forget_claims(self, key: Key, decided: Plan) -> None:
-        """The status write was surely not done. One that timed out may have been: its claim stays until it is seen."""
-        if decided.claims is not None:
-            self._snapshot.ledger.abandon(key.name)
-            self.wake()
+    def _forget_claims(self, key: Key) -> None:
+        """
+        The status write was surely not done, and it was the first.
+
+        One before it that timed out may have been done, and be the very reason of a conflict: claims that stood already
+        stay until the watch shows what became of them.
+        """
+        self._snapshot.ledger.abandon(key.name)
+        self.wake()
 
     def _rest(self, key: Key, decided: Plan, *, spent: float) -> None:
         """

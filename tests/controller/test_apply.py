@@ -15,7 +15,7 @@ from kavip.api.service import Service
 from kavip.controller.apply import Writer
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.errors import Conflict, NotFound
@@ -160,6 +160,19 @@ async def test_one_write_and_then_none(live: Live) -> None:
         "kavip.io/Programmed": "Pending",
     }
     assert not (await live.plan()).writes
+
+
+async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> None:
+    """The API server makes no new version for it, so no watch would ever bring it back."""
+    key = Key(Kind.SERVICE, f"{live.namespace}/web")
+    plan = await live.plan()
+    await live.writer.send(plan)
+    assert live.objects.written.pop(key)
+    stored = await live.service()
+    (write,) = [each for each in plan.writes if isinstance(each, StatusPatch)]
+    again = {**write.body, "metadata": {"resourceVersion": stored.metadata.resource_version}}
+    await live.writer.send(Plan(writes=(StatusPatch(write.kind, write.key, again),)))
+    assert key not in live.objects.written
 
 
 async def test_a_stale_write_is_refused_whole(live: Live) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from kavip import names
@@ -133,6 +134,32 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]  # claimed, then given back
     assert counted("service", "conflict") == before + 1
+
+
+async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
+    """The write that timed out may be the reason of the conflict: nobody else is given its address meanwhile."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [Unavailable(0, "Timeout", "no answer"), Conflict(409, "Conflict", "stale")]
+        held: list[object] = []
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 3)
+    assert set(held) == {(VIP,)}
+
+
+async def test_nothing_is_decided_on_what_our_own_write_has_replaced() -> None:
+    """Until the watch shows the write, the key waits; then it is planned on what came back."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.objects.written[WEB] = "1"
+        for _ in range(3):
+            shop.queue.add(WEB)
+            await asyncio.sleep(0.01)
+        assert not shop.writer.sent
+        service = shop.snapshot.services["shop/web"]
+        metadata = msgspec.structs.replace(service.metadata, resource_version="2")
+        shop.snapshot.put(msgspec.structs.replace(service, metadata=metadata))
+        shop.queue.add(WEB)
+        await shop.until(lambda: shop.writer.sent)
 
 
 async def test_a_write_that_may_have_been_done_keeps_its_claim() -> None:
