@@ -75,7 +75,9 @@ def admit(objects: Iterable[Object]) -> Planned:
     options = PolicyOptions(allow_missing_group="refuse" if KeepalivedGroup in present else "warn")
     judged = []
     for kind in _KINDS:
-        for each in (one for one in given if isinstance(one, _KINDS) and type(one) is kind):
+        for each in (one for one in given if isinstance(one, _KINDS)):
+            if type(each) is not kind:
+                continue
             subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
             verdict = policy.review(Review(Operation.CREATE, subject), snapshot, options=options)
             if VIPPool not in present:

@@ -26,6 +26,7 @@ KEEPALIVED_COMMAND: Final = (
     "/usr/sbin/keepalived",
     "--dont-fork",
     "--log-console",
+    "--no-syslog",  # without /dev/log libc writes to the console, and blocks
     "--vrrp",
     "--no_bfd",
     f"--use-file={RUN_DIR}/keepalived.conf",
