@@ -43,6 +43,8 @@ from kavip.webhook.server import Server
 
 log = structlog.get_logger()
 
+_LONGEST_BACKOFF = 30.0  # seconds: after an outage of the API server nobody waits much longer than the outage
+
 
 async def run(settings: Settings, *, roles: frozenset[str]) -> int:
     """Run *roles* (``webhook``, ``controller``) until SIGTERM or SIGINT; the exit status."""
@@ -165,7 +167,7 @@ class App:
     async def _work(self) -> None:
         """What the leader does, until it is told to stop."""
         settings = self._settings
-        queue: WorkQueue[Key] = WorkQueue()
+        queue: WorkQueue[Key] = WorkQueue(cap=_LONGEST_BACKOFF)
         self._dropped = 0
         events = self._events = Events(
             self._client, reporter=f"{names.KAVIP_GROUP}/controller", instance=settings.replica

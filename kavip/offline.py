@@ -95,15 +95,14 @@ def plan(objects: Iterable[Object]) -> Planned:
     admitted = admit(objects)
     snapshot, manifests = admitted.snapshot, {}
     for _ in range(_ROUNDS):
-        before = [*snapshot.services.values(), *snapshot.groups.values()]
-        for service in sorted(before, key=lambda each: each.metadata.age_key):
-            if isinstance(service, Service):
-                _write(snapshot, service, plan_service(snapshot, service.key, now=NOW))
+        before = _state(snapshot)
+        for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
+            _write(snapshot, service, plan_service(snapshot, service.key, now=NOW))
         for key in sorted(snapshot.groups):
             planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=Objects(), options=Options())
             _write(snapshot, snapshot.groups[key], planned)
             manifests.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
-        if before == [*snapshot.services.values(), *snapshot.groups.values()]:
+        if before == _state(snapshot):
             break
     texts = {
         key: body["data"][names.CONFIG_KEY]
@@ -112,6 +111,10 @@ def plan(objects: Iterable[Object]) -> Planned:
     }
     bodies = tuple(body for _, body in sorted(manifests.items()))
     return Planned(admitted.judged, snapshot, texts, bodies, admitted.notes)
+
+
+def _state(snapshot: Snapshot) -> tuple[dict[str, Service], dict[str, KeepalivedGroup]]:
+    return dict(snapshot.services), dict(snapshot.groups)
 
 
 def lines(planned: Planned) -> list[str]:
