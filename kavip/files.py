@@ -63,7 +63,7 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def _objects(where: str, text: str) -> Iterator[Object]:
     try:
-        documents = list(yaml.load_all(text, Loader=_Loader))  # noqa: S506 - derived from the safe loader
+        documents = list(yaml.load_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
         raise BadInput("file", where, f"is not YAML: {' '.join(str(error).split())}") from None
     for number, document in enumerate(documents, start=1):

@@ -13,7 +13,8 @@ from kavip.api.patch import Action, Step
 from kavip.errors import BadInput
 
 NAMES = st.sampled_from(["a", "b", "kavip.io/pool", "til~de", ""])
-LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-1, 1) | st.text("ab", max_size=2)
+FRACTIONS = st.floats(-1, 1).filter(lambda number: not number.is_integer())  # 0 and 0.0 are one number in JSON
+LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | FRACTIONS | st.text("ab", max_size=2)
 DOCUMENTS = st.dictionaries(
     NAMES,
     st.recursive(
