@@ -103,7 +103,16 @@ class Installation:
         wait_for("kavip is ready", replica.ready)
         if webhook:
             wait_for("the webhooks are registered", self._registered)
+            wait_for("the API server asks them", self._asked)
         return replica
+
+    def _asked(self) -> bool:
+        """Whether both kinds of webhook are asked: the API server learns of a registration by a watch."""
+        flags = ("--dry-run=server", "-o", "json")
+        mutated = self.apply(a_group("asked"), flags=flags)
+        bad = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "no-slash"}
+        refused = self.apply(a_service("asked", annotations=bad), flags=flags)
+        return '"segment": "default"' in mutated.stdout and refused.returncode != 0
 
     def _registered(self) -> bool:
         found = self.get("validatingwebhookconfiguration", "kavip")
