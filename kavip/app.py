@@ -8,7 +8,7 @@ the webhook drains, then everything ends.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -69,7 +69,7 @@ class App:
         self._client, self._settings, self._roles = client, settings, roles
         self._caches = Caches(client, owned="controller" in roles)
         self._queue: WorkQueue[Key] | None = None  # while this replica leads
-        self._server: Server | None = None
+        self._webhook_unready: list[Callable[[], str]] = []
         self._events: Events | None = None
         self._dropped = 0  # Events, as far as they have been counted
         self._stopping = False
@@ -99,8 +99,7 @@ class App:
         if self._stopping:
             yield "shutting down"
         yield from self._caches.unready()
-        if self._server is not None and (why := self._server.unready()):
-            yield why
+        yield from filter(None, (unready() for unready in self._webhook_unready))
 
     def _measure(self) -> None:
         telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
@@ -119,12 +118,13 @@ class App:
             ipam=settings.ipam,
         )
         unfilled = lambda: ", ".join(self._caches.unready())  # noqa: E731 - a question for the server
-        server = self._server = Server(self._caches.snapshot, unready=unfilled, options=options)
+        server = Server(self._caches.snapshot, unready=unfilled, options=options)
         await server.start(settings.webhook_host, settings.webhook_port)
         publisher, hosts = self._registration()
         rotation = Rotation(
             self._client, namespace=settings.namespace, hosts=hosts, present=server.present, publisher=publisher
         )
+        self._webhook_unready += [server.unready, rotation.unready]
         tasks.append(asyncio.create_task(rotation.run(), name="rotation"))
         try:
             yield

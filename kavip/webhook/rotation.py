@@ -73,6 +73,10 @@ class Rotation:
         self._leaf: Pair | None = None
         self._published: tuple[bytes, datetime] = (b"", datetime.min.replace(tzinfo=UTC))
 
+    def unready(self) -> str:
+        """Say that the API server cannot trust us yet; "" once the bundle is published."""
+        return "" if self._published[0] else "caBundle not published yet"
+
     async def run(self) -> None:
         """Do what is due, for ever."""
         complaint = ""
