@@ -1,0 +1,122 @@
+"""
+What the replica that leads runs: queue, workers, the eye on the agents, and Events.
+
+Each term begins with every key there is, from caches that are filled: whoever holds an address is in the ledger before
+anybody is served. It ends with nothing left behind; the next term starts anew.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+import structlog
+
+from kavip import names, telemetry
+from kavip.api.event import Note, ObjectReference
+from kavip.caches import Caches
+from kavip.controller import wakes
+from kavip.controller.apply import Writer
+from kavip.controller.outcome import Key, Kind, Notice, Options
+from kavip.controller.probe import Probe
+from kavip.controller.worker import Worker
+from kavip.kube import resources
+from kavip.kube.client import Client
+from kavip.kube.events import Events
+from kavip.kube.resources import Resource
+from kavip.kube.workqueue import WorkQueue
+from kavip.settings import Settings
+from kavip.snapshot import Object
+
+log = structlog.get_logger()
+
+REPORTER: Final = f"{names.KAVIP_GROUP}/controller"
+LONGEST_BACKOFF: Final = 30.0  # seconds: after an outage of the API server nobody waits much longer than the outage
+
+
+class Leading:
+    """Terms of leadership of one replica, one after the other."""
+
+    def __init__(self, client: Client, settings: Settings, caches: Caches) -> None:
+        """Nothing starts before :meth:`run`."""
+        self._client, self._settings, self._caches = client, settings, caches
+        self._queue: WorkQueue[Key] | None = None
+        self._events: Events | None = None
+        self._dropped = 0  # Events, as far as they have been counted
+
+    async def run(self) -> None:
+        """Serve one term, until cancelled."""
+        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF)
+        events = Events(self._client, reporter=REPORTER, instance=self._settings.replica)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
+            probe = Probe(
+                session,
+                changed=lambda group: queue.add(Key(Kind.GROUP, group)),
+                interval=self._settings.probe_interval,
+            )
+            worker = self._worker(queue, events, probe)
+            self._begin(queue, events)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(events.run(), name="events")
+                    tasks.create_task(probe.run(), name="probe")
+                    tasks.create_task(worker.run(), name="workers")
+            finally:
+                self._end()
+
+    def measure(self) -> None:
+        """Set the metrics that are read off."""
+        telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
+        if self._events is not None:
+            telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
+            self._dropped = self._events.dropped
+
+    def _worker(self, queue: WorkQueue[Key], events: Events, probe: Probe) -> Worker:
+        settings, caches = self._settings, self._caches
+        return Worker(
+            snapshot=caches.snapshot,
+            objects=caches.objects,
+            queue=queue,
+            writer=Writer(self._client, caches.objects, now=lambda: datetime.now(UTC)),
+            eye=probe,
+            notify=lambda key, notice: self._notify(events, key, notice),
+            options=Options(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),
+        )
+
+    def _begin(self, queue: WorkQueue[Key], events: Events) -> None:
+        snapshot = self._caches.snapshot
+        for key in wakes.everything(snapshot):
+            queue.add(key)
+        self._queue, self._caches.wake = queue, queue.add
+        self._events, self._dropped = events, 0
+        telemetry.LEADER.set(1)
+        log.info("leading", services=len(snapshot.services), groups=len(snapshot.groups), pools=len(snapshot.pools))
+
+    def _end(self) -> None:
+        self._caches.rest()
+        self._queue = None
+        telemetry.LEADER.set(0)
+
+    def _notify(self, events: Events, key: Key, notice: Notice) -> None:
+        resource, objects = self._about(key.kind)
+        if (found := objects.get(key.name)) is None:
+            return
+        about = ObjectReference(
+            api_version=resource.api_version,
+            kind=resource.kind,
+            namespace=found.metadata.namespace,
+            name=found.metadata.name,
+            uid=found.metadata.uid,
+        )
+        events.emit(Note(about, notice.reason, notice.message, severity="Warning" if notice.warning else "Normal"))
+
+    def _about(self, kind: Kind) -> tuple[Resource[Any], Mapping[str, Object]]:
+        snapshot = self._caches.snapshot
+        match kind:
+            case Kind.SERVICE:
+                return resources.SERVICES, snapshot.services
+            case Kind.GROUP:
+                return resources.GROUPS, snapshot.groups
+            case Kind.POOL:
+                return resources.POOLS, snapshot.pools
