@@ -22,7 +22,6 @@ from kavip.settings import Settings, unknown_variables
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-
 def options_of(settings: type, *, prefix: str = names.ENV_PREFIX) -> Callable[[F], F]:
     """One option for each field of the dataclass *settings*: ``--log-level`` and ``KAVIP_LOG_LEVEL``."""
 
