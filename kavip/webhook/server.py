@@ -131,7 +131,13 @@ class Server:
         """
         self._draining = True
         await asyncio.sleep(drain)
+        connections = self._runner.server.connections if self._runner.server else []
+        transports = [each.transport for each in connections if each.transport is not None]
         await self._runner.cleanup()
+        for transport in transports:
+            if not transport.get_write_buffer_size():
+                transport.abort()  # idle: asyncio would wait half a minute for the peer's farewell
+        await asyncio.sleep(0)
 
     async def _serve(self, path: str, route: Route, request: web.Request) -> web.Response:
         if reason := self.refusing():

@@ -6,7 +6,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from kavip import names
 from kavip.kube.client import Client
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import certs, registration
+from kavip.webhook import server as serving
 from kavip.webhook.certs import Pair
 from kavip.webhook.registration import ByService, ByURL
 from kavip.webhook.rotation import Injected, Registered, Rotation
@@ -136,7 +137,12 @@ def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
     for name in (NAMESPACE, "shop", "guest", "lb"):
         control_plane.kubectl("create", "namespace", name, check=False)
     started = Kavip(control_plane, cases.cluster())
-    with _serving(loop, control_plane, started.snapshot):
+    with pytest.MonkeyPatch.context() as patched, ExitStack() as stack:
+        # a machine that stalls for some seconds fails no test
+        patched.setattr(serving, "DEADLINE", 25.0)
+        patched.setattr(registration, "MUTATE_TIMEOUT", 30)
+        patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
+        stack.enter_context(_serving(loop, control_plane, started.snapshot))
         bad, plain = service("shop/probe", group="probe"), service("shop/probe")
         started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)
         started.until(lambda: "lb/edge" in started.apply(plain, "--dry-run=server", "-o", "yaml").stdout)
