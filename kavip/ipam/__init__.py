@@ -8,8 +8,10 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.request`: a Service -> what it asks for;
 * :mod:`.pool`, :mod:`.pools`: VIPPools -> what may be handed out, to whom, in which order; what is wrong with them;
 * :mod:`.claims`: who holds one address, who may share it, who wins it;
-* :mod:`.space`: the lowest free address of a pool; :mod:`.sharing`: the addresses that a sharing key has;
-* :mod:`.waiting`: who waits for which pool; :mod:`.ledger`: all of this kept as Services come and go;
-* :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.reasons`: its words;
+* :mod:`.space`, :mod:`.stock`: the lowest free address, and how many there are; :mod:`.sharing`: those of a key;
+* :mod:`.holding`: what one Service holds, unseen writes included; :mod:`.waiting`: who waits for which pool;
+* :mod:`.ledger`: all of this kept as Services come and go;
+* :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.case`: how;
+  :mod:`.reasons`: in which words;
 * :mod:`.stranding`: whom an edit of a pool would strand.
 """

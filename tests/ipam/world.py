@@ -107,16 +107,15 @@ class World:
         if service is None:
             return
         outcome = self.outcomes[key] = self.settled(service)
-        request, _ = read_request(service)
-        self.ledger.wait(request, waits_for(request, outcome, self.pools, namespace_labels=self.labels(service)))
         addresses = () if isinstance(outcome, Refusal) else outcome.addresses
         written = with_status(service, addresses, outcome)
-        if written.status == service.status:
-            return
-        waits = waits_for(request, outcome, self.pools, namespace_labels=self.labels(service))
-        self.ledger.expect(key, addresses, resource_version=service.metadata.resource_version)
-        self.ledger.wait(request, waits)
-        self._send(written, fate)
+        is_due = written.status != service.status
+        if is_due:
+            self.ledger.expect(key, addresses, resource_version=service.metadata.resource_version)
+        request, _ = read_request(service)
+        self.ledger.wait(request, waits_for(request, outcome, self.pools, namespace_labels=self.labels(service)))
+        if is_due:
+            self._send(written, fate)
         self._wake()
 
     def run(self) -> None:

@@ -1,0 +1,283 @@
+"""
+How it is decided which addresses a Service has.
+
+The same objects give the same answer: the lowest free address of the first pool by priority and name. What a Service
+holds it keeps, in the order in which it stands, unless it asks for something else, loses it to an older Service, or no
+longer has the family. An address that an administrator's edit has made illegal is *stranded*: it stays until the
+Service says ``kavip.io/reassign: "true"``.
+
+**Whose status is it?** kavip writes ``AddressAssigned`` together with every address. So an entry in status is another
+controller's where that condition is missing or says ``ForeignStatus`` or ``LeftToPlatform``, and where it is False
+while the entry lies outside every pool (kavip had nothing to give, somebody else had). Such an entry is *adopted* where
+the Service could have got it from a pool: it stays, and is kavip's from then on. Else the whole status is left alone,
+with ``ForeignStatus``: nothing is added, nothing taken away, until ``kavip.io/reassign`` gives kavip a free hand. A
+host name in status is never kavip's. While a write of ours is on its way, the status is ours.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.refusal import Refusal
+from kavip.ipam import reasons
+from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pool import Pool
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import Request
+from kavip.names import Reason
+
+_GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
+_NOT_OURS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """
+    The addresses that the Service has from now on, and why.
+
+    *kept*: they are those that it holds already, so that nothing is to be written but perhaps the condition. *refusal*:
+    what it asks for besides and does not get; it is then the reason and part of the message. *note*: what has changed
+    and why, for an Event; the message describes the state alone, so that it stays as it is when decided again.
+    """
+
+    addresses: tuple[Address, ...]
+    pools: tuple[str, ...]
+    kept: bool
+    reason: Reason
+    message: str
+    refusal: Refusal | None = None
+    note: str = ""
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether ``AddressAssigned`` is True."""
+        return self.reason in _GIVEN or self.reason is Reason.FOREIGN_STATUS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One decision: everything that it looks at. The ledger must be configured with the pools."""
+
+    request: Request
+    pools: Pools
+    ledger: Ledger
+    labels: Mapping[str, str] | None
+    held: tuple[Address, ...]
+
+    @classmethod
+    def of(cls, request: Request, pools: Pools, ledger: Ledger, labels: Mapping[str, str] | None) -> "Case":
+        """What *request* holds is what the ledger knows, its latest write included."""
+        held = ledger.held(request.key)
+        return cls(request, pools, ledger, labels, request.current if held is None else held)
+
+    # --- what it holds --------------------------------------------------------------------------------------------
+    def is_foreign(self) -> bool:
+        """Whether another controller wrote the status (see the head of this module)."""
+        request = self.request
+        if request.alien:
+            return True
+        if not self.held or request.told in _GIVEN or self.ledger.is_expecting(request.key):
+            return False
+        is_ours = request.told not in _NOT_OURS
+        return not all(
+            (is_ours and self.pools.pool_of(address)) or (address.family in request.families and self.fits(address))
+            for address in self.held
+        )
+
+    def fits(self, address: Address) -> bool:
+        """Whether the Service could get *address* from its pool today, were it free."""
+        return not self.flaw(address)
+
+    def flaw(self, address: Address) -> str:
+        """Why the Service could not get *address* today, were it free; "" where it could."""
+        pool = self.pools.pool_of(address)
+        if pool is None:
+            return "is in no pool"
+        if flaw := pool.bar(address, self.request.key):
+            return flaw
+        if not pool.auto_assign and self.request.pool != pool.name and address not in self.request.wanted:
+            return f"is in pool {pool.name}, which has autoAssign: false and is not named"
+        mismatch = pool.mismatch(self.request, self.labels)
+        return f"is in pool {pool.name}, which {mismatch}" if mismatch else ""
+
+    def keepable(self) -> tuple[Address, ...]:
+        """What it holds, has the family for, and loses to nobody."""
+        families, terms = self.request.families, self.request.terms
+        return tuple(each for each in self.held if each.family in families and self.ledger.belongs_to(each, terms))
+
+    # --- outcomes -------------------------------------------------------------------------------------------------
+    def foreign(self) -> Allocation:
+        """The status stays as another controller wrote it."""
+        what = reasons.addressed(self.held) or "the host name in status"
+        message = (
+            f"{what}: written by another controller and left alone; set {names.REASSIGN_ANNOTATION} to "
+            '"true" to get an address from kavip'
+        )
+        return Allocation(self.held, self.names_of(self.held), True, Reason.FOREIGN_STATUS, message)
+
+    def with_addresses(self, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
+        """The Service has what may *stay* and what it has *got*: as much as it asked for."""
+        flaws = [f"{address} {flaw}" for address in stay if (flaw := self.flaw(address))]
+        addresses = (*stay, *got)
+        pools = self.names_of(addresses)
+        kept = addresses == self.held
+        note = "" if kept or not self.held else f"was {reasons.addressed(self.held)}"
+        if flaws:
+            message = f"keeps {reasons.addressed(addresses)}, although {' and '.join(flaws)}"
+            if not self.request.reassign:
+                message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
+            return Allocation(addresses, pools, kept, Reason.STRANDED, message, note=note)
+        message = f"{reasons.addressed(addresses)} from pool {' and '.join(pools)}"
+        lacks = [family for family in self.request.families if all(each.family != family for each in addresses)]
+        if lacks:
+            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: pool {pools[0]} has none to give"
+        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, note=note)
+
+    def without(self, refusal: Refusal) -> Allocation | Refusal:
+        """*refusal* stands; what the Service holds, it keeps."""
+        keep = self.keepable()
+        if not keep:
+            return refusal
+        kept = self.with_addresses(keep)
+        message = f"{refusal.message}; keeps {reasons.addressed(keep)}"
+        if kept.reason is Reason.STRANDED:  # stays what it is: the status must not look like another controller's
+            return replace(kept, message=f"{kept.message}; {refusal.message}", refusal=refusal)
+        return replace(kept, reason=refusal.reason, message=message, refusal=refusal)
+
+    def names_of(self, addresses: Iterable[Address]) -> tuple[str, ...]:
+        """The pools of *addresses*, each once."""
+        return tuple(dict.fromkeys(pool.name for each in addresses if (pool := self.pools.pool_of(each))))
+
+    # --- the decision ---------------------------------------------------------------------------------------------
+    def decide(self) -> Allocation | Refusal:
+        """Keep what can stay, get what is missing."""
+        named = self.named_pool()
+        if isinstance(named, Refusal):
+            return self.without_or_stranded(named)
+        stay = tuple(each for each in self.keepable() if self.may_stay(each, named))
+        missing = [family for family in self.request.families if all(each.family != family for each in stay)]
+        if not missing:
+            return self.with_addresses(stay)
+        got = self.get(missing, stay, named)
+        if not isinstance(got, Refusal):
+            return self.with_addresses(stay, got)
+        if stay and not self.request.require_all and not self.wished(missing):
+            return self.with_addresses(stay)  # PreferDualStack: the rest comes later
+        return self.without(got)
+
+    def without_or_stranded(self, refusal: Refusal) -> Allocation | Refusal:
+        """The choice of a pool or an address fails; a Service that holds what it chose is stranded, not refused."""
+        stranded = [each for each in self.keepable() if not self.fits(each)]
+        asked = set(self.request.wanted)
+        if stranded and (asked.issubset(stranded) if asked else refusal.reason is Reason.POOL_NOT_FOUND):
+            return self.with_addresses(self.keepable())
+        return self.without(refusal)
+
+    def may_stay(self, address: Address, named: Pool | None) -> bool:
+        """Whether *address*, which is the Service's, agrees with what it asks for."""
+        wanted = self.request.wanted_of(address.family)
+        if self.request.reassign and not self.fits(address):
+            return False
+        if wanted is not None:
+            return address == wanted
+        place = self.pools.pool_of(address)
+        return named is None or place is None or place is named
+
+    def named_pool(self) -> Pool | Refusal | None:
+        """The pool that the Service chose, by name or by address; None where it leaves the choice to kavip."""
+        request = self.request
+        named = self.pools.get(request.pool) if request.pool else None
+        if request.pool and named is None:
+            return reasons.pool_not_found(request, self.pools)
+        for address in request.wanted:
+            place = self.pools.pool_of(address)
+            if place is None:
+                return reasons.not_in_pool(address, request, self.pools)
+            if named is not None and place is not named:
+                if request.pool:
+                    return reasons.not_in_named_pool(address, place, request)
+                return reasons.two_pools(request.wanted[0], address, (named, place), request)
+            named = place
+        return named
+
+    def get(
+        self, missing: Sequence[int], stay: tuple[Address, ...], named: Pool | None
+    ) -> tuple[Address, ...] | Refusal:
+        """Addresses of the *missing* families, all from one pool: that of what stays, the named one, or any."""
+        home = next((pool for each in stay if (pool := self.pools.pool_of(each))), None)
+        place = home or named
+        if place is not None:
+            if why := place.mismatch(self.request, self.labels):
+                return self.unserved(place, why)
+            if refusal := self.wishes_refused(place, missing):
+                return refusal
+            pools: Sequence[Pool] = (place,)
+        elif stay:
+            return self.unserved_beside(stay)
+        else:
+            pools = tuple(self.pools.eligible(self.request, self.labels))
+        if got := next((got for pool in pools if (got := self.serve(pool, missing))), None):
+            return got
+        for families in self.less(missing, stay):
+            if got := next((got for pool in pools if (got := self.serve(pool, families))), None):
+                return got
+        if not pools:
+            return reasons.no_pool(self.request, self.pools, self.labels)
+        return reasons.no_room(self.request, missing, pools=pools, ledger=self.ledger, named=place is not None)
+
+    def less(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[tuple[int, ...]]:
+        """What PreferDualStack makes do with, in order: what is asked for by name, else one family."""
+        if self.request.require_all or len(missing) == 1:
+            return []
+        wished = self.wished(missing)
+        return [wished] if wished else [] if stay else [(family,) for family in missing]
+
+    def wished(self, families: Iterable[int]) -> tuple[int, ...]:
+        """Those of *families* of which an address is asked for by name."""
+        return tuple(family for family in families if self.request.wanted_of(family))
+
+    def unserved(self, place: Pool, why: str) -> Refusal:
+        """The pool that it must come from does not serve the Service."""
+        if self.request.pool or self.request.wanted:
+            return reasons.mismatch(place, why, self.request)
+        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {place.name} {why}; name another pool")
+
+    def unserved_beside(self, stay: tuple[Address, ...]) -> Refusal:
+        """The other family of an address outside every pool: there is no pool that it could come from."""
+        message = (
+            f"{reasons.addressed(stay)} is in no pool that the other family could come from; "
+            f'set {names.REASSIGN_ANNOTATION} to "true" to move both'
+        )
+        return Refusal(Reason.FAMILY_NOT_AVAILABLE, message, "spec.ipFamilyPolicy")
+
+    def wishes_refused(self, pool: Pool, families: Sequence[int]) -> Refusal | None:
+        """Why an address that is asked for by name is not to be had."""
+        request = self.request
+        for address in request.wanted:
+            if address.family in families:
+                if why := pool.bar(address, request.key):
+                    return reasons.barred(address, why, request)
+                if owner := self.ledger.owner(address):
+                    return reasons.owned(address, owner, request)
+                if holder := self.ledger.rival(address, request.terms):
+                    return reasons.in_use(address, holder, request)
+                left = self.ledger.quota_left(pool, request.namespace)
+                if left == 0 and self.ledger.costs_quota(address, request.namespace):
+                    return reasons.quota(pool, request)
+        return None
+
+    def serve(self, pool: Pool, families: Sequence[int]) -> tuple[Address, ...] | None:
+        """An address of each of *families* from *pool*, within the namespace's quota."""
+        request, got = self.request, []
+        for family in families:
+            address = self.ledger.offer(pool, family, request)
+            if address is None:
+                return None
+            got.append(address)
+        left = self.ledger.quota_left(pool, request.namespace)
+        if left is not None and sum(self.ledger.costs_quota(address, request.namespace) for address in got) > left:
+            return None
+        return tuple(got)
