@@ -14,7 +14,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.names import Reason
-from kavip.vrrp import routerids, verbatim
+from kavip.vrrp import members, routerids, verbatim
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
 from kavip.webhook.verdict import Awaited, counted, listed, suggestion
@@ -91,8 +91,7 @@ def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     found = verbatim.read_service(
         service.metadata.annotation(names.VERBATIM_ANNOTATION),
         allowed=(spec.allow_verbatim or ()) if spec else (),
-        # with interfaceFromIP only the nodes know what the interface is called
-        interfaces={spec.interface, spec.vrrp_interface} - {""} if spec and not spec.interface_from_ip else None,
+        interfaces=members.interfaces_of(spec) if spec else None,
     )
     yield from found.refusals
     yield from map(Caution, found.warnings)
