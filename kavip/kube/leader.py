@@ -93,8 +93,8 @@ class Leader:
         """Renew every period; return when the lease is lost."""
         while self.is_held():
             await asyncio.sleep(min(self._period, self.remaining()))
-            if self.is_held() and await self._attempt() is _Outcome.TAKEN:
-                return
+            if self.is_held():
+                await self._attempt()
 
     async def _attempt(self) -> _Outcome:
         """One attempt. Half the deadline at most: a connection that hangs leaves time for a second one."""

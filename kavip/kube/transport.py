@@ -6,8 +6,8 @@ logged, nor are redirects followed: they would carry the token elsewhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -114,9 +114,9 @@ class Transport:
                     )
                     payload = b"" if answer.status < 300 else await answer.read()
             self._judge("WATCH", answer, payload)
-            yield self._split(answer.content)
+            yield await stack.enter_async_context(aclosing(self._split(answer.content)))
 
-    async def _split(self, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    async def _split(self, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
         """Whole lines only: what stands after the last newline when the connection ends was torn."""
         rest = b""
         with self._mapped("WATCH"), suppress(aiohttp.SocketTimeoutError):

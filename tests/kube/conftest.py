@@ -1,7 +1,7 @@
 """Fixtures: a fake API server, a client of it, and the lines that a module logs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.kube.fake import FakeApi, serving
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[MutableMapping[str, Any]]:
     """What the modules of kavip.kube log during the test; independent of how structlog is configured."""
     capture = LogCapture()
     for module in (auth, informer, leader):

@@ -8,8 +8,9 @@ import pytest
 from aiohttp import web
 
 from kavip import __version__, errors
-from kavip.kube import auth
+from kavip.kube import auth, transport
 from kavip.kube.client import Client
+from kavip.kube.codec import Malformed
 from kavip.kube.resources import CONFIGMAPS, NODES, POOLS
 from tests.kube.conftest import until
 from tests.kube.fake import FakeApi, configmap, kubeconfig, refusal, serving
@@ -27,6 +28,20 @@ async def test_a_server_that_hangs_costs_the_timeout_and_no_more(api: Api) -> No
     fake.fault = hang
     with pytest.raises(errors.Unavailable, match="in time"):
         await client.get(CONFIGMAPS, "a/b", timeout=0.1)
+
+
+async def test_a_watch_that_is_not_opened_in_time_is_unavailable(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a watch may be silent, its headers come soon."""
+    fake, client = api
+
+    async def hang(request: web.Request) -> None:
+        await asyncio.sleep(3600)
+
+    fake.fault = hang
+    monkeypatch.setattr(transport, "_OPENING", 0.1)
+    with pytest.raises(errors.Unavailable, match="in time"):
+        async with client.watch(CONFIGMAPS, "1", silence=3600):
+            pass
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
@@ -94,7 +109,7 @@ async def test_what_cannot_be_read_is_refused_or_handed_over(api: Api) -> None:
     fake.objects["a/bad"] = configmap("a/bad", 1, data=5)
     with pytest.raises(errors.BadInput, match="a/bad"):
         await client.list(CONFIGMAPS)
-    handed = []
+    handed: list[Malformed] = []
     items, _ = await client.list(CONFIGMAPS, undecodable=handed.append)
     assert (items, [each.key for each in handed]) == ([], ["a/bad"])
 

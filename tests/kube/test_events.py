@@ -80,6 +80,28 @@ async def test_what_repeats_is_one_event_with_a_series(api: Api) -> None:
     assert journal.sent[1][1]["series"]["count"] == 51
 
 
+async def test_what_repeats_while_it_is_being_told_is_told_later(api: Api) -> None:
+    """A note that comes between a request and its answer is not lost."""
+    fake, client = api
+    journal, gate = Journal(), asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        answer = await journal(request)
+        await gate.wait()
+        return answer
+
+    fake.fault = slow
+    events = recorder(client, window=0)
+    async with running(events.run()):
+        events.emit(note())
+        await until(lambda: journal.sent)
+        for _ in range(3):
+            events.emit(note())
+        gate.set()
+        await until(lambda: len(journal.sent) == 2)
+    assert journal.sent[1][1]["series"]["count"] == 4
+
+
 async def test_an_expired_event_begins_anew(api: Api) -> None:
     """The API server keeps Events for an hour; a later repetition is a new one."""
     fake, client = api

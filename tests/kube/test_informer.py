@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ FAST = Timing(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
 OPTIONAL = Resource("v1", "configmaps", "ConfigMap", ConfigMap, optional=True)
 
 Api = tuple[FakeApi, Client]
-Log = list[dict[str, Any]]
+Log = list[MutableMapping[str, Any]]
 
 
 def follow(client: Client, resource: Resource[ConfigMap] = CONFIGMAPS, timing: Timing = FAST) -> Informer[ConfigMap]:
@@ -271,6 +271,22 @@ async def test_a_malformed_object_is_logged_once_and_its_last_good_version_stays
     assert "secret" not in str(logged)
 
 
+async def test_a_malformed_object_that_comes_back_is_news(api: Api, logged: Log) -> None:
+    """It is logged again after it has been away, though nobody has seen it go."""
+    fake, client = api
+    await fake.put("a/bad", data=5)
+    informer = follow(client)
+    async with running(informer.run()):
+        await until(lambda: fake.watches)
+        bad = fake.objects.pop("a/bad")
+        await fake.fail(410, "Expired")
+        await until(lambda: len(fake.watches) > 1)
+        fake.objects["a/bad"] = bad
+        await fake.fail(410, "Expired")
+        await until(lambda: len(fake.watches) > 2)
+    assert phrases(logged).count("object skipped") == 2
+
+
 @pytest.mark.parametrize("levels", [990, 5_000, 100_000])
 async def test_an_object_nested_too_deeply_spoils_only_itself(api: Api, logged: Log, levels: int) -> None:
     """No decoder's recursion limit makes the others unreadable, in a list or in a watch."""
@@ -344,12 +360,14 @@ async def test_an_answer_that_is_no_list_deletes_nothing(api: Api, body: bytes) 
     fake, client = api
     await fake.put("a/one")
     informer = follow(client)
+    told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         fake.fault = once(lambda: web.Response(body=body), watch=False)
         await fake.fail(410, "Expired")
-        await until(lambda: len(fake.lists) == 3)
-        assert list(informer.store) == ["a/one"]
+        await until(lambda: len(fake.watches) > 1)
+    assert told == ["+a/one"]
+    assert len(fake.lists) == 3
 
 
 async def test_a_torn_line_is_read_again_as_a_whole(api: Api) -> None:
