@@ -21,9 +21,7 @@ _DEFAULT_PRIORITY: Final = 100
 _ALIEN: Final = re.compile(r"[^\x20-\x7e]")
 _SPECIAL: Final = re.compile(r"[\\$~!#]")  # escapes, definitions, repetitions, comments
 _WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
-_OPEN: Final = re.compile(
-    r"([a-z0-9_]+)(?: ([A-Za-z0-9][A-Za-z0-9_.:/-]*))? \{"
-)  # a spread IPv6 instance: ns/name/2001:db8::1
+_OPEN: Final = re.compile(r"([a-z0-9_]+)(?: ([A-Za-z0-9][A-Za-z0-9_.:/-]*))? \{")
 _INLINE: Final = re.compile(r"[a-z0-9_]+ \{( [^{}\"]+)? \}")
 _BLOCKS: Final = frozenset({"global_defs", "vrrp_instance", "vrrp_track_file"})
 _ADDRESS_BLOCKS: Final = frozenset({"virtual_ipaddress", "virtual_ipaddress_excluded"})

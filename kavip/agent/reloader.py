@@ -48,7 +48,7 @@ FRESH: Final = 0.2
 
 _RELOAD: Final = signal.SIGHUP
 _CONFIRM_PAUSE: Final = 0.05
-_RETRY: Final = 5.0  # seconds until a daemon that did not answer is told again
+_RETRY: Final = 5.0  # seconds until what was refused, or was not answered, is tried again
 _PENALTY: Final = (60.0, 300.0, 1500.0, 7500.0)  # seconds for which a configuration that failed stays away
 
 Outcome = Localized | Refused
@@ -112,9 +112,18 @@ class Reloader:
         self._update(version=self._program.version)
 
     async def prepare(self) -> None:
-        """Give keepalived a configuration to start with: the mounted one, else the last good one, else an empty one."""
+        """
+        Give keepalived a configuration to start with: the mounted one, else the last good one, else an empty one.
+
+        Kubernetes may run an init container again beside the others: a keepalived that runs is left alone.
+        """
         await self.start()
-        await self._settle(None, await self._read())
+        if await self._daemon():
+            return
+        try:
+            await self._settle(None, await self._read())
+        except Exception:  # the edge: whatever goes wrong, the pod must start
+            log.exception("first configuration failed")
         if self._installed is None:
             await self._install(self._good or empty(self._node))
 
@@ -166,7 +175,8 @@ class Reloader:
                 await self._install(outcome)
         warning = await asyncio.to_thread(network.arp_warning, facts.interfaces)
         self._say(mounted, outcome, notes=(warning, "waits for the announced moment" if wait else ""))
-        return min(wait or RECHECK, RECHECK)
+        unsettled = isinstance(outcome, Refused) or outcome.note
+        return min(wait or RECHECK, _RETRY if unsettled else RECHECK)
 
     async def _tried(self, localized: Localized) -> Outcome:
         """*localized*, or why it is refused."""
@@ -196,6 +206,9 @@ class Reloader:
         self._good = localized
         await asyncio.to_thread(self._files.keep_good, localized)
         await self._forget(localized)
+        if self._failure and self._failure.text == localized.text:
+            self._failure = None
+            self._update(refused="")
         seconds = time.monotonic() - began
         self._update(config_hash=localized.config_hash, reloads=self._status.reloads + 1, reload_seconds=seconds)
         log.info(
@@ -211,17 +224,15 @@ class Reloader:
         when there is nothing to go back to; one that killed the daemon gives way to an empty one.
         """
         alive = await asyncio.to_thread(daemon.alive)
-        reason = (
-            f"keepalived did not confirm it within {CONFIRM:.0f} s" if alive else "keepalived exited when it read it"
-        )
+        reason = f"keepalived did not confirm it within {CONFIRM:g} s" if alive else "keepalived exited when it read it"
         log.error("reload failed", config_hash=failed.config_hash, reason=reason)
         self._update(refused=reason, failed_reloads=self._status.failed_reloads + 1, config_hash="")
-        good = self._good or (None if alive else empty(self._node))
-        if good is None or good.text == failed.text:
-            return
         count = self._failure.count + 1 if self._failure and self._failure.text == failed.text else 1
         until = time.monotonic() + _PENALTY[min(count, len(_PENALTY)) - 1]
         self._failure = _Failure(failed.text, reason, count, until)
+        good = self._good or (None if alive else empty(self._node))
+        if good is None or good.text == failed.text:
+            return
         await self._install(good)
         if alive and await self._obeyed(daemon, good):
             self._running = daemon, good
@@ -247,7 +258,7 @@ class Reloader:
                 return True
             if not await asyncio.to_thread(daemon.alive):
                 return False
-            await asyncio.sleep(_CONFIRM_PAUSE)
+            await asyncio.sleep(_CONFIRM_PAUSE if answered > 1 else 0)
         return False
 
     async def _ask(self, daemon: Daemon, localized: Localized) -> Dump | None:
@@ -304,7 +315,11 @@ class Reloader:
 
     def _say(self, mounted: Mounted | Refused, outcome: Outcome, *, notes: tuple[str, ...]) -> None:
         """Bring the status up to date, and log a refusal once."""
-        refused = outcome.reason if isinstance(outcome, Refused) else ""
+        failure = self._failure
+        if isinstance(outcome, Refused):
+            refused = outcome.reason
+        else:  # what is installed again, or still, is in order only when the daemon was seen to run it
+            refused = failure.reason if failure and failure.text == outcome.text else ""
         if refused and refused != self._status.refused:
             self._update(refusals=self._status.refusals + 1)
             log.error("configuration refused", reason=refused)

@@ -1,8 +1,8 @@
 """
 A pod of the DaemonSet on a machine of the testbed: the real agent beside the real keepalived, with a pod's rights.
 
-Both run as root with NET_ADMIN and NET_RAW, cannot gain more, and see each other's processes, as in the pods that the
-controller writes.
+Both run as root with the few capabilities that the controller gives them, cannot gain more, and see each other's
+processes.
 """
 
 import ctypes
@@ -26,14 +26,8 @@ from tests.agent.scene import Mount
 PATIENCE = 60.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""
 
-_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
-_AGENT = (
-    "import asyncio, json, sys\n"
-    "from kavip import telemetry\n"
-    "from kavip.agent.run import AgentSettings, main_async\n"
-    "telemetry.configure_logging('info', 'json')\n"
-    "sys.exit(asyncio.run(main_async(AgentSettings(**json.loads(sys.argv[1])))))\n"
-)
+_KEEPALIVED_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
+_AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs")
 _CLONE_NEWNET = 0x40000000
 
 
@@ -69,13 +63,13 @@ class Pod:
 
     def prepare(self) -> None:
         """Run the init container; raises unless it succeeds."""
-        done = self.host.exec(*_RIGHTS, *self._agent_command(once=True))
+        done = self.host.exec(*_AGENT_RIGHTS, *self._agent_command("--once"))
         with self.agent_log.open("a") as log:
             log.write(done.stderr)
 
     def start_agent(self) -> None:
         """Start the agent's container, and wait until it answers."""
-        self.agent = self.host.spawn(*_RIGHTS, *self._agent_command(once=False), log=self.agent_log)
+        self.agent = self.host.spawn(*_AGENT_RIGHTS, *self._agent_command(), log=self.agent_log)
         self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
 
     def start_keepalived(self) -> None:
@@ -86,7 +80,7 @@ class Pod:
             f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
         )
         environment = ("env", f"TMPDIR={self.run_dir}")
-        self.keepalived = self.host.spawn(*environment, *_RIGHTS, *command.split(), log=self.keepalived_log)
+        self.keepalived = self.host.spawn(*environment, *_KEEPALIVED_RIGHTS, *command.split(), log=self.keepalived_log)
 
     def start(self) -> None:
         """Start all containers, in kubelet's order."""
@@ -188,14 +182,13 @@ class Pod:
         except Exception as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
 
-    def _agent_command(self, *, once: bool) -> tuple[str, ...]:
-        settings = {
-            "node_name": self.host.name,
-            "node_ip": self.host.ipv4,
-            "config_dir": str(self.config.path),
-            "password_file": str(self.password),
-            "run_dir": str(self.run_dir),
-            "keepalived": self.keepalived_program,
-            "once": once,
-        }
-        return (sys.executable, "-c", _AGENT, json.dumps(settings))
+    def _agent_command(self, *flags: str) -> tuple[str, ...]:
+        return (
+            *(sys.executable, "-m", "kavip", "agent", *flags),
+            f"--node-name={self.host.name}",
+            f"--node-ip={self.host.ipv4}",
+            f"--config-dir={self.config.path}",
+            f"--password-file={self.password}",
+            f"--run-dir={self.run_dir}",
+            f"--keepalived={self.keepalived_program}",
+        )

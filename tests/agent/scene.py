@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ from tests.build import group
 PASSWORD = "s3cr3t_9"
 FAST = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
 WITH_PASSWORD = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
+
+
+def disguised() -> dict[str, str]:
+    """The environment for a Python whose command line begins with another name, by which it cannot find itself."""
+    root = str(Path(__file__).parents[2])
+    return {**os.environ, "PYTHONHOME": sys.base_prefix, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
 
 
 def peer(number: int) -> Peer:

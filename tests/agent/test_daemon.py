@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kavip.agent import daemon as daemons
+from tests.agent.scene import disguised
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _TAKER = """
@@ -25,7 +26,9 @@ while True:
 def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> Iterator[subprocess.Popen[str]]:
     """A process whose command line begins with *name*, once it says that it is up."""
     command = [name, "-c", code, *arguments]
-    with subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, executable=sys.executable, env=disguised(), stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "up\n"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,42 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
     node.runs(node.config.write(nothing))
     node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
     assert node.get(names.READY_PATH)[0] == 200
+
+
+def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
+    """All nodes change at the announced moment; until then the old configuration runs, and the note says so."""
+    node = alone(pod)
+    far = datetime.fromtimestamp(time.time() + 600, UTC)
+    node.config.write(TWO, switchAt=far.isoformat())
+    node.wait_until("it waits", lambda: "announced moment" in node.state()["note"])
+    assert node.state()["configHash"] == scene.hash_of(ONE)
+    moment = time.time() + 3
+    node.runs(node.config.write(TWO, switchAt=datetime.fromtimestamp(moment, UTC).isoformat()))
+    assert time.time() >= moment
+
+
+def test_an_init_container_that_runs_again_disturbs_nothing(pod: MakePod) -> None:
+    """Kubernetes may do that at any time."""
+    node = alone(pod)
+    before = node.transitions()
+    node.prepare()
+    assert WEB_VIP in node.addresses()
+    assert node.transitions() == before
+
+
+def test_addresses_of_kube_proxy_do_not_matter(pod: MakePod) -> None:
+    """Its IPVS mode holds every Service address on every node; without strictARP the note warns of it."""
+    node = pod("n1")
+    node.host.exec("ip", "link", "add", "kube-ipvs0", "type", "bridge")
+    try:
+        node.host.exec("ip", "address", "add", f"{WEB_VIP}/32", "dev", "kube-ipvs0")
+        master(started(node, ONE), WEB)
+        assert "strictARP" in node.state()["note"]
+        node.kill_keepalived()
+        node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
+        assert WEB_VIP in node.host.exec("ip", "address", "show", "dev", "kube-ipvs0").stdout
+    finally:
+        node.host.exec("ip", "link", "del", "kube-ipvs0")
 
 
 # --- bad configurations -------------------------------------------------------------------------------------------

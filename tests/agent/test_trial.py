@@ -51,7 +51,7 @@ def test_a_program_that_does_not_check_is_not_believed(tmp_path: Path, program: 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything that it started."""
-    monkeypatch.setattr(trials, "TIMEOUT", 0.2)
+    monkeypatch.setattr(trials, "TIMEOUT", 0.1)
     program = script(tmp_path / "slow", "sleep 600 & wait")
     assert trial_of(program, tmp_path).fault(empty("n1")) != ""
     assert trial_of(program, tmp_path).program().version == ""

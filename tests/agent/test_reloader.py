@@ -1,0 +1,231 @@
+"""Daemons that misbehave on a reload: what is put back, and when the configuration is tried again."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kavip.agent import reloader as reloaders
+from kavip.agent.files import RunDirectory
+from kavip.agent.reloader import Reloader
+from kavip.agent.trial import Trial
+from tests.agent import scene
+
+# A stand-in for keepalived that can be told to misbehave, which the real one cannot: on SIGHUP it reads its file,
+# except that "deaf" makes it ignore what it reads and "lethal" makes it exit.
+_DAEMON = """
+import json, os, signal, sys, tempfile, time
+from kavip.agent import grammar
+folder, config = sys.argv[1], sys.argv[2].partition("=")[2]
+shown = []
+def load(first):
+    global shown
+    text = open(config).read()
+    if "lethal" in text:
+        sys.exit(2)
+    if "deaf" in text and not first:
+        return
+    shown = [
+        {"data": {"iname": each.name, "vrid": each.router_id, "state": 1, "base_priority": each.priority,
+                  "vips": [f"{vip} dev lo" for vip in each.virtual_ips]}}
+        for each in grammar.read(text).instances
+    ]
+def dump(name, content):
+    handle, path = tempfile.mkstemp(dir=folder)
+    os.write(handle, content.encode())
+    os.close(handle)
+    os.rename(path, f"{folder}/{name}")
+load(True)
+signal.signal(signal.SIGHUP, lambda *_: load(False))
+signal.signal(signal.SIGUSR1, lambda *_: dump("keepalived_parent.data", "x"))
+signal.signal(36, lambda *_: dump("keepalived.json", json.dumps(shown)))
+print("up", flush=True)
+while True:
+    time.sleep(600)
+"""
+
+_PROGRAM = """#!/bin/sh
+for each; do
+  case "$each" in --use-file=*) grep -q kavip_no_such "${each#*=}" && { echo "(x: Line 2) x" >&2; exit 5; } ;; esac
+done
+exit 0
+"""
+
+ONE = scene.rendered({"shop/web": "198.18.0.1"}, nodes=1, interface="lo", unicast_enabled=False)
+TWO = scene.rendered({"shop/web": "198.18.0.1", "shop/b": "198.18.0.2"}, nodes=1, interface="lo", unicast_enabled=False)
+
+
+def spawn(command: list[str]) -> subprocess.Popen[str]:
+    """Start a disguised Python, and return when it says that it is up."""
+    started = subprocess.Popen(
+        command, executable=sys.executable, env=scene.disguised(), stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "up\n"
+    return started
+
+
+@dataclass
+class Node:
+    """A reloader beside a stand-in."""
+
+    folder: Path
+    reloader: Reloader
+    mount: scene.Mount
+    daemon: subprocess.Popen[str] | None = None
+
+    async def start_daemon(self) -> None:
+        """Start the stand-in on the installed configuration."""
+        config = f"--use-file={self.folder}/keepalived.conf"
+        command = ["keepalived", "-c", _DAEMON, str(self.folder), config]
+        self.daemon = await asyncio.to_thread(spawn, command)
+
+    async def stop_daemon(self) -> None:
+        """End the stand-in, if it has not ended itself."""
+        if self.daemon:
+            self.daemon.kill()
+            await asyncio.to_thread(self.daemon.communicate)
+            self.daemon = None
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        """Step until *what* holds."""
+        async with asyncio.timeout(60):
+            while not what():
+                await self.reloader.step()
+                await asyncio.sleep(0.01)
+
+    def installed(self) -> str:
+        """What the daemon reads next."""
+        return (self.folder / "keepalived.conf").read_text()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    """A node on which a daemon runs what was mounted first."""
+    monkeypatch.setattr(reloaders, "CONFIRM", 0.15)
+    monkeypatch.setattr(reloaders, "_RETRY", 0.05)
+    program = tmp_path / "program"
+    program.write_text(_PROGRAM)
+    program.chmod(0o755)
+    (folder := tmp_path / "run").mkdir()
+    files, place = RunDirectory(folder), scene.Mount(tmp_path / "config")
+    made = Node(
+        folder,
+        Reloader(
+            node="n1",
+            node_ip=None,
+            config_dir=place.path,
+            password_file=None,
+            run_directory=files,
+            trial=Trial(str(program), files, node="n1"),
+        ),
+        place,
+    )
+    yield made
+    await made.stop_daemon()
+
+
+async def begun(node: Node, text: str) -> Node:
+    """*node*, when its daemon runs *text*."""
+    config_hash = node.mount.write(text)
+    await node.reloader.prepare()
+    await node.start_daemon()
+    await node.until(lambda: node.reloader.status.config_hash == config_hash)
+    return node
+
+
+def marked(text: str, word: str) -> str:
+    """*text* with an order for the stand-in."""
+    return text.replace("router_id edge", f"router_id {word}")
+
+
+async def test_a_change_that_is_not_confirmed_is_taken_back(node: Node) -> None:
+    """The last good one runs on and is current again when it is wanted again; the other waits out its penalty."""
+    await begun(node, ONE)
+    wanted = node.mount.write(marked(TWO, "deaf"))
+    await node.until(lambda: node.reloader.status.failed_reloads > 0)
+    await node.until(lambda: node.reloader.status.config_hash == scene.hash_of(ONE))
+    status = node.reloader.status
+    assert "did not confirm" in status.refused and status.wanted_hash == wanted
+    assert not status.current
+    assert "deaf" not in node.installed()
+    for _ in range(5):
+        await node.reloader.step()
+    assert node.reloader.status.failed_reloads == status.failed_reloads
+    node.mount.write(ONE)
+    await node.until(lambda: node.reloader.status.current)
+
+
+async def test_a_change_that_failed_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a pause: the daemon may have been slow, not the configuration bad."""
+    monkeypatch.setattr(reloaders, "_PENALTY", (0.0,))
+    await begun(node, ONE)
+    node.mount.write(marked(TWO, "deaf"))
+    await node.until(lambda: node.reloader.status.failed_reloads >= 2)
+    await node.stop_daemon()
+    await node.until(lambda: "deaf" in node.installed())
+    await node.start_daemon()  # a deaf one reads at its start
+    await node.until(lambda: node.reloader.status.current)
+
+
+async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node) -> None:
+    """There is nothing to go back to, and an empty one would take away what may well run."""
+    node.mount.write(marked(ONE, "deaf"))
+    await node.reloader.prepare()
+    installed = node.installed()
+    (node.folder / "keepalived.conf").write_text("global_defs {\n}\n")
+    await node.start_daemon()
+    (node.folder / "keepalived.conf").write_text(installed)
+    await node.until(lambda: node.reloader.status.failed_reloads > 1)
+    assert "did not confirm" in node.reloader.status.refused
+    assert node.reloader.status.config_hash == ""
+    assert node.installed() == installed
+
+
+async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(node: Node) -> None:
+    """The daemon can start, and the next good configuration runs."""
+    await begun(node, scene.rendered({}))
+    (node.folder / "good.conf").unlink()
+    node.reloader._good = None
+    node.mount.write(marked(ONE, "lethal"))
+    await node.until(lambda: "exited" in node.reloader.status.refused)
+    assert "vrrp_instance" not in node.installed()
+    await node.stop_daemon()
+    await node.start_daemon()
+    node.mount.write(ONE)
+    await node.until(lambda: node.reloader.status.current)
+
+
+async def test_a_step_without_news_does_nothing(node: Node) -> None:
+    """No reload, no netlink, no check."""
+    await begun(node, ONE)
+    reloads = node.reloader.status.reloads
+    began = time.monotonic()
+    for _ in range(20):
+        await node.reloader.step()
+    assert node.reloader.status.reloads == reloads
+    assert time.monotonic() - began < 10
+
+
+async def test_an_agent_that_starts_again_knows_what_is_installed(node: Node) -> None:
+    """It reloads once, to be sure, and refuses a bad mount without losing the hash of the good one."""
+    await begun(node, ONE)
+    again = Reloader(
+        node="n1",
+        node_ip=None,
+        config_dir=node.mount.path,
+        password_file=None,
+        run_directory=RunDirectory(node.folder),
+        trial=node.reloader._trial,
+    )
+    node.mount.write(ONE.replace("interface lo", "interface nosuch0"))
+    await again.start()
+    async with asyncio.timeout(60):
+        while again.status.config_hash != scene.hash_of(ONE):
+            await again.step()
+    assert "nosuch0" in again.status.refused
