@@ -35,7 +35,7 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 	@$(RUN) pytest
 
 test-unit: ## the tests that need neither root nor network, in less than 15 seconds
-	@$(RUN) pytest -m "not ($(SLOW))"
+	@$(RUN) pytest -n auto -m "not ($(SLOW))" --timeout 120
 
 lint: ## ruff, mypy --strict, and the contracts between packages
 	@$(RUN) ruff check --quiet --output-format concise
