@@ -22,6 +22,9 @@ JSON_FILE: Final = "keepalived.json"
 PARENT_FILE: Final = "keepalived_parent.data"
 DATA_SIGNAL: Final = signal.SIGUSR1
 BUDGET: Final = 2.0
+"""Seconds after which a daemon that does not answer is not alive."""
+PATIENCE: Final = 0.3
+"""Seconds after which it is asked again: while it reloads, signals are lost."""
 
 _STATE, _START, _PARENT = 0, 19, 1  # fields of /proc/PID/stat behind the name
 _DEAD: Final = "ZX"

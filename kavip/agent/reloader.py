@@ -147,8 +147,10 @@ class Reloader:
             taken, found = self._dump
             if found is not None and time.monotonic() - taken < FRESH:
                 return found
-            daemon = await self._daemon()
-            found = await self._ask(daemon, self._installed) if daemon and self._installed else None
+            found = None
+            deadline = time.monotonic() + daemons.BUDGET
+            while found is None and time.monotonic() < deadline and (daemon := await self._daemon()):
+                found = await self._ask(daemon, self._installed or empty(self._node))
             self._keep(found)
             return found
 
@@ -243,27 +245,28 @@ class Reloader:
         Send SIGHUP, and say whether the daemon was seen to run *localized* afterwards.
 
         A dump counts from the second on: the first answer proves that the parent has taken the SIGHUP that was sent
-        before it, and the parent passes that on before it takes another signal.
+        before it, and the parent passes that on before it takes another signal. A question that was not answered in
+        time may be answered later, so each puts that off by one; many are lost, for a child that reloads hears nothing.
         """
         if not await asyncio.to_thread(daemon.signal, _RELOAD):
             return False
         deadline = time.monotonic() + CONFIRM
-        answered = 0
+        awaited = 2
         while time.monotonic() < deadline:
             async with self._asking:
                 found = await self._ask(daemon, localized)
                 self._keep(found)
-            answered += found is not None
-            if found is not None and answered > 1 and dumps.shows(found, localized.configuration):
+            awaited += 1 if found is None else -1
+            if found is not None and awaited <= 0 and dumps.shows(found, localized.configuration):
                 return True
             if not await asyncio.to_thread(daemon.alive):
                 return False
-            await asyncio.sleep(_CONFIRM_PAUSE if answered > 1 else 0)
+            await asyncio.sleep(_CONFIRM_PAUSE if awaited <= 0 else 0)
         return False
 
     async def _ask(self, daemon: Daemon, localized: Localized) -> Dump | None:
-        """The daemon's instances; a daemon that should have none can only be asked whether it is there."""
-        deadline = time.monotonic() + daemons.BUDGET
+        """Ask once for the daemon's instances; one that should have none can only be asked whether it is there."""
+        deadline = time.monotonic() + daemons.PATIENCE
         if localized.configuration.instances:
             number = self._program.json_signal
             return await asyncio.to_thread(
