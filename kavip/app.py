@@ -142,7 +142,7 @@ class App:
         await self._caches.synced()
         while True:
             try:
-                await leader.lead(self._leading.run)
+                await leader.lead(lambda: self._leading.run(leader.is_held))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
 

@@ -6,7 +6,7 @@ anybody is served. It ends with nothing left behind; the next term starts anew.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -45,8 +45,8 @@ class Leading:
         self._events: Events | None = None
         self._dropped = 0  # Events, as far as they have been counted
 
-    async def run(self) -> None:
-        """Serve one term, until cancelled."""
+    async def run(self, is_held: Callable[[], bool]) -> None:
+        """Serve one term, until cancelled; *is_held* is asked before each write."""
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF)
         events = Events(self._client, reporter=REPORTER, instance=self._settings.replica)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
@@ -55,7 +55,8 @@ class Leading:
                 changed=lambda group: queue.add(Key(Kind.GROUP, group)),
                 interval=self._settings.probe_interval,
             )
-            worker = self._worker(queue, events, probe)
+            writer = Writer(self._client, self._caches.objects, now=lambda: datetime.now(UTC), is_held=is_held)
+            worker = self._worker(queue, events, probe, writer)
             self._begin(queue, events)
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -72,13 +73,13 @@ class Leading:
             telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
             self._dropped = self._events.dropped
 
-    def _worker(self, queue: WorkQueue[Key], events: Events, probe: Probe) -> Worker:
+    def _worker(self, queue: WorkQueue[Key], events: Events, probe: Probe, writer: Writer) -> Worker:
         settings, caches = self._settings, self._caches
         return Worker(
             snapshot=caches.snapshot,
             objects=caches.objects,
             queue=queue,
-            writer=Writer(self._client, caches.objects, now=lambda: datetime.now(UTC)),
+            writer=writer,
             eye=probe,
             notify=lambda key, notice: self._notify(events, key, notice),
             options=Options(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),

@@ -23,7 +23,7 @@ from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
-from kavip.errors import ApiError, Conflict, Forbidden, QueueClosed, Refused, Throttled
+from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.snapshot import Snapshot
@@ -121,6 +121,9 @@ class Worker:
             await self._reconcile(key)
             result = "done"
             self._queue.forget(key)
+        except LeaseLost as error:
+            self._queue.retry(key)
+            log.info("write withheld", kind=key.kind, key=key.name, why=str(error))
         except Conflict:
             result = "conflict"
             self._queue.retry(key)  # the watch brings what we did not know; it may come first
@@ -144,7 +147,7 @@ class Worker:
         if decided.writes:
             try:
                 is_done = await self._writer.send(decided)
-            except (Conflict, Refused, Forbidden):
+            except (Conflict, Refused, Forbidden, LeaseLost):
                 if decided.claims is not None and not is_claimed:
                     self._forget_claims(key)
                 raise
