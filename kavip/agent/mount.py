@@ -15,7 +15,7 @@ from kavip import names
 from kavip.agent.grammar import Refused
 from kavip.agent.localize import Mounted
 
-META_KEY: Final = "agent.json"
+
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
 
@@ -39,7 +39,7 @@ def read(config_dir: Path, password_file: Path | None) -> Mounted | Refused:
     except UnicodeDecodeError:
         return Refused("the ConfigMap holds bytes that are not UTF-8")
     except msgspec.DecodeError:
-        return Refused(f"{META_KEY} in the ConfigMap is not what this version of kavip writes")
+        return Refused(f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes")
     return Mounted(
         text=text,
         config_hash=meta.config_hash,
@@ -56,7 +56,7 @@ def _config(config_dir: Path) -> tuple[str, Meta]:
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         text = _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode()
-        return text, msgspec.json.decode(_content(META_KEY, folder=folder, limit=_LARGEST), type=Meta)
+        return text, msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
     finally:
         os.close(folder)
 
