@@ -15,7 +15,6 @@ from kavip import names
 from kavip.agent.grammar import Refused
 from kavip.agent.localize import Mounted
 
-
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
 
