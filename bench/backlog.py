@@ -8,6 +8,7 @@ memory of ``kavip run`` with these Services, and the writes and Events that the 
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -105,22 +106,15 @@ def resident(pid: int) -> int:
 
 
 def start_kavip(plane: ControlPlane) -> subprocess.Popen[bytes]:
-    """``kavip controller`` against *plane*, on ports that the kernel chooses."""
+    """``kavip run`` against *plane*, on ports of loopback that are free."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}
-    ports = [
-        f"--{name}-{part}={value}"
-        for name in ("metrics", "probe")
-        for part, value in (("host", "127.0.0.1"), ("port", 0))
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "kavip",
-        "controller",
-        f"--kubeconfig={plane.kubeconfig}",
-        "--namespace=kavip",
-        *ports,
-    ]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        webhook = probe.getsockname()[1]
+    ports = {"metrics": 0, "probe": 0, "webhook": webhook}
+    flags = [flag for name, port in ports.items() for flag in (f"--{name}-host=127.0.0.1", f"--{name}-port={port}")]
+    flags += [f"--kubeconfig={plane.kubeconfig}", "--namespace=bench", f"--webhook-url=https://127.0.0.1:{webhook}"]
+    command = [sys.executable, "-m", "kavip", "run", "--drain-seconds=0", *flags]
     log = (plane.state / "kavip.log").open("wb")
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)
 
@@ -143,7 +137,7 @@ async def measure(plane: ControlPlane, count: int) -> None:
     print(f"bare client: {count} status PATCHes over 32 connections: {limit:.2f} s ({count / limit:.0f}/s)")
     print(f"kavip, backlog of {count}: all assigned after {last:.2f} s from process start, first after {first:.2f} s")
     print(f"  ratio to bare: {last / limit:.2f} from process start, {writing / limit:.2f} from first to last address")
-    print(f"  resident memory of kavip controller with {count} Services: {memory} MiB")
+    print(f"  resident memory of kavip run with {count} Services: {memory} MiB")
     _print_writes(plane, count)
 
 
