@@ -21,6 +21,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.snapshot import Object
 
+_DEEPEST: Final = 200  # levels; Kubernetes' own objects stay below 30
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _TYPES: Final[dict[tuple[str, str], type[Object]]] = {
     ("", names.SERVICE): Service,
@@ -63,6 +64,7 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
 
 def _objects(where: str, text: str) -> Iterator[Object]:
     try:
+        _measure(where, text)
         documents = list(yaml.load_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
         raise BadInput("file", where, f"is not YAML: {' '.join(str(error).split())}") from None
@@ -70,6 +72,19 @@ def _objects(where: str, text: str) -> Iterator[Object]:
         for each in _flat(document):
             if (found := _object(f"{where}, document {number}", each)) is not None:
                 yield found
+
+
+def _measure(where: str, text: str) -> None:
+    """Refuse what is nested so deeply that the loader, which recurses in C, would take the process down with it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+        if depth > _DEEPEST:
+            raise BadInput("file", where, f"is nested more than {_DEEPEST} levels deep")
 
 
 def _flat(document: Any) -> Iterator[Any]:
