@@ -33,8 +33,13 @@ def external_ips_are_allowed(service: Service, context: Context[Service]) -> Ite
     request, _ = read_request(service, group=context.group)
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
     for index, text in enumerate(texts):
-        address = read_address(text)  # what is none, the API server refuses
-        if address is None or address in accepted:
+        address = read_address(text)
+        if address is None:  # the API server and kube-proxy take leading zeros, and would serve what was never judged
+            yield Refusal(
+                Reason.INVALID_REQUEST, f'"{text}": want an address without leading zeros', f"{FIELD}[{index}]"
+            )
+            continue
+        if address in accepted:
             continue
         for finding in _judged(address, request, snapshot):
             if isinstance(finding, Refusal):
