@@ -190,3 +190,6 @@ def main() -> None:
     except KavipError as error:
         click.echo(f"kavip: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # an address that is none, a port in use
+        click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
+        sys.exit(2)
