@@ -55,7 +55,7 @@ class App:
     def __init__(self, client: Client, settings: Settings, *, roles: frozenset[str]) -> None:
         """Nothing starts before :meth:`run`."""
         self._client, self._settings, self._roles = client, settings, roles
-        self._caches = Caches(client, owned="controller" in roles)
+        self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_homes)
         self._leading = Leading(client, settings, self._caches)
         self._webhook_unready: list[Callable[[], str]] = []
         self._stopping = False

@@ -5,7 +5,7 @@ Nothing is served from them before they are :attr:`Caches.synced`: a half-filled
 give away what is held.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from kavip import names, telemetry
 from kavip.controller import wakes
@@ -34,9 +34,9 @@ def _nobody(_: Key) -> None:
 class Caches:
     """The Snapshot, kept current; set :attr:`wake` to be told the keys that changes concern."""
 
-    def __init__(self, client: Client, *, owned: bool) -> None:
+    def __init__(self, client: Client, *, owned: bool, group_namespaces: Collection[str] = ()) -> None:
         """Watch what decisions read, and with *owned* also the objects that groups own."""
-        self.snapshot, self.objects = Snapshot(), Objects()
+        self.snapshot, self.objects = Snapshot(group_namespaces), Objects()
         self.wake: Callable[[Key], None] = _nobody
         self.informers: list[Informer[Object] | Informer[Owned]] = []
         self._counted: dict[str, int] = {}

@@ -17,7 +17,7 @@ import click
 
 from kavip import __version__, names
 from kavip.errors import KavipError, SettingsError
-from kavip.settings import Settings, unknown_variables
+from kavip.settings import Settings, listed, unknown_variables
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,13 +124,24 @@ def _files(command: F) -> F:
     )(command)
 
 
+def _homes(command: F) -> F:
+    return click.option(
+        "--group-namespaces",
+        "homes",
+        default="",
+        callback=lambda _, __, text: listed(text),
+        help="namespaces in which KeepalivedGroups count, comma-separated; empty: all",
+    )(command)
+
+
 @cli.command()
 @_files
-def check(paths: tuple[Path, ...]) -> None:
+@_homes
+def check(paths: tuple[Path, ...], homes: tuple[str, ...]) -> None:
     """Say what the admission webhook would refuse of the objects in files."""
     from kavip import files, offline
 
-    judged = offline.admit(files.load(paths))
+    judged = offline.admit(files.load(paths), homes=homes)
     for line in offline.lines(judged):
         click.echo(line, err=True)
     sys.exit(1 if judged.refused else 0)
@@ -138,12 +149,13 @@ def check(paths: tuple[Path, ...]) -> None:
 
 @cli.command()
 @_files
+@_homes
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
-def plan(paths: tuple[Path, ...], output: str) -> None:
+def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
     from kavip import files, offline
 
-    planned = offline.plan(files.load(paths))
+    planned = offline.plan(files.load(paths), homes=homes)
     data = offline.as_data(planned)
     for line in offline.lines(planned):
         click.echo(line, err=True)
@@ -158,12 +170,13 @@ def plan(paths: tuple[Path, ...], output: str) -> None:
 
 @cli.command()
 @_files
+@_homes
 @click.option("--group", default="", help="ns/name of one group; empty: all")
-def render(paths: tuple[Path, ...], group: str) -> None:
+def render(paths: tuple[Path, ...], homes: tuple[str, ...], group: str) -> None:
     """Print the keepalived.conf of each group in files."""
     from kavip import files, offline
 
-    for key, text in offline.plan(files.load(paths)).configurations.items():
+    for key, text in offline.plan(files.load(paths), homes=homes).configurations.items():
         if group in ("", key):
             click.echo(text, nl=False)
 

@@ -118,6 +118,6 @@ class Leading:
             case Kind.SERVICE:
                 return resources.SERVICES, snapshot.services
             case Kind.GROUP:
-                return resources.GROUPS, snapshot.groups
+                return resources.GROUPS, {**snapshot.groups, **snapshot.outside}
             case Kind.POOL:
                 return resources.POOLS, snapshot.pools

@@ -72,6 +72,7 @@ DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"
 DEFAULT_SECRET_KEY: Final = "password"
 DEFAULT_INSTANCE_COUNT: Final = 16
 MAX_ROUTER_ID: Final = 255
+MAX_VIPS: Final = 32  # of one Service
 
 # --- Ports and paths ----------------------------------------------------------------------------------------------
 WEBHOOK_PORT: Final = 9443

@@ -5,7 +5,7 @@ The objects of files are admitted as ``kubectl apply`` would have them, pools be
 admitted goes through the controller's own plans until nothing changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -62,8 +62,8 @@ class Planned:
         return tuple(each for each in self.judged if not each.verdict.allowed)
 
 
-def admit(objects: Iterable[Object]) -> Planned:
-    """Judge *objects*, each as if those before it were there."""
+def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
+    """Judge *objects*, each as if those before it were there; groups count only in the namespaces *homes*."""
     given = list(objects)
     present = {type(each) for each in given}
     notes = tuple(
@@ -71,7 +71,8 @@ def admit(objects: Iterable[Object]) -> Planned:
         for kind, there in ((names.KEEPALIVED_GROUP, KeepalivedGroup in present), (names.VIP_POOL, VIPPool in present))
         if not there
     )
-    snapshot = Snapshot.from_objects(each for each in given if not isinstance(each, _KINDS))
+    around = (each for each in given if not isinstance(each, _KINDS))
+    snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     options = PolicyOptions(allow_missing_group="refuse" if KeepalivedGroup in present else "warn")
     judged = []
     for kind in _KINDS:
@@ -90,9 +91,9 @@ def admit(objects: Iterable[Object]) -> Planned:
     return Planned(tuple(ordered), snapshot, notes=notes)
 
 
-def plan(objects: Iterable[Object]) -> Planned:
+def plan(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
     """Admit *objects* and work out everything that follows."""
-    admitted = admit(objects)
+    admitted = admit(objects, homes=homes)
     snapshot, manifests = admitted.snapshot, {}
     for _ in range(_ROUNDS):
         before = _state(snapshot)

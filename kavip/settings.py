@@ -45,6 +45,7 @@ class Settings:
         "a Service that names a group which does not exist",
         choices=("refuse", "warn"),
     )
+    group_namespaces: str = setting("", "namespaces in which KeepalivedGroups count, comma-separated; empty: all")
     external_ips_scope: str = setting(
         "managed",
         "whose spec.externalIPs are checked",
@@ -64,6 +65,11 @@ class Settings:
     )
 
     @property
+    def group_homes(self) -> tuple[str, ...]:
+        """The namespaces of ``group_namespaces``, sorted."""
+        return listed(self.group_namespaces)
+
+    @property
     def replica(self) -> str:
         """The identity of this process in the Lease."""
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
@@ -74,6 +80,11 @@ class Settings:
             _check(each.name, getattr(self, each.name), each.metadata)
         if self.webhook_url and not re.fullmatch(r"https://[^/\s]+(:\d+)?/?", self.webhook_url):
             raise SettingsError(f"{shown('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names in *text*, which commas part; sorted."""
+    return tuple(sorted({name for each in text.split(",") if (name := each.strip())}))
 
 
 def shown(name: str, *, prefix: str = names.ENV_PREFIX) -> str:

@@ -9,7 +9,7 @@ scans all Services. Readers hold a view, not a copy: decisions are synchronous, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -43,10 +43,13 @@ KINDS: Final[Mapping[type, str]] = MappingProxyType(
 class Snapshot:
     """The cluster as far as kavip cares. Read the attributes; change them only through :meth:`put` and :meth:`drop`."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, group_namespaces: Collection[str] = ()) -> None:
+        """Start empty. *group_namespaces* are those in which groups count; none: all."""
+        self.group_namespaces = frozenset(group_namespaces)
         self.services: dict[str, Service] = {}
         self.groups: dict[str, KeepalivedGroup] = {}
+        self.outside: dict[str, KeepalivedGroup] = {}
+        """The groups of other namespaces: they count for nobody; only their VRIDs and ports are still in use."""
         self.pools: dict[str, VIPPool] = {}
         self.nodes: dict[str, Node] = {}
         self.namespaces: dict[str, Namespace] = {}
@@ -59,9 +62,9 @@ class Snapshot:
         self._default: KeepalivedGroup | None = None
 
     @classmethod
-    def from_objects(cls, objects: Iterable[Object]) -> Snapshot:
+    def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
         """A Snapshot of *objects*, in any order."""
-        snapshot = cls()
+        snapshot = cls(group_namespaces)
         for each in objects:
             snapshot.put(each)
         return snapshot
@@ -70,6 +73,9 @@ class Snapshot:
     def put(self, obj: Object) -> None:
         """Add *obj*, or replace what had its key."""
         key = obj.metadata.key
+        if isinstance(obj, KeepalivedGroup) and not self.has_groups(obj.metadata.namespace):
+            self.outside[key] = obj
+            return
         self._store(KINDS[type(obj)])[key] = obj
         match obj:
             case Service():
@@ -85,6 +91,8 @@ class Snapshot:
     def drop(self, kind: str, key: str) -> None:
         """Forget the object of *kind* with *key*; unknown ones are none."""
         self._store(kind).pop(key, None)
+        if kind == names.KEEPALIVED_GROUP:
+            self.outside.pop(key, None)
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
@@ -140,6 +148,19 @@ class Snapshot:
         """The group labelled as the default one; of several the oldest counts."""
         return self._default
 
+    def has_groups(self, namespace: str) -> bool:
+        """Whether groups count in *namespace* (setting ``group_namespaces``)."""
+        return not self.group_namespaces or namespace in self.group_namespaces
+
+    def any_group(self, key: str) -> KeepalivedGroup | None:
+        """The group with *key*, whether it counts or not."""
+        return self.groups.get(key) or self.outside.get(key)
+
+    @property
+    def every_group(self) -> list[KeepalivedGroup]:
+        """All groups, also those that do not count, sorted by key."""
+        return [group for _, group in sorted({**self.groups, **self.outside}.items())]
+
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none where it is not known."""
         found = self.namespaces.get(name)
@@ -182,9 +203,7 @@ class Snapshot:
 
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""
-        return [
-            other for key, other in sorted(self.groups.items()) if key != group.key and other.segment == group.segment
-        ]
+        return [other for other in self.every_group if other.key != group.key and other.segment == group.segment]
 
     def group_nodes(self, group: KeepalivedGroup) -> list[Node]:
         """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""

@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api import conditions
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, controller_of
 from kavip.controller import manifests, programmed
+from kavip.controller.aside import misplaced, notices, plan_aside
 from kavip.controller.difference import merge_patch
 from kavip.controller.manifests import Manifest, digest
 from kavip.controller.observed import Objects, Observed
@@ -28,7 +28,6 @@ from kavip.controller.outcome import (
     Apply,
     Key,
     Kind,
-    Notice,
     Options,
     Plan,
     PodAnnotation,
@@ -41,7 +40,6 @@ from kavip.controller.owner import Foreign, foreign
 from kavip.controller.programmed import Case, Ground
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of
-from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import check_group
@@ -68,11 +66,13 @@ def plan_group(
     options: Options = _DEFAULTS,
 ) -> Plan:
     """What is to be written for the group with *key*, and which of its Services have to be looked at again."""
-    group = snapshot.groups.get(key)
+    group = snapshot.any_group(key)
     if group is None:
         return Plan(also=tuple(Key(Kind.SERVICE, service.key) for service in snapshot.members(key)))
     if group.metadata.deletion_timestamp:
         return Plan()  # what it owns is being collected
+    if key in snapshot.outside:
+        return plan_aside(group, misplaced(snapshot, group), now=now)
     objects = objects or Objects()
     owned = _Owned.of(group, objects, now)
     roster = roster_of(snapshot, group, reserved=objects.reserved, running=owned.text, options=options)
@@ -91,7 +91,7 @@ def plan_group(
     )
     return Plan(
         writes=(*applies, *_annotations(view, bodies, applies, owned), *_status(view, now)),
-        events=_notices(group, view.accepted),
+        events=notices(group, view.accepted),
         reserves=roster.reserved,
         target=_target(roster, config_hash) if config_hash else None,
         requeue_after=RECHECK if owned.why or refused else None,
@@ -221,14 +221,6 @@ def _accepted(
         message = f"{default.key} is the default group already: take the label {names.DEFAULT_GROUP_LABEL} off"
         return Verdict("False", Reason.DUPLICATE_DEFAULT, message)
     return Verdict("True", Reason.ACCEPTED, "the group is served")
-
-
-def _notices(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
-    """One Event where the group is accepted no longer, or again, or for another reason not."""
-    old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
-    if old is not None and old.reason == accepted.reason:
-        return ()
-    return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
 
 
 def _conflict(what: str, why: Foreign) -> Verdict:

@@ -122,6 +122,9 @@ def _group_exists(case: Case) -> Refusal | None:
     if case.ground.group is not None:
         return None
     message = f"KeepalivedGroup {case.ground.key} does not exist: create it or name another"
+    if case.ground.key in case.ground.snapshot.outside:
+        homes = ", ".join(sorted(case.ground.snapshot.group_namespaces))
+        message = f"KeepalivedGroup {case.ground.key} does not count: name one in namespace {homes}"
     if not case.ground.key:
         message = "the Service names no KeepalivedGroup and none is the default one: annotate it with one"
     return Refusal(Reason.GROUP_NOT_FOUND, message)

@@ -95,10 +95,10 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
     nodes = {node.metadata.name for node in snapshot.group_nodes(group)}
     taken: set[int] = set()
     firm: set[int] = set()
-    for key, other in sorted(snapshot.groups.items()):
-        if key == group.key or nodes.isdisjoint(node.metadata.name for node in snapshot.group_nodes(other)):
+    for other in snapshot.every_group:
+        if other.key == group.key or nodes.isdisjoint(node.metadata.name for node in snapshot.group_nodes(other)):
             continue
-        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(key, Reserved()).port}
+        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, Reserved()).port}
         taken |= ports
         if other.spec.metrics_port or other.metadata.age_key < group.metadata.age_key:
             firm |= ports

@@ -95,7 +95,7 @@ def _service(key: str) -> Key:
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Key]:
-    return (Key(Kind.GROUP, key) for key in sorted(snapshot.groups))
+    return (Key(Kind.GROUP, group.key) for group in snapshot.every_group)
 
 
 def _services_of(snapshot: Snapshot, namespace: str) -> Iterator[Key]:

@@ -110,7 +110,7 @@ class Worker:
             case Kind.SERVICE:
                 return self._snapshot.services.get(key.name)
             case Kind.GROUP:
-                return self._snapshot.groups.get(key.name)
+                return self._snapshot.any_group(key.name)
             case Kind.POOL:
                 return self._snapshot.pools.get(key.name)
 

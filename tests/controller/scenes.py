@@ -150,7 +150,7 @@ class World:
             case Kind.SERVICE:
                 self._put(self.snapshot.services[write.key], ServiceStatus, _strategic, write)
             case Kind.GROUP:
-                self._put(self.snapshot.groups[write.key], GroupStatus, merged, write)
+                self._put({**self.snapshot.groups, **self.snapshot.outside}[write.key], GroupStatus, merged, write)
             case Kind.POOL:
                 self._put(self.snapshot.pools[write.key], PoolStatus, merged, write)
 
