@@ -119,7 +119,8 @@ class App:
         settings = self._settings
         if settings.webhook_url:
             reached = registration.ByURL(settings.webhook_url)
-            registered = Registered(self._client, settings.webhook_configuration, reached, settings.namespace)
+            manner = registration.Manner(external_ips=settings.external_ips_scope)
+            registered = Registered(self._client, settings.webhook_configuration, reached, settings.namespace, manner)
             return registered, [urlsplit(settings.webhook_url).hostname or ""]
         service = f"{settings.webhook_service}.{settings.namespace}.svc"
         return Injected(self._client, settings.webhook_configuration), [service, f"{service}.cluster.local"]

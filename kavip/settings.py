@@ -49,7 +49,15 @@ class Settings:
     external_ips_scope: str = setting(
         "managed",
         "whose spec.externalIPs are checked",
-        choices=("managed", "off"),
+        choices=("managed", "all", "off"),
+    )
+    certs_mode: str = setting(
+        "self",
+        "who makes the webhook's certificate; self: kavip, from a CA of its own",
+        choices=("self", "cert-manager", "service-ca", "provided"),
+    )
+    certs_secret: str = setting(
+        "kavip-webhook-tls", "Secret with the webhook's certificate, where kavip does not make it itself"
     )
     metrics_host: str = setting("", "address that /metrics binds to; empty: all")
     metrics_port: int = setting(names.METRICS_PORT, "port of /metrics")

@@ -91,10 +91,55 @@ class TestRendering:
             assert normal(files.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
 
     @pytest.mark.parametrize(
+        ("manner", "settings"),
+        [
+            (registration.Manner(external_ips="all"), ['externalIPs.scope="all"']),
+            (registration.Manner(external_ips="off"), ['externalIPs.scope="off"']),
+            (
+                registration.Manner(mutating="Fail", validating="Ignore"),
+                ['webhook.failurePolicy={"mutating":"Fail","validating":"Ignore"}'],
+            ),
+        ],
+    )
+    def test_webhooks_follow_the_choices(self, helm: Helm, manner: registration.Manner, settings: list[str]) -> None:
+        """Whose externalIPs are checked and what happens with kavip down are what the code makes of the same choice."""
+        objects = rendered(helm, *settings)
+        client = registration.ByService(files.NAMESPACE, "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace=files.NAMESPACE, manner=manner):
+            assert normal(files.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
+
+    @pytest.mark.parametrize(
+        ("mode", "annotations"),
+        [
+            ("self", None),
+            ("provided", None),
+            ("cert-manager", {"cert-manager.io/inject-ca-from": "kavip/kavip-webhook"}),
+            ("service-ca", {"service.beta.openshift.io/inject-cabundle": "true"}),
+        ],
+    )
+    def test_the_trust_is_written_by_whom_the_mode_says(
+        self, helm: Helm, mode: str, annotations: dict[str, str] | None
+    ) -> None:
+        """Where kavip does not write caBundle, annotations ask the one who does, and never the chart itself."""
+        objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
+        for kind in (registration.MUTATING, registration.VALIDATING):
+            found = files.only(objects, kind)
+            assert found["metadata"].get("annotations") == annotations
+            assert not [hook for hook in found["webhooks"] if "caBundle" in hook["clientConfig"]]
+        serving = files.only(objects, "Service")["metadata"].get("annotations")
+        assert serving == (
+            {"service.beta.openshift.io/serving-cert-secret-name": "tls"} if mode == "service-ca" else None
+        )
+        leaf = [each["spec"] for each in objects if each["kind"] == "Certificate" and not each["spec"].get("isCA")]
+        assert [each["secretName"] for each in leaf] == (["tls"] if mode == "cert-manager" else [])
+
+    @pytest.mark.parametrize(
         ("setting", "variable", "value"),
         [
             ('ipam="never"', "KAVIP_IPAM", "never"),
             ('externalIPs.scope="off"', "KAVIP_EXTERNAL_IPS_SCOPE", "off"),
+            ('certs.mode="provided"', "KAVIP_CERTS_MODE", "provided"),
+            ('certs.secretName="tls"', "KAVIP_CERTS_SECRET", "tls"),
             ('webhook.host="192.0.2.1"', "KAVIP_WEBHOOK_HOST", "192.0.2.1"),
             ("webhook.port=10443", "KAVIP_WEBHOOK_PORT", "10443"),
             ('webhook.allowMissingGroup="warn"', "KAVIP_ALLOW_MISSING_GROUP", "warn"),
@@ -125,7 +170,7 @@ class TestRendering:
             ('ipam="sometimes"', "ipam"),
             ("webhook.port=0", "webhook/port"),
             ('replicaCount="two"', "replicaCount"),
-            ('externalIPs.scope="all"', "externalIPs/scope"),
+            ('externalIPs.scope="some"', "externalIPs/scope"),
         ],
     )
     def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:

@@ -268,6 +268,7 @@ class TestValues:
         ("path", "setting"),
         [
             ("ipam", "ipam"),
+            ("certs.mode", "certs_mode"),
             ("externalIPs.scope", "external_ips_scope"),
             ("webhook.allowMissingGroup", "allow_missing_group"),
             ("logLevel", "log_level"),

@@ -65,19 +65,30 @@ def _marked(subject: str) -> str:
     classed = (
         f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass == '{names.LOAD_BALANCER_CLASS}'"
     )
-    return f"({annotated}) || ({classed})"
+    return f"({subject} != null && (({annotated}) || ({classed})))"
 
 
-# Each condition is one expression; all of a list must hold. On CREATE there is no oldObject, on DELETE no object.
+# Each condition is one expression; all of a list must hold. On CREATE there is no oldObject, on DELETE no object, and
+# an expression that fails is a request refused: nothing is read before it is known to be there.
 _ALIVE: Final = {
     "name": "not-being-deleted",
     "expression": "object == null || !has(object.metadata.deletionTimestamp)",
 }
-_PLAIN: Final = "has(object.spec.type) && object.spec.type == 'LoadBalancer' && !has(object.spec.loadBalancerClass)"
-_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object')} || ({_PLAIN})"}
-_KAVIP: Final = {
-    "name": "kavip",
-    "expression": f"{_marked('object')} || (oldObject != null && ({_marked('oldObject')}))",
+_PLAIN: Final = (
+    "(object != null && has(object.spec.type) && object.spec.type == 'LoadBalancer'"
+    " && !has(object.spec.loadBalancerClass))"
+)
+_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object')} || {_PLAIN}"}
+_KAVIP: Final = {"name": "kavip", "expression": f"{_marked('object')} || {_marked('oldObject')}"}
+# Those that an update leaves as they were are never refused, so with kavip down such an update passes.
+_EXTERNAL_IPS: Final = (
+    "(object != null && has(object.spec.externalIPs) && size(object.spec.externalIPs) > 0"
+    " && !(oldObject != null && has(oldObject.spec.externalIPs)"
+    " && oldObject.spec.externalIPs == object.spec.externalIPs))"
+)
+_KAVIP_OR_EXTERNAL_IPS: Final = {
+    "name": "kavip-or-external-ips",
+    "expression": f"{_KAVIP['expression']} || {_EXTERNAL_IPS}",
 }
 _SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
 _GROUPS: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "CREATE", "UPDATE", scope="Namespaced")
@@ -106,18 +117,34 @@ VALIDATORS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """
+    What an administrator may choose: whose externalIPs are checked, and what happens when nobody answers.
+
+    With ``external_ips: all`` the API server asks about externalIPs of every Service, whoever manages it.
+    """
+
+    external_ips: str = "managed"
+    mutating: str = "Ignore"
+    validating: str = "Fail"
+
+
+USUAL: Final = Manner()
+
+
 def configurations(
-    name: str, client: Client, *, namespace: str, ca_bundle: str = ""
+    name: str, client: Client, *, namespace: str, ca_bundle: str = "", manner: Manner = USUAL
 ) -> tuple[Configuration, Configuration]:
     """
     Both configurations, called *name*, for a kavip that runs in *namespace*.
 
     *ca_bundle* is base64; without it the field is left out, for kavip to write under its own field manager.
     """
-    mutating = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
-    validating = {"failurePolicy": "Fail", "timeoutSeconds": VALIDATE_TIMEOUT}
+    mutating = {"failurePolicy": manner.mutating, "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
+    validating = {"failurePolicy": manner.validating, "timeoutSeconds": VALIDATE_TIMEOUT}
 
-    def webhook(hook: Hook, manner: dict[str, Any]) -> dict[str, Any]:
+    def webhook(hook: Hook, common: dict[str, Any]) -> dict[str, Any]:
         trust = {"caBundle": ca_bundle} if ca_bundle else {}
         where = {} if hook.everywhere else {"namespaceSelector": _outside(*SKIPPED_NAMESPACES, namespace)}
         return {
@@ -125,17 +152,21 @@ def configurations(
             "clientConfig": {**client.config(hook.path), **trust},
             "rules": [hook.rule],
             **where,
-            "matchConditions": list(hook.conditions),
+            "matchConditions": [_widened(each, manner) for each in hook.conditions],
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
-            **manner,
+            **common,
         }
 
     return (
         _configuration(MUTATING, name, [webhook(hook, mutating) for hook in MUTATORS]),
         _configuration(VALIDATING, name, [webhook(hook, validating) for hook in VALIDATORS]),
     )
+
+
+def _widened(condition: dict[str, str], manner: Manner) -> dict[str, str]:
+    return _KAVIP_OR_EXTERNAL_IPS if condition is _KAVIP and manner.external_ips == "all" else condition
 
 
 def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> Configuration:

@@ -173,11 +173,14 @@ class Registered:
     name: str
     reached: registration.ByURL
     namespace: str
+    manner: registration.Manner = registration.USUAL
 
     async def publish(self, bundle: bytes) -> None:
         """Apply both configurations; to a server that has them already, that is no write."""
         text = b64encode(bundle).decode()
-        wanted = registration.configurations(self.name, self.reached, namespace=self.namespace, ca_bundle=text)
+        wanted = registration.configurations(
+            self.name, self.reached, namespace=self.namespace, ca_bundle=text, manner=self.manner
+        )
         for resource, body in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), wanted, strict=True):
             await self.client.apply(resource, self.name, body, force=True)
 

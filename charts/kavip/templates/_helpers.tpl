@@ -37,3 +37,19 @@ namespaceSelector:
       operator: NotIn
       values: {{ list "kube-system" .Release.Namespace | uniq | sortAlpha | toJson }}
 {{- end }}
+
+{{- /* CEL: the object called so carries a kavip annotation or kavip's class. */}}
+{{- define "kavip.marked" -}}
+({{ . }} != null && ((has({{ . }}.metadata.annotations) && {{ . }}.metadata.annotations.exists(key,
+key.startsWith('kavip.io/') || key.startsWith('keepalived-operator.redhat-cop.io/')))
+|| (has({{ . }}.spec.loadBalancerClass) && {{ . }}.spec.loadBalancerClass == 'kavip.io/keepalived')))
+{{- end }}
+
+{{- /* Annotations by which somebody else writes caBundle, where the certificate is theirs. */}}
+{{- define "kavip.trust" -}}
+{{- if eq .Values.certs.mode "cert-manager" -}}
+cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/kavip-webhook
+{{- else if eq .Values.certs.mode "service-ca" -}}
+service.beta.openshift.io/inject-cabundle: "true"
+{{- end -}}
+{{- end }}
