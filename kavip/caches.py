@@ -5,15 +5,19 @@ Nothing is served from them before they are :attr:`Caches.synced`: a half-filled
 give away what is held.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from kavip import names, telemetry
 from kavip.controller import wakes
 from kavip.controller.observed import Objects, Owned
 from kavip.controller.outcome import Key, Kind
+from kavip.controller.rivals import Hindrance, Rival
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
+from kavip.kube.resources import Resource
 from kavip.snapshot import KINDS, Object, Snapshot
 
 _READ = (
@@ -25,6 +29,12 @@ _READ = (
     resources.SERVICES,
 )
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
+_RIVALS = (resources.OLD_LEASES, resources.OLD_DEPLOYMENTS)
+
+
+def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Rival]:
+    """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
+    return Informer(client, resource, fields=f"metadata.name={name}")
 
 
 def _nobody(_: Key) -> None:
@@ -38,8 +48,8 @@ class Caches:
         """Watch what decisions read, and with *owned* also the objects that groups own."""
         self.snapshot, self.objects = Snapshot(group_namespaces), Objects()
         self.wake: Callable[[Key], None] = _nobody
-        self.informers: list[Informer[Object] | Informer[Owned]] = []
-        self._counted: dict[str, int] = {}
+        self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
+        self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
         for resource in _READ:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
@@ -48,6 +58,10 @@ class Caches:
             watcher: Informer[Owned] = Informer(client, kind, labels=names.GROUP_LABEL)  # type: ignore[arg-type]
             watcher.subscribe(self._take_owned)
             self.informers.append(watcher)
+        self._rivals = [_by_name(client, kind, name) for kind in _RIVALS if owned for name in kind.names]
+        for each in self._rivals:
+            each.subscribe(self._take_rival)
+        self.informers += self._rivals
 
     def rest(self) -> None:
         """Wake nobody from now on."""
@@ -68,11 +82,11 @@ class Caches:
         """Set the metrics that are read off the caches."""
         ledger = self.snapshot.ledger
         telemetry.SERVICES_WAITING.set(len(ledger.waiters()))
-        for each in self.informers:
+        for number, each in enumerate(self.informers):
             kind = each.resource.kind
             telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
-            telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(kind, 0))
-            self._counted[kind] = each.setbacks
+            telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(number, 0))
+            self._counted[number] = each.setbacks
         for pool in self.snapshot.parsed_pools.in_force:
             for family, usage in ledger.usage(pool.name).items():
                 for state in ("total", "assigned", "available"):
@@ -87,6 +101,16 @@ class Caches:
         if self.wake is not _nobody:
             for key in wakes.of(self.snapshot, old, new):
                 self.wake(key)
+
+    def hindrance(self) -> Hindrance | None:
+        """Why the controller may not write now; to be asked every second: what a broken watch hides is no silence."""
+        now = time.monotonic()
+        if any(each.trouble for each in self._rivals):
+            self.objects.rivals.blink(at=now)
+        return self.objects.rivals.hindrance(now)
+
+    def _take_rival(self, old: Rival | None, new: Rival | None) -> None:
+        self.objects.rivals.see(old, new, at=time.monotonic())
 
     def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
         if group := self.objects.see(old, new):

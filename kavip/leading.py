@@ -32,6 +32,7 @@ from kavip.snapshot import Object
 log = structlog.get_logger()
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/controller"
+LOOK_OUT: Final = 1.0  # seconds between two looks at what only time can tell
 LONGEST_BACKOFF: Final = 30.0  # seconds: after an outage of the API server nobody waits much longer than the outage
 
 
@@ -63,6 +64,7 @@ class Leading:
                     tasks.create_task(events.run(), name="events")
                     tasks.create_task(probe.run(), name="probe")
                     tasks.create_task(worker.run(), name="workers")
+                    tasks.create_task(self._look_out(queue), name="look-out")
             finally:
                 self._end()
 
@@ -84,6 +86,18 @@ class Leading:
             notify=lambda key, notice: self._notify(events, key, notice),
             options=Options(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),
         )
+
+    async def _look_out(self, queue: WorkQueue[Key]) -> None:
+        """Look at everything again when keepalived-operator has come or gone: time alone may tell."""
+        before = None
+        while True:
+            if (hindrance := self._caches.hindrance()) != before:
+                for key in wakes.everything(self._caches.snapshot):
+                    queue.add(key)
+                why = hindrance.verdict.message if hindrance and hindrance.who else "not known yet"
+                log.info("standing aside" if hindrance else "serving", **({"why": why} if hindrance else {}))
+                before = hindrance
+            await asyncio.sleep(LOOK_OUT)
 
     def _begin(self, queue: WorkQueue[Key], events: Events) -> None:
         snapshot = self._caches.snapshot

@@ -22,6 +22,8 @@ POD: Final = "Pod"
 SECRET: Final = "Secret"
 CONFIG_MAP: Final = "ConfigMap"
 DAEMON_SET: Final = "DaemonSet"
+DEPLOYMENT: Final = "Deployment"
+LEASE: Final = "Lease"
 NETWORK: Final = "Network"  # config.openshift.io/v1
 
 # --- What users write ---------------------------------------------------------------------------------------------
@@ -66,6 +68,7 @@ IP_MODE_VIP: Final = "VIP"
 
 LEASE_NAME: Final = "kavip-controller"
 OLD_OPERATOR_LEASE: Final = "03846a46.redhat.io"
+OLD_OPERATOR_DEPLOYMENTS: Final = ("keepalived-operator", "keepalived-operator-controller-manager")  # Helm's; OLM's
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
 DEFAULT_SEGMENT: Final = "default"
 DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"  # means kavip's own image

@@ -1,4 +1,4 @@
-"""The objects that kavip makes for a group, as far as it reads them back: DaemonSet and ConfigMap."""
+"""DaemonSet and ConfigMap, which kavip makes for a group, as far as it reads them back; the Deployment of others."""
 
 from kavip.api.meta import Metadata, OwnerReference, Wire
 
@@ -32,6 +32,31 @@ class DaemonSet(Wire, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class DeploymentSpec(Wire, frozen=True):
+    """``spec``; the API server writes 1 where *replicas* is absent."""
+
+    replicas: int = 1
+
+
+class DeploymentStatus(Wire, frozen=True):
+    """``status``."""
+
+    replicas: int = 0
+
+
+class Deployment(Wire, frozen=True):
+    """A Deployment."""
+
+    metadata: Metadata = Metadata()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there are pods of it, or will be."""
+        return bool(self.spec.replicas or self.status.replicas)
 
 
 class ConfigMap(Wire, frozen=True):

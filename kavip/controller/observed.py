@@ -16,6 +16,7 @@ from kavip.api.cluster import Pod
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.controller.outcome import Apply, Key, Reserved
 from kavip.controller.owner import Foreign
+from kavip.controller.rivals import Rivals
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 
@@ -103,7 +104,7 @@ class Objects:
     Informers on DaemonSets, ConfigMaps and Pods that carry the label of a group fill the first three through
     :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers* and *refused* by
     ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion that the last status write was decided on,
-    where that write has made a new one.
+    where that write has made a new one. *rivals* is what was seen of keepalived-operator itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -114,6 +115,7 @@ class Objects:
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
+    rivals: Rivals = field(default_factory=Rivals)
 
     def see(self, old: Owned | None, new: Owned | None) -> str:
         """Take what an informer tells; return the group that it concerns, "" for none."""

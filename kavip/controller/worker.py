@@ -23,6 +23,7 @@ from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
+from kavip.controller.rivals import plan_hindered
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
@@ -162,6 +163,8 @@ class Worker:
             self._queue.add_after(key, decided.requeue_after)
 
     def _decide(self, key: Key) -> Plan:
+        if hindrance := self._objects.rivals.hindrance(self._clock()):
+            return plan_hindered(self._snapshot, key, hindrance, now=self._now())
         match key.kind:
             case Kind.SERVICE:
                 return plan_service(

@@ -7,7 +7,8 @@ A list fills the store, a watch keeps it current. What breaks is mended without 
 * 410, as a status or as an ERROR event: listed again; the difference is told, deletions included;
 * 429, 5xx, no server at all: retried with back-off, not before ``Retry-After``, logged once per change of state;
 * a malformed object: logged once, its last good version stays in the store;
-* a kind that is not installed: waited for. An *optional* one counts as synced and empty meanwhile.
+* a kind that is not installed: waited for. An *optional* one counts as synced and empty meanwhile, and so does a
+  *dispensable* one that we may not read.
 
 Subscribers are called synchronously, after the store has changed: what they see is what the store holds.
 """
@@ -21,7 +22,7 @@ from typing import Generic, NoReturn
 
 import structlog
 
-from kavip.errors import ApiError, Gone, NotFound, Throttled, Unavailable
+from kavip.errors import ApiError, Forbidden, Gone, NotFound, Throttled, Unavailable
 from kavip.kube.backoff import backoff
 from kavip.kube.client import Client
 from kavip.kube.codec import Bookmark, Deleted, Event, Malformed, Seen
@@ -175,7 +176,8 @@ class Informer(Generic[T]):
         """Decide where to go on, say so if that is news, and wait."""
         if not isinstance(error, Unavailable | Throttled) or error.status == _TOO_LARGE:
             self._version = ""
-        if isinstance(error, NotFound) and self.resource.optional:
+        is_absent = isinstance(error, NotFound) and self.resource.optional
+        if is_absent or (isinstance(error, Forbidden) and self.resource.dispensable):
             self._replace([], [])
             self._mark_synced()
         if isinstance(error, Gone) and not self._failures:  # nothing is wrong: we were away for too long

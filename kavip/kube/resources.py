@@ -18,7 +18,7 @@ from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
 from kavip.api.registration import WebhookConfiguration
 from kavip.api.service import Service
-from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.api.workload import ConfigMap, DaemonSet, Deployment
 from kavip.errors import BadInput
 
 
@@ -33,12 +33,18 @@ class HasMetadata(Protocol):
 T = TypeVar("T", bound=HasMetadata)
 
 _READ: Final = ("get", "list", "watch")
+_WATCH: Final = ("list", "watch")
 _APPLY: Final = ("create", "patch")  # server-side apply is a PATCH that may create
 
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """One kind: *verbs* on the object itself, *parts* on its subresources; *optional* kinds may not be installed."""
+    """
+    One kind: *verbs* on the object itself, *parts* on its subresources.
+
+    *optional* kinds may not be installed. A *dispensable* one may also be out of reach: without the right to read it
+    kavip goes on as if there were none. *names*: those are all that is ever asked for.
+    """
 
     api_version: str
     plural: str
@@ -48,6 +54,8 @@ class Resource(Generic[T]):
     verbs: tuple[str, ...] = _READ
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     optional: bool = False
+    dispensable: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
@@ -110,7 +118,25 @@ POOLS: Final = Resource(
 NETWORKS: Final = Resource(
     "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, optional=True
 )
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases", "Lease", Lease, verbs=("get", "create", "patch"))
+LEASES: Final = Resource("coordination.k8s.io/v1", "leases", names.LEASE, Lease, verbs=("get", "create", "patch"))
+OLD_LEASES: Final = Resource(
+    "coordination.k8s.io/v1",
+    "leases",
+    names.LEASE,
+    Lease,
+    verbs=_WATCH,
+    dispensable=True,
+    names=(names.OLD_OPERATOR_LEASE,),
+)
+OLD_DEPLOYMENTS: Final = Resource(
+    "apps/v1",
+    "deployments",
+    names.DEPLOYMENT,
+    Deployment,
+    verbs=_WATCH,
+    dispensable=True,
+    names=names.OLD_OPERATOR_DEPLOYMENTS,
+)
 EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -141,6 +167,8 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     POOLS,
     NETWORKS,
     LEASES,
+    OLD_LEASES,
+    OLD_DEPLOYMENTS,
     EVENTS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
