@@ -173,19 +173,21 @@ class TestRights:
         assert granted(files.only(self.FOUND, "Role")) == used(self.OWN)
 
     def test_names_bind_what_they_can(self) -> None:
-        """Rights to Secrets, Leases and webhook configurations are for kavip's own by name, but for create."""
+        """Rights to Secrets, Leases, Deployments and webhook configurations are by name, but for create."""
         bound = {
-            resource: tuple(rule["resourceNames"])
+            (role["kind"], resource): tuple(rule["resourceNames"])
             for role in self.FOUND
             for rule in role["rules"]
             for resource in rule["resources"]
             if "resourceNames" in rule
         }
         assert bound == {
-            "secrets": (names.CA_SECRET_NAME,),
-            "leases": (names.LEASE_NAME,),
-            "mutatingwebhookconfigurations": ("kavip",),
-            "validatingwebhookconfigurations": ("kavip",),
+            ("Role", "secrets"): (names.CA_SECRET_NAME,),
+            ("Role", "leases"): (names.LEASE_NAME,),
+            ("ClusterRole", "leases"): resources.OLD_LEASES.names,
+            ("ClusterRole", "deployments"): resources.OLD_DEPLOYMENTS.names,
+            ("ClusterRole", "mutatingwebhookconfigurations"): ("kavip",),
+            ("ClusterRole", "validatingwebhookconfigurations"): ("kavip",),
         }
         for rule in (rule for role in self.FOUND for rule in role["rules"] if "resourceNames" not in rule):
             if {"secrets", "leases"} & {*rule["resources"]}:

@@ -17,6 +17,7 @@ from tests.kube.fake import FakeApi, configmap, line, refusal, status
 
 FAST = Timing(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
 OPTIONAL = Resource("v1", "configmaps", "ConfigMap", ConfigMap, optional=True)
+SPARE = Resource("v1", "configmaps", "ConfigMap", ConfigMap, dispensable=True)
 
 Api = tuple[FakeApi, Client]
 Log = list[MutableMapping[str, Any]]
@@ -332,22 +333,26 @@ async def test_a_kind_that_is_not_installed_is_waited_for(api: Api, logged: Log)
     assert phrases(logged)[:2] == ["kind not installed", "cache filled"]
 
 
-async def test_an_optional_kind_counts_as_synced_and_empty_while_it_is_absent(api: Api) -> None:
-    """It is followed from when it is installed, and its objects are gone when it is."""
+@pytest.mark.parametrize(("resource", "code", "reason"), [(OPTIONAL, 404, "NotFound"), (SPARE, 403, "Forbidden")])
+async def test_a_kind_that_may_be_absent_counts_as_synced_and_empty_while_it_is(
+    api: Api, resource: Resource[ConfigMap], code: int, reason: str
+) -> None:
+    """It is followed from when it can be read, and its objects are gone when it cannot: not installed, or no right."""
     fake, client = api
 
     async def absent(request: web.Request) -> web.StreamResponse | None:
-        return refusal(404, "NotFound")
+        return refusal(code, reason)
 
     fake.fault = absent
-    informer = follow(client, OPTIONAL)
+    informer = follow(client, resource)
     told = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
-        assert not informer.store
+        assert (len(informer.store), informer.is_there) == (0, False)
         await fake.put("a/one")
         fake.fault = None
         await until(lambda: "a/one" in informer.store)
+        assert informer.is_there
         fake.fault = absent
         await fake.fail(410, "Expired")
         await until(lambda: not informer.store)
