@@ -62,6 +62,8 @@ class Informer(Generic[T]):
         """Start empty and not synced."""
         self.resource = resource
         self.synced = asyncio.Event()
+        self.is_there = False
+        """Whether the kind is installed and may be read, as far as we know."""
         self.trouble = ""
         """What is wrong now, by the name of its error; "" while the watch works."""
         self.setbacks = 0
@@ -98,6 +100,7 @@ class Informer(Generic[T]):
         items, version = await self._client.list(self.resource, **self._selection, undecodable=malformed.append)
         self._replace(items, malformed)
         self._version = version
+        self.is_there = True
         self._mark_synced()
 
     async def _watch(self) -> None:
@@ -178,6 +181,7 @@ class Informer(Generic[T]):
             self._version = ""
         is_absent = isinstance(error, NotFound) and self.resource.optional
         if is_absent or (isinstance(error, Forbidden) and self.resource.dispensable):
+            self.is_there = False
             self._replace([], [])
             self._mark_synced()
         if isinstance(error, Gone) and not self._failures:  # nothing is wrong: we were away for too long
