@@ -53,3 +53,60 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/kavip-webhook
 service.beta.openshift.io/inject-cabundle: "true"
 {{- end -}}
 {{- end }}
+
+{{- /* Where kavip's own pods run, and as whom. OpenShift gives each namespace user ids of its own. */}}
+{{- define "kavip.placement" -}}
+securityContext:
+  runAsNonRoot: true
+  {{- if ne (include "kavip.openshift" .) "true" }}
+  runAsUser: 65532
+  runAsGroup: 65532
+  {{- end }}
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "kavip.harmless" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{- /* Whether pods are judged by SecurityContextConstraints. */}}
+{{- define "kavip.openshift" -}}
+{{- if kindIs "bool" .Values.openshift.enabled }}{{ .Values.openshift.enabled }}
+{{- else }}{{ .Capabilities.APIVersions.Has "security.openshift.io/v1/SecurityContextConstraints" }}
+{{- end }}
+{{- end }}
+
+{{- /* Labels and annotations of what only `helm test` makes; a dict of root and weight. */}}
+{{- define "kavip.test" -}}
+labels:
+  {{- omit (include "kavip.labels" .root | fromYaml) "app.kubernetes.io/name" | toYaml | nindent 2 }}
+  app.kubernetes.io/name: kavip-test
+annotations:
+  helm.sh/hook: test
+  helm.sh/hook-weight: {{ .weight | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

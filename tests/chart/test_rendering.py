@@ -1,61 +1,23 @@
-"""The chart, with a real helm: what it renders, and what becomes of it on a real API server."""
+"""What comes out of `helm template`."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hack.testbed import runs
-from hack.testbed.controlplane import ControlPlane
-from hack.testbed.place import Result, run
-from hack.testbed.process import wait_for
+from hack.testbed.place import run
 from hack.testbed.programs import Programs
-from kavip import names
 from kavip.webhook import registration
 from tests import files
+from tests.chart.release import Helm, environment, rendered
 from tests.test_manifests import normal
 
 pytestmark = pytest.mark.chart
 
-Helm = Callable[..., Result]
 OF_HELM = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
-@pytest.fixture(scope="module")
-def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Runs helm with files of its own."""
-    home = tmp_path_factory.mktemp("helm")
-    own = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-
-    def call(*args: str, check: bool = True, kubeconfig: Path | None = None) -> Result:
-        return run([programs["helm"], *args], check=check, env={**own, "KUBECONFIG": str(kubeconfig or home / "none")})
-
-    return call
-
-
-@pytest.fixture
-def server(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane that nobody else uses: webhooks without a server would refuse for all."""
-    with runs.temporary() as state, ControlPlane(programs, state) as started:
-        yield started
-
-
-def rendered(helm: Helm, *settings: str, namespace: str = files.NAMESPACE) -> list[files.Object]:
-    """The objects of the chart with *settings* (``key=value``)."""
-    values = [argument for setting in settings for argument in ("--set-json", setting)]
-    return files.parsed(helm("template", "kavip", str(files.CHART), f"--namespace={namespace}", *values).stdout)
-
-
-def environment(objects: list[files.Object]) -> dict[str, Any]:
-    """The environment of kavip's container."""
-    (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
-
-
 class TestRendering:
-    """What comes out of `helm template`."""
+    """The objects of the release."""
 
     def test_lint_finds_nothing(self, helm: Helm) -> None:
         """`helm lint --strict` passes."""
@@ -65,7 +27,7 @@ class TestRendering:
         """With default values the chart is config/default, but for the namespace and the labels of helm."""
         kustomized = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / "default")]).stdout)
         expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
-        found = {key(each): comparable(each) for each in rendered(helm)}
+        found = {key(each): comparable(each) for each in rendered(helm) if not hook_of(each)}
         assert found.keys() == expected.keys()
         for name, subject in found.items():
             assert subject == expected[name], name
@@ -210,79 +172,9 @@ class TestRendering:
         assert {name: spec[name] for name in pod} == pod
 
 
-@pytest.mark.apiserver
-class TestInstallation:
-    """`helm install` and what follows, on a real API server."""
-
-    def test_install_upgrade_uninstall(self, helm: Helm, server: ControlPlane) -> None:
-        """Everything is accepted; an upgrade keeps the caBundle that kavip wrote; the CRDs outlive the release."""
-        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}"]
-        helm("install", *release, "--create-namespace", kubeconfig=server.kubeconfig)
-        write_bundles(server)
-
-        helm("upgrade", *release, "--set=logLevel=debug", kubeconfig=server.kubeconfig)
-        assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "debug"
-        for kind in (registration.MUTATING, registration.VALIDATING):
-            assert {hook["clientConfig"]["caBundle"] for hook in get(server, kind)["webhooks"]} == {BUNDLE}
-
-        helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", kubeconfig=server.kubeconfig)
-        kinds = f"customresourcedefinition,deployment,poddisruptionbudget,{registration.VALIDATING}"
-        left = server.kubectl("get", kinds, "--all-namespaces", "--output=name").stdout.split()
-        assert left == [f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS]
-
-    def test_with_kavip_down_other_services_pass(self, helm: Helm, server: ControlPlane) -> None:
-        """Installed but not running, kavip stops what concerns it, and nothing else; what goes may go."""
-        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
-        server.kubectl("create", "--filename=-", input=json.dumps(service("old", **MARKED)))
-        server.kubectl("create", "--filename=-", input=json.dumps(service("held", finalizers=["kavip.io/test"])))
-        server.kubectl("delete", "service", "held", "--wait=false")
-        helm("install", *release, kubeconfig=server.kubeconfig)
-        wait_for("the API server asks", lambda: refused(server, service("marked", **MARKED)), timeout=60, interval=0.2)
-
-        for passing in (service("plain"), service("system", namespace="kube-system", **MARKED)):
-            assert not refused(server, passing), passing
-        patch = ["--type=merge", "--patch", json.dumps({"metadata": {"finalizers": []}})]
-        server.kubectl("patch", "service", "held", *patch)
-        unmarked = server.kubectl("annotate", "service", "old", f"{names.POOL_ANNOTATION}-", check=False)
-        assert "failed calling webhook" in unmarked.stderr, "it was marked before"
-        server.kubectl("delete", "service", "old")
-
-
-MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
-
-
-def service(name: str, *, namespace: str = "default", **metadata: Any) -> files.Object:
-    """A LoadBalancer Service."""
-    metadata = {"name": name, "namespace": namespace, **metadata}
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-
-
-def refused(server: ControlPlane, subject: files.Object) -> bool:
-    """Whether the API server would not create *subject*, because kavip does not answer."""
-    done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
-    assert not done.returncode or "failed calling webhook" in done.stderr, done.stderr
-    return bool(done.returncode)
-
-
-BUNDLE = "LS0tLS1CRUdJTg=="
-
-
-def write_bundles(server: ControlPlane) -> None:
-    """Write caBundles as kavip does: under a field manager that owns nothing else."""
-    for configuration in registration.configurations("kavip", registration.ByURL(""), namespace=""):
-        hooks = [{"name": hook["name"], "clientConfig": {"caBundle": BUNDLE}} for hook in configuration["webhooks"]]
-        manager = f"--field-manager={names.CA_FIELD_MANAGER}"
-        server.kubectl(
-            "apply", "--server-side", manager, "--filename=-", input=json.dumps({**configuration, "webhooks": hooks})
-        )
-
-
-def get(server: ControlPlane, kind: str) -> files.Object:
-    """The object of *kind* called kavip."""
-    namespace = f"--namespace={files.NAMESPACE}"
-    found: files.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
-    return found
+def hook_of(subject: files.Object) -> str:
+    """When helm makes *subject*, if it is no part of the release."""
+    return str(subject["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
 
 
 def key(subject: files.Object) -> tuple[str, str, str]:

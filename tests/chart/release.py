@@ -1,0 +1,62 @@
+"""What tests of the chart have in common: rendering it, installing it, and asking the API server."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.place import Result
+from kavip import names
+from kavip.webhook import registration
+from tests import files
+
+Helm = Callable[..., Result]
+
+
+def rendered(helm: Helm, *settings: str, namespace: str = files.NAMESPACE) -> list[files.Object]:
+    """The objects of the chart with *settings* (``key=value``)."""
+    values = [argument for setting in settings for argument in ("--set-json", setting)]
+    return files.parsed(helm("template", "kavip", str(files.CHART), f"--namespace={namespace}", *values).stdout)
+
+
+def environment(objects: list[files.Object]) -> dict[str, Any]:
+    """The environment of kavip's container."""
+    (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
+
+
+def service(name: str, *, namespace: str = "default", **metadata: Any) -> files.Object:
+    """A LoadBalancer Service."""
+    metadata = {"name": name, "namespace": namespace, **metadata}
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def refused(server: ControlPlane, subject: files.Object) -> bool:
+    """Whether the API server would not create *subject*, because kavip does not answer."""
+    done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
+    assert not done.returncode or "failed calling webhook" in done.stderr, done.stderr
+    return bool(done.returncode)
+
+
+BUNDLE = "LS0tLS1CRUdJTg=="
+
+
+def write_bundles(server: ControlPlane) -> None:
+    """Write caBundles as kavip does: under a field manager that owns nothing else."""
+    for configuration in registration.configurations("kavip", registration.ByURL(""), namespace=""):
+        hooks = [{"name": hook["name"], "clientConfig": {"caBundle": BUNDLE}} for hook in configuration["webhooks"]]
+        manager = f"--field-manager={names.CA_FIELD_MANAGER}"
+        server.kubectl(
+            "apply", "--server-side", manager, "--filename=-", input=json.dumps({**configuration, "webhooks": hooks})
+        )
+
+
+def get(server: ControlPlane, kind: str) -> files.Object:
+    """The object of *kind* called kavip."""
+    namespace = f"--namespace={files.NAMESPACE}"
+    found: files.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
+    return found
