@@ -11,6 +11,8 @@ from kavip.webhook import registration
 from tests import files
 
 Helm = Callable[..., Result]
+RELEASE = ("kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace")
+"""What `helm install` and `helm upgrade` are told."""
 
 
 def rendered(helm: Helm, *settings: str, namespace: str = files.NAMESPACE) -> list[files.Object]:

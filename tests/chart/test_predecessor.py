@@ -1,0 +1,99 @@
+"""`helm install` where keepalived-operator is, with its definition, Lease, group and Services in place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
+from kavip import names
+from tests import files
+from tests.chart.release import RELEASE, Helm
+
+pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
+
+HERE = Path(__file__).parent / "predecessor"
+GROUP = "keepalivedgroups.redhatcop.redhat.io"
+HELM, OLM = "helm", "catalog"
+"""The field managers under which the definition of keepalived-operator comes to be."""
+KINDS = "deployments,daemonsets,configmaps,services,leases,keepalivedgroups"
+STATUS = {
+    "routerIDs": {"default/svc1": 3, "default/svc2": 4},
+    "conditions": [
+        {
+            "type": "ReconcileSuccess",
+            "status": "True",
+            "reason": "LastReconcileCycleSucceded",
+            "message": "",
+            "lastTransitionTime": "2023-03-11T10:00:00Z",
+        }
+    ],
+}
+
+
+@pytest.fixture(params=[HELM, OLM])
+def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPlane:
+    """A control plane where keepalived-operator came by Helm, or by OLM."""
+    by = f"--field-manager={request.param}"
+    server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
+    server.kubectl("wait", "--for=condition=Established", f"crd/{GROUP}")
+    wait_for("its kind is served", lambda: "KeepalivedGroup" in served(server), timeout=60, interval=0.2)
+    server.kubectl("create", by, f"--filename={HERE / 'objects.yaml'}")
+    status = ["--subresource=status", "--type=merge", "--patch", json.dumps({"status": STATUS})]
+    server.kubectl("patch", "keepalivedgroup", "keepalivedgroup-router", "-nkeepalived-operator", *status)
+    return server
+
+
+def test_it_is_not_overrun(helm: Helm, operated: ControlPlane) -> None:
+    """Without a word about the definition that is there, helm refuses to install."""
+    done = helm("install", *RELEASE, kubeconfig=operated.kubeconfig, check=False)
+    assert done.returncode
+    assert "cannot be imported into the current release" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--take-ownership", "--force-conflicts"], ["--take-ownership", "--server-side=false"], []],
+    ids=["server-side", "as-helm-3", "without-definitions"],
+)
+def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: list[str]) -> None:
+    """However kavip is installed, groups, Services, Lease, DaemonSet stay as they were; NOTES tell what to do next."""
+    before = found(operated)
+    definitions = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
+    crds = [] if flags else ["--set=crds.enabled=false"]
+    done = helm("install", *RELEASE, *flags, *crds, kubeconfig=operated.kubeconfig)
+    assert found(operated) == before
+    assert "scale deployment keepalived-operator-controller-manager --replicas=0" in done.stdout
+    assert "held in namespace keepalived-operator by keepalived-operator-controller-manager-6c9f_1" in done.stdout
+
+    after = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
+    assert (after == definitions) is (not flags)
+    assert ("files/crds/vippools.kavip.io.yaml" in done.stdout) is (not flags)
+    if flags:
+        helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", kubeconfig=operated.kubeconfig)
+        assert found(operated) == before, "who gives kavip up has everything that he had"
+
+
+def test_a_definition_of_helm_is_taken_over_without_force(helm: Helm, server: ControlPlane) -> None:
+    """`--take-ownership` alone is enough where Helm made the definition: it is the same field manager."""
+    server.kubectl("create", f"--field-manager={HELM}", f"--filename={HERE / 'crd.yaml'}")
+    helm("install", *RELEASE, "--take-ownership", kubeconfig=server.kubeconfig)
+    found = json.loads(server.kubectl("get", "crd", GROUP, "--output=json").stdout)
+    assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+
+
+def found(server: ControlPlane) -> dict[str, Any]:
+    """Everything of keepalived-operator and its users; kavip's own namespace is left out."""
+    listed = json.loads(server.kubectl("get", KINDS, "--all-namespaces", "--output=json").stdout)["items"]
+    return {
+        f"{each['kind']} {each['metadata']['namespace']}/{each['metadata']['name']}": each
+        for each in listed
+        if each["metadata"]["namespace"] not in (files.NAMESPACE, "kube-system", "kube-node-lease")
+    }
+
+
+def served(server: ControlPlane) -> str:
+    """The kinds of keepalived-operator's group."""
+    return server.kubectl("api-resources", f"--api-group={names.REDHATCOP_GROUP}", check=False).stdout
