@@ -30,8 +30,9 @@ from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
 from kavip.snapshot import Snapshot
 from kavip.webhook import certs
+from kavip.webhook.body import LIMIT
 from kavip.webhook.certs import Pair
-from kavip.webhook.server import BODY_LIMIT, Server
+from kavip.webhook.server import Server
 
 SIZES: Final = (100, 10_000)  # Services in cache
 GROUPS: Final = 20
@@ -108,7 +109,7 @@ async def no_op(leaf: Pair) -> AsyncIterator[int]:
         body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "response": response}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
-    application = web.Application(client_max_size=BODY_LIMIT)
+    application = web.Application(client_max_size=LIMIT)
     application.router.add_post(PATH, answer)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:

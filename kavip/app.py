@@ -7,9 +7,10 @@ the webhook drains, then everything ends.
 """
 
 import asyncio
+import errno
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,12 +18,12 @@ import structlog
 
 from kavip import names, ports, telemetry
 from kavip.caches import Caches
-from kavip.errors import LeaseLost
+from kavip.errors import LeaseLost, SettingsError
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
 from kavip.leading import Leading
-from kavip.settings import Settings
+from kavip.settings import Settings, shown
 from kavip.webhook import registration
 from kavip.webhook.checks import Options as WebhookOptions
 from kavip.webhook.rotation import Injected, Publisher, Registered, Rotation
@@ -65,9 +66,11 @@ class App:
         settings = self._settings
         async with AsyncExitStack() as stack:
             probes = ports.probes(self.unready)
-            await stack.enter_async_context(ports.serving(probes, settings.probe_host, settings.probe_port))
+            with _listening("probe", settings.probe_host, settings.probe_port) as address:
+                await stack.enter_async_context(ports.serving(probes, *address))
             metrics = ports.metrics(self._measure)
-            await stack.enter_async_context(ports.serving(metrics, settings.metrics_host, settings.metrics_port))
+            with _listening("metrics", settings.metrics_host, settings.metrics_port) as address:
+                await stack.enter_async_context(ports.serving(metrics, *address))
             start = await stack.enter_async_context(_starting(stopped))
             for informer in self._caches.informers:
                 start(informer.run(), f"inform {informer.resource.kind}")
@@ -102,7 +105,8 @@ class App:
         )
         unfilled = lambda: ", ".join(self._caches.unready())  # noqa: E731 - a question for the server
         server = Server(self._caches.snapshot, unready=unfilled, options=options)
-        await server.start(settings.webhook_host, settings.webhook_port)
+        with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
+            await server.start(*address)
         publisher, hosts = self._registration()
         rotation = Rotation(
             self._client, namespace=settings.namespace, hosts=hosts, present=server.present, publisher=publisher
@@ -146,6 +150,18 @@ class App:
                 await leader.lead(lambda: self._leading.run(leader.is_held))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
+
+
+@contextmanager
+def _listening(server: str, host: str, port: int) -> Iterator[tuple[str, int]]:
+    """Name the setting that is to blame where *server* cannot have its address."""
+    try:
+        yield host, port
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise SettingsError(f"{shown(f'{server}_port')}: {port}: {why}; choose another port, or free it") from error
+        raise SettingsError(f"{shown(f'{server}_host')}: {host!r}: {why}; want an address of this machine") from error
 
 
 @asynccontextmanager

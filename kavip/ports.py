@@ -4,49 +4,57 @@ The plain ports: ``/livez`` and ``/readyz`` on one, ``/metrics`` on another.
 Live means that the event loop turns. Ready means that nothing says why it is not: the answer lists what does.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from aiohttp import web
 
 from kavip import names, telemetry
+from kavip.listening import Limits, Listener
+
+LIMITS: Final = Limits(connections=64)
+Pages = Mapping[str, Callable[[], web.Response]]
 
 
 @asynccontextmanager
-async def serving(application: web.Application, host: str, port: int) -> AsyncIterator[None]:
-    """Serve *application* for the duration of the block."""
-    runner = web.AppRunner(application, access_log=None, handle_signals=False)
-    await runner.setup()
+async def serving(pages: Pages, host: str, port: int) -> AsyncIterator[int]:
+    """Serve *pages* for the duration of the block; the port, which with 0 the kernel has chosen."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        page = pages.get(request.path)
+        if page is None:
+            return web.Response(text=f"want one of {', '.join(sorted(pages))}\n", status=404)
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(text="want GET\n", status=405, headers={"Allow": "GET, HEAD"})
+        return page()
+
+    listener = Listener(answer, limits=LIMITS)
+    bound = await listener.start(host, port)
     try:
-        await web.TCPSite(runner, host or None, port).start()
-        yield
+        yield bound
     finally:
-        await runner.cleanup()
+        await listener.stop()
 
 
-def probes(unready: Callable[[], Iterable[str]]) -> web.Application:
+def probes(unready: Callable[[], Iterable[str]]) -> Pages:
     """The probes; *unready* names what is missing, one line each, nothing when ready."""
 
-    async def live(_: web.Request) -> web.Response:
+    def live() -> web.Response:
         return web.Response(text="ok\n")
 
-    async def ready(_: web.Request) -> web.Response:
+    def ready() -> web.Response:
         missing = list(unready())
         return web.Response(text="\n".join(missing or ["ok"]) + "\n", status=503 if missing else 200)
 
-    application = web.Application()
-    application.router.add_get(names.LIVE_PATH, live)
-    application.router.add_get(names.READY_PATH, ready)
-    return application
+    return {names.LIVE_PATH: live, names.READY_PATH: ready}
 
 
-def metrics(refresh: Callable[[], None]) -> web.Application:
+def metrics(refresh: Callable[[], None]) -> Pages:
     """``/metrics``; *refresh* sets the gauges that are read off, just before they are."""
 
-    async def show(_: web.Request) -> web.Response:
+    def show() -> web.Response:
         refresh()
         return web.Response(body=telemetry.exposition(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    application = web.Application()
-    application.router.add_get(names.METRICS_PATH, show)
-    return application
+    return {names.METRICS_PATH: show}

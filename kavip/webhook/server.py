@@ -4,7 +4,8 @@ The TLS server on 9443: bytes in, an AdmissionReview out.
 A bad request is an HTTP error, so that the API server's ``failurePolicy`` decides; a bad object is a ``.response``. A
 rule that raises gives a well-formed answer all the same: a validator says no with code 500, a mutator lets pass
 unchanged; both are counted, and logged with the UID. Until the caches are filled every review is answered 503, never
-with a guess.
+with a guess. How long a stranger may take, and how much, is decided in :mod:`kavip.listening` and
+:mod:`kavip.webhook.body`.
 """
 
 import asyncio
@@ -12,12 +13,14 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from time import perf_counter
+from traceback import extract_tb
 from typing import Final
 
 import structlog
 from aiohttp import web
+from prometheus_client import Counter
 
 from kavip import names, telemetry
 from kavip.api import review as wire
@@ -27,19 +30,20 @@ from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse
 from kavip.api.service import Service
 from kavip.errors import BadInput
+from kavip.listening import Listener
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import mutation, policy, verdict
+from kavip.webhook.body import Reader, Unreadable
 from kavip.webhook.certs import Pair
 from kavip.webhook.checks import Options
 from kavip.webhook.verdict import Subject, Verdict
 
-# The API server takes objects of 3 MiB at most; a review carries two of them as JSON (controller-runtime's derivation).
-BODY_LIMIT: Final = 7 * 1024 * 1024
-DEADLINE: Final = 1.8  # seconds for a whole review; the shorter timeoutSeconds is 2
 PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive (contract 8)
 _LOOK: Final = 0.02
-_IDLE: Final = 3600.0  # longer than any client keeps a connection: closing one that is about to be used loses a call
+_ERROR, _ALLOWED, _DENIED = "error", "allowed", "denied"
+
+_JSON: Final = {"Content-Type": "application/json"}
 
 log: Final = structlog.get_logger(__name__)
 
@@ -87,10 +91,9 @@ class Server:
         self._context.set_alpn_protocols(["http/1.1"])
         self._has_certificate = False
         self._draining = False
-        application = web.Application(client_max_size=BODY_LIMIT)
-        for path, route in routes.items():
-            application.router.add_post(path, partial(self._serve, path, route))
-        self._runner = web.AppRunner(application, access_log=None, keepalive_timeout=_IDLE, handle_signals=False)
+        self._desks = {path: _Desk(path, route) for path, route in routes.items()}
+        self._bodies = Reader()
+        self._listener = Listener(self._serve, tls=self._context)
 
     def unready(self) -> str:
         """Say why reviews are not answered, or should not be sent here any more; "" when all is well."""
@@ -116,9 +119,7 @@ class Server:
 
     async def start(self, host: str = "", port: int = names.WEBHOOK_PORT) -> int:
         """Open the port, and return it: with *port* 0 the kernel has chosen."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host or None, port, ssl_context=self._context).start()
-        bound: int = self._runner.addresses[0][1]
+        bound = await self._listener.start(host, port)
         log.info("webhook listens", host=host or "*", port=bound)
         return bound
 
@@ -131,46 +132,53 @@ class Server:
         """
         self._draining = True
         await asyncio.sleep(drain)
-        connections = self._runner.server.connections if self._runner.server else []
-        transports = [each.transport for each in connections if each.transport is not None]
-        await self._runner.cleanup()
-        for transport in transports:
-            if not transport.get_write_buffer_size():
-                transport.abort()  # idle: asyncio would wait half a minute for the peer's farewell
-        await asyncio.sleep(0)
+        await self._listener.stop()
 
-    async def _serve(self, path: str, route: Route, request: web.Request) -> web.Response:
+    async def _serve(self, request: web.BaseRequest) -> web.Response:
+        """Answer one request."""
+        desk = self._desks.get(request.path)
+        if desk is None:
+            return _told(404, f"no such path; want one of {', '.join(sorted(self._desks))}")
+        if request.method != "POST":
+            return _told(405, "want POST", Allow="POST")
         if reason := self.refusing():
-            raise web.HTTPServiceUnavailable(text=f"{reason}\n")
-        start = perf_counter()
+            return _told(503, reason)
         try:
-            async with asyncio.timeout(DEADLINE):
-                asked = wire.read(await _body(request))
-                answered, outcome = await self._answer(path, route, asked)
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"no whole review within {DEADLINE} seconds\n") from None
+            body = await self._bodies.read(request)
+        except Unreadable as error:
+            return _told(error.status, str(error))
+        try:
+            reply = web.Response(body=await self._review(desk, body), headers=_JSON)
         except BadInput as error:
-            raise web.HTTPBadRequest(text=f"{error}\n") from None
-        telemetry.REVIEWS.labels(path, outcome).inc()
-        telemetry.REVIEW_SECONDS.labels(path).observe(perf_counter() - start)
-        reply = web.Response(body=wire.answer(answered), content_type="application/json")
+            return _told(400, str(error))
+        finally:
+            self._bodies.free(body)
         if self._draining:
             reply.force_close()
         return reply
 
-    async def _answer(self, path: str, route: Route, asked: AdmissionRequest) -> tuple[AdmissionResponse, str]:
+    async def _review(self, desk: "_Desk", body: bytes) -> bytes:
+        start = perf_counter()
+        asked = wire.read(body)
+        answered, outcome = await self._answer(desk, asked)
+        desk.outcomes[outcome].inc()
+        desk.seconds.observe(perf_counter() - start)
+        return wire.answer(answered)
+
+    async def _answer(self, desk: "_Desk", asked: AdmissionRequest) -> tuple[AdmissionResponse, str]:
         subject = Subject(kind=asked.kind.kind, group=asked.kind.group, name=asked.name)
+        mutates = desk.route.mutates
         try:
-            found = await self._decide(route, asked)
+            found = await self._decide(desk.route, asked)
         except BadInput as error:
-            found = Verdict() if route.mutates else Verdict((Refusal.of(Reason.INVALID, error),))
-        except Exception:
-            log.exception("review failed", path=path, uid=asked.uid)
-            if route.mutates:
-                return verdict.response(asked.uid, Verdict(), subject), "error"
+            found = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
+        except Exception as error:  # noqa: BLE001 - the edge: logged, counted, and answered
+            log.error("review failed", path=desk.path, uid=asked.uid, error=type(error).__name__, at=_places(error))
+            if mutates:
+                return verdict.response(asked.uid, Verdict(), subject), _ERROR
             text = f"kavip could not judge this {subject.kind}: an error of its own; its log has it under {asked.uid}"
-            return verdict.failure(asked.uid, 500, "InternalError", text), "error"
-        return verdict.response(asked.uid, found, subject), "allowed" if found.allowed else "denied"
+            return verdict.failure(asked.uid, 500, "InternalError", text), _ERROR
+        return verdict.response(asked.uid, found, subject), _ALLOWED if found.allowed else _DENIED
 
     async def _decide(self, route: Route, asked: AdmissionRequest) -> Verdict:
         """Judge; and judge again once what was missing has arrived: it may come with the same ``kubectl apply``."""
@@ -184,7 +192,24 @@ class Server:
         return found
 
 
-async def _body(request: web.Request) -> bytes:
-    if request.content_type != "application/json":
-        raise BadInput("Content-Type", request.content_type, "want application/json")
-    return await request.read()
+class _Desk:
+    """A path with its route and its metrics, looked up once."""
+
+    __slots__ = ("outcomes", "path", "route", "seconds")
+
+    def __init__(self, path: str, route: Route) -> None:
+        self.path, self.route = path, route
+        self.outcomes: dict[str, Counter] = {
+            outcome: telemetry.REVIEWS.labels(path, outcome) for outcome in (_ALLOWED, _DENIED, _ERROR)
+        }
+        self.seconds = telemetry.REVIEW_SECONDS.labels(path)
+
+
+def _told(status: int, why: str, **headers: str) -> web.Response:
+    """An HTTP error with one line of reason."""
+    return web.Response(status=status, text=f"{why}\n", headers=headers)
+
+
+def _places(error: BaseException) -> list[str]:
+    """Where *error* came through; its message may quote the object, so it is not told."""
+    return [f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in extract_tb(error.__traceback__)]

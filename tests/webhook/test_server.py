@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kavip import names, telemetry
 from kavip.api import review
 from kavip.snapshot import Snapshot
-from kavip.webhook import certs
+from kavip.webhook import body, certs
 from kavip.webhook import server as serving
-from kavip.webhook.server import BODY_LIMIT, ROUTES, Route, Server
+from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service
 from tests.webhook import cases
 from tests.webhook.serving import HOSTS, Connection, connected, question
@@ -41,7 +41,7 @@ async def snapshot() -> Snapshot:
 def leisure() -> Iterator[None]:
     """A machine that stalls for a moment fails no test: the limits stand where a test is about them."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(serving, "DEADLINE", 60.0)
+        patched.setattr(body, "DEADLINE", 60.0)
         patched.setattr(serving, "PATIENCE", 0.0)
         yield
 
@@ -112,9 +112,9 @@ async def test_an_object_that_cannot_be_read_is_refused_by_validators_alone(webh
         (b"", {}, 400),
         (b"{", {}, 400),
         (b"{}", {}, 400),
-        (question(SERVICE_PATH, {}), {"Content-Type": "text/plain"}, 400),
+        (question(SERVICE_PATH, {}), {"Content-Type": "text/plain"}, 415),
         (b"[" * 10_000, {}, 400),
-        (b'"' + b"x" * (BODY_LIMIT + 1) + b'"', {}, 413),
+        (b'"' + b"x" * (body.LIMIT + 1) + b'"', {}, 413),
     ],
     ids=["nothing", "half", "no review", "no JSON by its own word", "too deep", "too long"],
 )
@@ -204,7 +204,7 @@ async def test_what_never_comes_is_refused_in_time(webhook: Connection, monkeypa
 
 async def test_a_body_that_never_ends_is_cut_off(webhook: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server answers 408 before the API server gives up."""
-    monkeypatch.setattr(serving, "DEADLINE", 0.1)
+    monkeypatch.setattr(body, "DEADLINE", 0.1)
     never = asyncio.Event()
 
     async def trickle() -> AsyncIterator[bytes]:

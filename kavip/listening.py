@@ -1,0 +1,253 @@
+"""
+A port that anybody may reach: HTTP for handlers that are short, and connections that have to get on.
+
+The handshake, the first request, and every exchange from its first byte to the last of the answer have a few seconds
+each; what takes longer is cut. At most so many connections stand: a newcomer takes the place of the oldest one that has
+never asked for anything sensible, and never that of a request in flight. One that has been of use may rest for as long
+as its client likes, because closing it under a client that is about to use it loses a call.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from aiohttp import web
+
+_BACKLOG: Final = 1024
+_SWEEP: Final = 0.25  # seconds between two looks at the deadlines
+_IDLE: Final = 3600.0
+_UNREAD: Final = 32 * 1024  # bytes of answers that wait for a slow reader, before the next one does
+_ASSUMED_GONE: Final = 120.0  # Go's transport, and with it every API server, closes what it has not used for 90 s
+_FAREWELL: Final = 1.0  # seconds for a peer's close_notify
+_NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # what a kernel without IPv6 says
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """
+    What strangers may take.
+
+    A TLS connection costs up to 300 KiB (asyncio gives each a buffer of 256 KiB): *connections* decides the memory.
+    """
+
+    connections: int = 384
+    handshake: float = 3.0
+    exchange: float = 5.0
+
+
+class Connection(web.RequestHandler):
+    """One connection, and until when it must have got on."""
+
+    __slots__ = ("_limits", "deadline", "opening", "rests_since", "useful")
+
+    def __init__(self, server: web.Server, limits: Limits, **settings: Any) -> None:
+        """Begin with the handshake."""
+        super().__init__(server, loop=asyncio.get_running_loop(), **settings)
+        self._limits = limits
+        self.rests_since = self._loop.time()
+        self.deadline = inf  # the handshake has a limit of its own
+        self.useful = False
+        self.opening: asyncio.Task[None] | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a whole request has come, and its answer is being made."""
+        current = self._current_request
+        return bool(self._messages) or (current is not None and current.content.is_eof())
+
+    @property
+    def resting(self) -> bool:
+        """Whether it has been of use, and nothing is under way."""
+        return self.deadline == inf and self.useful
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is over; the first request is due."""
+        super().connection_made(transport)
+        if self.transport is not None:
+            self.transport.set_write_buffer_limits(_UNREAD)
+        self.deadline = self._loop.time() + self._limits.exchange
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request: from the first of them on the exchange has a deadline."""
+        if self.deadline == inf:
+            self.deadline = self._loop.time() + self._limits.exchange
+        super().data_received(data)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; with the last byte of it the exchange is over."""
+        finished = await super().finish_response(request, resp, start_time)
+        now = self._loop.time()
+        self.rests_since = now
+        self.useful = self.useful or resp.status < 400
+        self.deadline = now + self._limits.exchange if self._messages or not self.useful else inf
+        return finished
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
+        status: int = 500,
+        exc: BaseException | None = None,  # noqa: ARG002
+        message: str | None = None,  # noqa: ARG002
+    ) -> web.Response:
+        """Answer what is no HTTP; it is a stranger's, and fills no log."""
+        why = "an error of kavip's own" if status >= 500 else "this is not HTTP/1.1"
+        reply = web.Response(status=status, text=f"{why}\n")
+        reply.force_close()
+        return reply
+
+    def cut(self) -> None:
+        """End at once, whatever is under way."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+
+
+class _Server(web.Server):
+    """aiohttp's server, of our connections."""
+
+    def __init__(self, handler: Handler, limits: Limits) -> None:
+        super().__init__(handler)
+        self._limits = limits
+        self.standing: dict[Connection, None] = {}  # oldest first
+
+    def __call__(self) -> Connection:
+        connection = Connection(
+            self, self._limits, access_log=None, keepalive_timeout=_IDLE, auto_decompress=False, lingering_time=1.0
+        )
+        self.standing[connection] = None
+        return connection
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.forget(handler)
+
+    def forget(self, handler: web.RequestHandler) -> None:
+        self.standing.pop(handler, None)  # type: ignore[call-overload]  # a Connection
+
+
+class Listener:
+    """Serves *handler* on a port; with *tls* over TLS."""
+
+    def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None, limits: Limits = Limits()) -> None:
+        """Nothing is opened before :meth:`start`."""
+        self._handler, self._tls, self._limits = handler, tls, limits
+        self._server: _Server
+        self._sockets: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, host: str, port: int) -> int:
+        """Open the port, and return it: with *port* 0 the kernel has chosen. OSError where it cannot be had."""
+        self._sockets = await _bound(host, port)
+        self._server = _Server(self._handler, self._limits)
+        self._tasks = [asyncio.create_task(self._accept(each), name="accept") for each in self._sockets]
+        self._tasks.append(asyncio.create_task(self._sweep(), name="sweep"))
+        chosen: int = self._sockets[0].getsockname()[1]
+        return chosen
+
+    async def stop(self) -> None:
+        """Close the port; what is in flight is answered first."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in self._sockets:
+            each.close()
+        if not self._tasks:
+            return
+        await self._server.shutdown(self._limits.exchange)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while self._server.standing:
+                    await asyncio.sleep(0.01)
+        for connection in list(self._server.standing):
+            connection.cut()
+        await asyncio.sleep(0)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(0)  # others have their turn, however many knock
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError:  # gone again already, or no file descriptor is left
+                await asyncio.sleep(_SWEEP)
+                continue
+            try:
+                await self._room()
+            except asyncio.CancelledError:
+                accepted.close()
+                raise
+            connection = self._server()
+            connection.opening = asyncio.create_task(self._open(connection, accepted))
+
+    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
+        """Shake hands."""
+        limits: dict[str, Any] = {}
+        if self._tls:
+            limits = {"ssl_handshake_timeout": self._limits.handshake, "ssl_shutdown_timeout": _FAREWELL}
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls, **limits)
+        except (OSError, asyncio.CancelledError):  # no TLS, too slow, or out of place; asyncio has closed the socket
+            self._server.forget(connection)
+        finally:
+            connection.opening = None
+
+    async def _room(self) -> None:
+        """Return as soon as there is a place."""
+        standing = self._server.standing
+        while len(standing) >= self._limits.connections:
+            if (least := self._least_missed()) is None:
+                await asyncio.sleep(_SWEEP)
+            else:
+                self._server.forget(least)
+                least.cut()
+
+    def _least_missed(self) -> Connection | None:
+        idle = [each for each in self._server.standing if not each.in_flight]
+        stranger = next((each for each in idle if not each.useful), None)
+        gone = asyncio.get_running_loop().time() - _ASSUMED_GONE
+        return stranger or next((each for each in idle if each.resting and each.rests_since < gone), None)
+
+    async def _sweep(self) -> None:
+        """Cut what does not get on."""
+        while True:
+            await asyncio.sleep(_SWEEP)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self._server.standing):
+                if connection.deadline < now:
+                    connection.cut()
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets on every address of *host*, or of the machine."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    lacking: list[OSError] = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            listening = socket.create_server((address[0], port, *address[2:]), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if not host and error.errno in _NO_FAMILY:
+                lacking.append(error)
+                continue
+            for each in sockets:
+                each.close()
+            raise
+        listening.setblocking(False)
+        sockets.append(listening)
+        port = listening.getsockname()[1]  # of every family the same
+    if not sockets:
+        raise lacking[0]
+    return sockets

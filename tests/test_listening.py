@@ -1,0 +1,258 @@
+"""Ports that anybody may reach: who gets on is served, who does not is cut, on real sockets."""
+
+import asyncio
+import re
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from kavip import app
+from kavip.errors import SettingsError
+from kavip.listening import Limits, Listener
+from kavip.settings import Settings
+from kavip.webhook import certs
+from tests.files import ROOT
+
+HOST = "127.0.0.1"
+SERVERS = ("webhook", "metrics", "probe")
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+SHORT = Limits(connections=4, handshake=0.2, exchange=0.2)
+LONG = Limits(connections=4, handshake=60, exchange=60)
+
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Page:
+    """A handler: 200 for /, after *gate* opens for /slow, 404 for all else."""
+
+    def __init__(self) -> None:
+        """The gate is shut."""
+        self.gate, self.waiting = asyncio.Event(), 0
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        """Answer."""
+        if request.path == "/slow":
+            self.waiting += 1
+            await self.gate.wait()
+        return web.Response(text="ok" * 4096, status=404 if request.path == "/none" else 200)
+
+
+@asynccontextmanager
+async def listening(limits: Limits, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Page, int]]:
+    """A listener on a free port."""
+    page = Page()
+    listener = Listener(page, tls=tls, limits=limits)
+    port = await listener.start(HOST, 0)
+    try:
+        yield page, port
+    finally:
+        page.gate.set()
+        await listener.stop()
+
+
+async def ask(wire: Wire, request: bytes = GET) -> bytes:
+    """Send *request*; the head of the answer, its body read away."""
+    wire[1].write(request)
+    head = await wire[0].readuntil(b"\r\n\r\n")
+    await wire[0].readexactly(8192)
+    return head
+
+
+async def is_cut(wire: Wire) -> bool:
+    """Whether the connection ends, without a word."""
+    try:
+        return await asyncio.wait_for(wire[0].read(), 30) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", GET[:-2], b"POST / HTTP/1.1\r\nContent-Len"])
+async def test_who_does_not_ask_is_cut(sent: bytes) -> None:
+    """A connection that never finishes its first header ends."""
+    async with listening(SHORT) as (_, port):
+        wire = await asyncio.open_connection(HOST, port)
+        wire[1].write(sent)
+        assert await is_cut(wire)
+        wire[1].close()
+
+
+async def test_a_later_header_must_end_too() -> None:
+    """Once a further request has begun it has the same time; until then the connection may rest."""
+    async with listening(SHORT) as (_, port):
+        wire = await asyncio.open_connection(HOST, port)
+        assert b" 200 " in await ask(wire)
+        await asyncio.sleep(1)  # five times the limit
+        assert b" 200 " in await ask(wire)
+        wire[1].write(GET[:-2])
+        assert await is_cut(wire)
+        wire[1].close()
+
+
+async def test_who_gets_nothing_but_errors_does_not_rest() -> None:
+    """Only an answer that helps makes a connection worth keeping."""
+    async with listening(SHORT) as (_, port):
+        wire = await asyncio.open_connection(HOST, port)
+        assert b" 404 " in await ask(wire, GET.replace(b"/ ", b"/none ", 1))
+        assert await is_cut(wire)
+        wire[1].close()
+
+
+async def test_who_does_not_read_is_cut() -> None:
+    """A client that asks and asks and takes no answer costs a few buffers, for a few moments."""
+    async with listening(Limits(connections=4, handshake=1, exchange=0.5)) as (_, port):
+        with socket.create_connection((HOST, port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            with pytest.raises(ConnectionError):
+                async with asyncio.timeout(30):
+                    while True:
+                        await loop.sock_sendall(client, GET * 100)
+
+
+async def test_a_handshake_must_end(tmp_path: Path) -> None:
+    """TLS that is not begun, or not finished, ends."""
+    async with listening(SHORT, tls=_tls(tmp_path)) as (_, port):
+        for sent in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
+            wire = await asyncio.open_connection(HOST, port)
+            wire[1].write(sent)
+            assert await is_cut(wire)
+            wire[1].close()
+
+
+async def test_what_is_no_http_is_told_so() -> None:
+    """A 400 that quotes nothing, and the connection ends."""
+    async with listening(LONG) as (_, port):
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"\x00secret\r\n\r\n")
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert b"secret" not in answer
+        writer.close()
+
+
+async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
+    """Where no place is left, who has never been answered goes, the oldest first, and nobody else."""
+    async with listening(LONG) as (_, port):
+        kept = await asyncio.open_connection(HOST, port)
+        await ask(kept)
+        strangers = []
+        for _ in range(3):
+            strangers.append(await asyncio.open_connection(HOST, port))
+            await asyncio.sleep(0.05)
+        newcomer = await asyncio.open_connection(HOST, port)
+        assert b" 200 " in await ask(newcomer)
+        assert await is_cut(strangers[0])
+        assert not strangers[1][0].at_eof()
+        assert b" 200 " in await ask(kept)
+        for _, writer in (kept, newcomer, *strangers):
+            writer.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_a_crowd_of_strangers_keeps_nobody_out(tmp_path: Path, *, encrypted: bool) -> None:
+    """However many connections are opened and left half-open, a request is answered."""
+    tls = _tls(tmp_path) if encrypted else None
+    trust = ssl.create_default_context(cafile=str(tmp_path / "pem")) if encrypted else None
+    async with listening(LONG, tls=tls) as (_, port):
+        crowd = [await asyncio.open_connection(HOST, port) for _ in range(50)]
+        wire = await asyncio.open_connection(HOST, port, ssl=trust, server_hostname=HOST if trust else None)
+        assert b" 200 " in await ask(wire)
+        for _, writer in (*crowd, wire):
+            writer.close()
+
+
+async def test_a_request_in_flight_is_never_evicted_nor_cut_by_the_end() -> None:
+    """When every place is busy a newcomer waits; and the listener stops only when all are answered."""
+    page = Page()
+    listener = Listener(page, limits=LONG)
+    port = await listener.start(HOST, 0)
+    slow = GET.replace(b"/ ", b"/slow ", 1)
+    wires = [await asyncio.open_connection(HOST, port) for _ in range(4)]
+    asking = [asyncio.create_task(ask(wire, slow)) for wire in wires]
+    while page.waiting < 4:
+        await asyncio.sleep(0.01)
+    wires.append(await asyncio.open_connection(HOST, port))
+    late = asyncio.create_task(ask(wires[4]))
+    await asyncio.sleep(0.3)
+    assert not late.done()
+    stopping = asyncio.create_task(listener.stop())
+    await asyncio.sleep(0.1)
+    page.gate.set()
+    assert all(b" 200 " in head for head in await asyncio.gather(*asking))
+    await stopping
+    late.cancel()
+    await asyncio.gather(late, return_exceptions=True)
+    for _, writer in wires:
+        writer.close()
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    """Two requests in one packet get two answers."""
+    async with listening(LONG) as (_, port):
+        wire = await asyncio.open_connection(HOST, port)
+        assert b" 404 " in await ask(wire, GET.replace(b"/ ", b"/none ", 1) + GET)
+        assert b" 200 " in await ask(wire, b"")
+        wire[1].close()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize(("host", "flag"), [(HOST, "port"), ("203.0.113.9", "host"), ("no such host", "host")])
+async def test_an_address_that_cannot_be_had_is_named(tmp_path: Path, server: str, host: str, flag: str) -> None:
+    """Flag, variable and value stand in the message."""
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        given = {f"{each}_{what}": HOST if what == "host" else 0 for each in SERVERS for what in ("host", "port")}
+        given |= {f"{server}_host": host, f"{server}_port": port}
+        settings = Settings(kubeconfig=_kubeconfig(tmp_path), **given)  # type: ignore[arg-type]
+        with pytest.raises(SettingsError) as caught:
+            await app.run(settings, roles=frozenset({"webhook"}))
+    value = port if flag == "port" else repr(host)
+    assert str(caught.value).startswith(f"--{server}-{flag} (KAVIP_{server.upper()}_{flag.upper()}): {value}: ")
+
+
+def test_a_port_in_use_ends_the_program_in_one_line(tmp_path: Path) -> None:
+    """The exit status is 2."""
+    with socket.create_server((HOST, 0)) as taken:
+        flags = [f"--kubeconfig={_kubeconfig(tmp_path)}", f"--probe-host={HOST}"]
+        command = [sys.executable, "-m", "kavip", "webhook", *flags, f"--probe-port={taken.getsockname()[1]}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert re.fullmatch(r"kavip: --probe-port \(KAVIP_PROBE_PORT\): \d+: .+; choose another port.*\n", done.stderr)
+
+
+def _kubeconfig(folder: Path) -> str:
+    """A kubeconfig of a cluster that nobody calls."""
+    path = folder / "config"
+    path.write_text(KUBECONFIG)
+    return str(path)
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: c}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:9"}}]
+users: [{name: c, user: {token: t}}]
+"""
+
+
+def _tls(folder: Path) -> ssl.SSLContext:
+    """A context with a leaf; the CA beside it in the same file."""
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    leaf = certs.new_leaf(ca, [HOST], now)
+    pem = folder / "pem"
+    pem.write_bytes(leaf.certificate_pem + leaf.key_pem + ca.certificate_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return context
