@@ -55,6 +55,7 @@ class Leading:
                 session,
                 changed=lambda group: queue.add(Key(Kind.GROUP, group)),
                 interval=self._settings.probe_interval,
+                began=datetime.now(UTC),
             )
             writer = Writer(self._client, self._caches.objects, now=lambda: datetime.now(UTC), is_held=is_held)
             worker = self._worker(queue, events, probe, writer)

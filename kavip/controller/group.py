@@ -19,7 +19,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, controller_of
-from kavip.controller import manifests, programmed
+from kavip.controller import manifests, news, programmed
 from kavip.controller.aside import misplaced, notices, plan_aside
 from kavip.controller.difference import merge_patch
 from kavip.controller.manifests import Manifest, digest
@@ -93,6 +93,7 @@ def plan_group(
         writes=(*applies, *_annotations(view, bodies, applies, owned), *_status(view, now)),
         events=notices(group, view.accepted),
         reserves=roster.reserved,
+        left_out=roster.left_out,
         target=_target(roster, config_hash) if config_hash else None,
         requeue_after=RECHECK if owned.why or refused else None,
         also=_misjudged(snapshot, group, roster, observed),
@@ -235,10 +236,12 @@ def _misjudged(snapshot: Snapshot, group: KeepalivedGroup, roster: Roster, obser
     ground = Ground.of(snapshot, group.key, observed)
     problems = dict(roster.model.problems) if roster.model else {}
     problems |= {member.key: member.problem for member in roster.members if member.problem}
+    problems |= roster.left_out
     result = []
     for service in snapshot.members(group.key):
-        case = Case(service, service.virtual_ips, problems.get(service.key), ground)
-        if programmed.was_judged(service) and programmed.is_wrong(service, programmed.verdict(case)):
+        given = service.ingress_addresses if service.is_load_balancer else ()
+        case = Case.of(service, given, ground, problems)
+        if news.was_judged(service) and news.is_wrong(service, programmed.verdict(case)):
             result.append(Key(Kind.SERVICE, service.key))
     return tuple(result)
 

@@ -5,7 +5,7 @@ Values that decisions read. The probe makes :class:`Observed`, the informers and
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,9 @@ from typing import Final
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Pod
+from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.controller.news import EVER
 from kavip.controller.outcome import Apply, Key, Reserved
 from kavip.controller.owner import Foreign
 from kavip.controller.rivals import Rivals
@@ -51,9 +53,14 @@ NOTHING: Mapping[str, NodeState] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Group -> node -> the last answer of its agent. A node that has never answered is absent."""
+    """
+    Group -> node -> the last answer of its agent. A node that has never answered is absent.
+
+    *began*: when the agents were first asked.
+    """
 
     groups: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
+    began: datetime = EVER
 
     def of(self, group: str) -> Mapping[str, NodeState]:
         """The answers of the nodes of *group*."""
@@ -61,13 +68,13 @@ class Observed:
 
     def with_node(self, group: str, node: str, *, state: NodeState) -> "Observed":
         """The same, with the answer of *node* replaced."""
-        return Observed({**self.groups, group: {**self.of(group), node: state}})
+        return replace(self, groups={**self.groups, group: {**self.of(group), node: state}})
 
     def with_nodes(self, group: str, nodes: Iterable[str]) -> "Observed":
         """The same, without the answers of nodes that no longer belong to *group*; of no nodes: without the group."""
         kept = {node: state for node in nodes if (state := self.of(group).get(node))}
         rest = {key: states for key, states in self.groups.items() if key != group}
-        return Observed({**rest, group: kept} if kept else rest)
+        return replace(self, groups={**rest, group: kept} if kept else rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,8 @@ class Objects:
     Informers on DaemonSets, ConfigMaps and Pods that carry the label of a group fill the first three through
     :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers* and *refused* by
     ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion that the last status write was decided on,
-    where that write has made a new one. *rivals* is what was seen of keepalived-operator itself.
+    where that write has made a new one. *left_out*: by group, the Services that it has no room
+    for. *rivals* is what was seen of keepalived-operator itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -115,6 +123,7 @@ class Objects:
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
+    left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
     rivals: Rivals = field(default_factory=Rivals)
 
     def see(self, old: Owned | None, new: Owned | None) -> str:
@@ -128,6 +137,7 @@ class Objects:
     def forget(self, group: str) -> None:
         """Forget what is remembered about a *group* that is gone."""
         self.reserved.pop(group, None)
+        self.left_out.pop(group, None)
         for memory in (self.applied, self.strangers, self.refused):
             for name in [name for name in memory if name.endswith(f" {group}")]:
                 del memory[name]

@@ -14,6 +14,7 @@ from typing import Any
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
+from kavip.api.refusal import Refusal
 
 Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
@@ -137,8 +138,8 @@ class Plan:
     The difference between what is and what should be.
 
     *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
-    waits for; None leaves it where it is. *reserves* and *target* are a group's. *requeue_after*: look again in so many
-    seconds. *also*: keys whose plan is no longer empty.
+    waits for; None leaves it where it is. *reserves*, *left_out* (by Service, why there is no room for it) and *target*
+    are a group's. *requeue_after*: look again in so many seconds. *also*: keys whose plan is no longer empty.
     """
 
     writes: tuple[Write, ...] = ()
@@ -146,6 +147,7 @@ class Plan:
     claims: tuple[Address, ...] | None = None
     waits: tuple[str, ...] | None = None
     reserves: Reserved | None = None
+    left_out: Mapping[str, Refusal] | None = field(default=None, hash=False)
     target: Target | None = None
     requeue_after: float | None = None
     also: tuple[Key, ...] = ()

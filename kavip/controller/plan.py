@@ -15,8 +15,8 @@ from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.controller import programmed
-from kavip.controller.observed import Observed
+from kavip.controller import news, programmed
+from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
 from kavip.ipam.allocate import Allocation, settle, waits_for
@@ -50,6 +50,7 @@ def plan_service(
     *,
     now: datetime,
     observed: Observed = _SEEN,
+    objects: Objects | None = None,
     options: Options = _DEFAULTS,
 ) -> Plan:
     """What is to be written for the Service with *key*, and what it holds from then on."""
@@ -62,9 +63,9 @@ def plan_service(
     addressing = _addressing(snapshot, service, group, options) if service.is_load_balancer else None
     given = addressing.addresses if addressing else ()
     ground = Ground.of(snapshot, group, observed)
-    vips = tuple(sorted({*given, *service.external_addresses}))
-    verdict = programmed.verdict(Case(service, vips, programmed.problem_of(service, vips, ground), ground))
-    return _difference(service, addressing, verdict, now)
+    left_out = objects.left_out.get(group, {}).get(key) if objects else None
+    case = Case.of(service, given, ground, {key: left_out} if left_out else None)
+    return _difference(service, addressing, programmed.verdict(case), now=now, began=observed.began)
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -110,13 +111,15 @@ def _told(service: Service) -> str:
 
 
 # --- the write --------------------------------------------------------------------------------------------------------
-def _difference(service: Service, addressing: _Addressing | None, verdict: Verdict, now: datetime) -> Plan:
+def _difference(
+    service: Service, addressing: _Addressing | None, verdict: Verdict, *, now: datetime, began: datetime
+) -> Plan:
     fresh: dict[ConditionType, Verdict] = {}
     events: list[Notice] = []
     if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
         fresh[ConditionType.ADDRESS_ASSIGNED] = addressing.verdict
         events += _notices(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict, addressing.note)
-    if programmed.is_wrong(service, verdict) or programmed.is_stale(service, verdict, now=now):
+    if news.is_wrong(service, verdict) or news.is_stale(service, verdict, now=now, began=began):
         fresh[ConditionType.SERVICE_PROGRAMMED] = verdict
         events += _notices(service, ConditionType.SERVICE_PROGRAMMED, verdict)
     status = _status(service, addressing, fresh, now)
@@ -125,7 +128,7 @@ def _difference(service: Service, addressing: _Addressing | None, verdict: Verdi
         events=tuple(events),
         claims=addressing.addresses if addressing and "loadBalancer" in status else None,
         waits=addressing.waits if addressing else None,
-        requeue_after=programmed.next_look(service, verdict, now=now),
+        requeue_after=news.next_look(service, verdict, now=now, began=began),
     )
 
 

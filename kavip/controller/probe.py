@@ -9,6 +9,7 @@ timeout, no answer is read beyond its limit. A node that does not answer keeps i
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import aiohttp
@@ -18,6 +19,7 @@ import structlog
 from kavip import names
 from kavip.api.address import read_address
 from kavip.api.meta import Wire, field
+from kavip.controller.news import EVER
 from kavip.controller.observed import MASTER, NodeState, Observed, Sight
 from kavip.controller.outcome import Target
 
@@ -93,9 +95,10 @@ class Probe:
         *,
         changed: Callable[[str], None],
         interval: float = 5.0,
+        began: datetime = EVER,
     ) -> None:
-        """Look every *interval* seconds when nothing is awaited."""
-        self.observed = Observed()
+        """Look every *interval* seconds when nothing is awaited; *began*: when that is."""
+        self.observed = Observed(began=began)
         self._session, self._changed, self._interval = session, changed, interval
         self._targets: dict[str, Target] = {}
         self._watchers: dict[tuple[str, str], asyncio.Event] = {}

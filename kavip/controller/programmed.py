@@ -5,11 +5,11 @@ A chain of named checks; the first that objects gives reason and message. The Se
 group's plan asks for it to find the Services whose status has become wrong.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
+from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
@@ -17,17 +17,13 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.controller import vrids
 from kavip.controller.observed import NodeState, Observed
-from kavip.controller.outcome import Verdict, age
+from kavip.controller.outcome import Verdict
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
 from kavip.vrrp.units import Draft
 
-PATIENCE: Final = 10.0
-"""Seconds after which the message of a Service that is still pending says what it waits for now."""
-
-_RAREST: Final = 3600.0
 _NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
 
 
@@ -59,12 +55,31 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One Service with the VIPs that it is to have, on its *ground*; *problem* is what the group's model says of it."""
+    """
+    One Service with the VIPs that it is to have, on its *ground*.
+
+    *problem* is what the group's model says of it, *surplus* how many VIPs it has beyond those.
+    """
 
     service: Service
     vips: tuple[Address, ...]
     problem: Refusal | None
     ground: Ground
+    surplus: int = 0
+
+    @classmethod
+    def of(
+        cls, service: Service, given: Iterable[Address], ground: Ground, problems: Mapping[str, Refusal] | None
+    ) -> "Case":
+        """
+        *service* with the addresses *given* to it.
+
+        *problems* are those of the group's model by Service; without them it is looked at alone.
+        """
+        every = tuple(dict.fromkeys((*given, *service.external_addresses)))
+        vips = members.served(every)
+        problem = problem_of(service, vips, ground) if problems is None else problems.get(service.key)
+        return cls(service, vips, problem, ground, len(every) - len(vips))
 
 
 def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> Refusal | None:
@@ -83,39 +98,6 @@ def verdict(case: Case) -> Verdict:
         if objection := check(case):
             return Verdict("False", objection.reason, objection.message)
     return _rollout(case)
-
-
-def was_judged(service: Service) -> bool:
-    """Whether *service* has the condition."""
-    return conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED) is not None
-
-
-def is_wrong(service: Service, found: Verdict) -> bool:
-    """Whether the condition of *service* says something else than *found*; its message, which counts nodes, apart."""
-    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
-    told = (old.status, old.reason, old.observed_generation) if old else None
-    return told != (found.status, found.reason, service.metadata.generation)
-
-
-def is_stale(service: Service, found: Verdict, *, now: datetime) -> bool:
-    """
-    Whether the message alone is to be written.
-
-    While nodes take up a configuration it would change with every node: it is left as it is for :data:`PATIENCE`.
-    """
-    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
-    if old is None or old.message == found.message:
-        return False
-    return found.reason != Reason.PENDING or age(old.last_transition_time, now) >= PATIENCE
-
-
-def next_look(service: Service, found: Verdict, *, now: datetime) -> float | None:
-    """In how many seconds a Service that is pending is looked at again: ever more rarely; None: it is not pending."""
-    if found.reason != Reason.PENDING:
-        return None
-    old = conditions.find(service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
-    since = age(old.last_transition_time, now) if old and old.status == found.status else 0.0
-    return min(max(PATIENCE - since if since < PATIENCE else since, 1.0), _RAREST)
 
 
 def _group_exists(case: Case) -> Refusal | None:
@@ -160,12 +142,6 @@ def _has_vips(case: Case) -> Refusal | None:
     return Refusal(Reason.PENDING, f"the Service has no address yet: see {ConditionType.ADDRESS_ASSIGNED}")
 
 
-def _router_id_given(case: Case) -> Refusal | None:
-    if case.problem is None or case.problem.reason != Reason.ROUTER_IDS_EXHAUSTED:
-        return None
-    return Refusal(Reason.PENDING, f"KeepalivedGroup {case.ground.key} has not given it a VRID yet")
-
-
 def _vips_are_free(case: Case) -> Refusal | None:
     """keepalived would delete a node's own address from the node."""
     for address in case.vips:
@@ -173,7 +149,19 @@ def _vips_are_free(case: Case) -> Refusal | None:
         if owner and owner != f"KeepalivedGroup {case.ground.key}":
             message = f"{address} belongs to {owner} itself: take it out of spec.externalIPs"
             return Refusal(Reason.PENDING, message)
-    return Refusal(Reason.PENDING, case.problem.message) if case.problem else None
+    if case.problem is None or case.problem.reason == Reason.ROUTER_IDS_EXHAUSTED:  # it is about to be given one
+        return None
+    return Refusal(Reason.PENDING, case.problem.message)
+
+
+def _not_too_many(case: Case) -> Refusal | None:
+    if not case.surplus:
+        return None
+    message = (
+        f"the Service has {len(case.vips) + case.surplus:,} VIPs, of which {names.MAX_VIPS} are served: remove "
+        f"the last {case.surplus:,} of spec.externalIPs, or make several Services"
+    )
+    return Refusal(Reason.PENDING, message)
 
 
 CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
@@ -183,7 +171,7 @@ CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
     _router_id_left,
     _group_has_nodes,
     _has_vips,
-    _router_id_given,
+    _not_too_many,
     _vips_are_free,
 )
 

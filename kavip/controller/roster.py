@@ -5,7 +5,7 @@ A VRID is rendered only once it stands in ``status.routerIDs``, so that no node 
 A Service that has just come is therefore left out until its VRID is persisted; all others are served meanwhile.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kavip import names
@@ -14,6 +14,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.controller import vrids
+from kavip.controller.fit import Fitted, fit
 from kavip.controller.outcome import Options, Reserved
 from kavip.errors import UnsafeValue
 from kavip.names import Reason
@@ -31,7 +32,7 @@ class Roster:
     One group, worked out.
 
     *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *config* is
-    None where *refusal* says why there is none.
+    None where *refusal* says why there is none. *left_out*: by Service, why the text has no room for it.
     """
 
     members: tuple[Member, ...]
@@ -43,6 +44,7 @@ class Roster:
     model: Model | None
     config: Config | None
     refusal: Refusal | None
+    left_out: Mapping[str, Refusal]
 
     @property
     def reserved(self) -> Reserved:
@@ -70,7 +72,7 @@ def roster_of(
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
-    model, text, refusal = _text(group, members, nodes, persisted, config.anchors_of(running))
+    fitted, refusal = _fitted(group, members, nodes, persisted, config.anchors_of(running))
     return Roster(
         members=members,
         nodes=nodes,
@@ -78,9 +80,10 @@ def roster_of(
         router_ids=keys.published_ids(group, members, assignment.ids),
         port=port,
         is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
-        model=model,
-        config=text,
+        model=fitted.model if fitted else None,
+        config=fitted.config if fitted and not refusal else None,
         refusal=refusal,
+        left_out=fitted.left_out if fitted else {},
     )
 
 
@@ -142,18 +145,21 @@ def _may_hold(snapshot: Snapshot, group: str, service: str, address: Address) ->
     return True
 
 
-def _text(
+def _fitted(
     group: KeepalivedGroup,
     members: tuple[Member, ...],
     nodes: tuple[Node, ...],
     router_ids: Mapping[str, int],
     anchors: Mapping[str, Address],
-) -> tuple[Model | None, Config | None, Refusal | None]:
+) -> tuple[Fitted | None, Refusal | None]:
+    peers = tuple(map(peer_of, nodes))
+
+    def build(kept: Sequence[Member]) -> tuple[Model, Config]:
+        model = instances.model_of(group, kept, peers, router_ids, anchors=anchors)
+        return model, config.render(model)
+
     try:
-        model = instances.model_of(group, members, tuple(map(peer_of, nodes)), router_ids, anchors=anchors)
-        text = config.render(model)
+        fitted = fit(members, build)
     except UnsafeValue as error:
-        return None, None, Refusal.of(Reason.INVALID, error)
-    if text.oversized:
-        return model, None, text.oversized
-    return model, text, None
+        return None, Refusal.of(Reason.INVALID, error)
+    return fitted, fitted.config.oversized

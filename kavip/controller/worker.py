@@ -168,7 +168,12 @@ class Worker:
         match key.kind:
             case Kind.SERVICE:
                 return plan_service(
-                    self._snapshot, key.name, now=self._now(), observed=self._eye.observed, options=self._options
+                    self._snapshot,
+                    key.name,
+                    now=self._now(),
+                    observed=self._eye.observed,
+                    objects=self._objects,
+                    options=self._options,
                 )
             case Kind.GROUP:
                 return plan_group(
@@ -198,6 +203,8 @@ class Worker:
             self._eye.aim(key.name, None)
         if decided.reserves is not None:
             self._objects.reserved[key.name] = decided.reserves
+        if decided.left_out is not None:
+            self._objects.left_out[key.name] = decided.left_out
         if decided.target is not None:
             self._eye.aim(key.name, decided.target)
 

@@ -26,6 +26,8 @@ from kavip.vrrp.virtualips import VirtualIP
 MOST_BYTES: Final = 1_000_000
 """A ConfigMap holds 1 MiB with all its keys; the rest is for metadata and the agent's own key."""
 
+REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
+
 HASH_LENGTH: Final = 16
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
@@ -79,9 +81,8 @@ def anchors_of(text: str) -> Mapping[str, Address]:
 def _oversized(model: Model, text: str) -> Refusal | None:
     if len(text) <= MOST_BYTES:
         return None
-    remedy = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
     size = f"{len(text):,} bytes for {len(model.instances)} instances, of which a ConfigMap holds {MOST_BYTES:,}"
-    return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {remedy}")
+    return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {REMEDY}")
 
 
 def _template() -> Template:

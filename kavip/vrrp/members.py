@@ -3,7 +3,9 @@ What a group's configuration is made from: its Services as :class:`Member` value
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from kavip.api.address import Address
@@ -11,7 +13,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.names import SPREAD_ANNOTATION, VERBATIM_ANNOTATION
+from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
 from kavip.vrrp import routerids, verbatim
 from kavip.vrrp.grammar import Line
 
@@ -62,15 +64,21 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         interfaces=interfaces_of(group.spec),
     )
     problem = verbatim.summary(found.refusals)
+    ingress = service.ingress_addresses if service.is_load_balancer else ()
     return Member(
         key=service.key,
-        addresses=service.virtual_ips,
+        addresses=served((*ingress, *service.external_addresses)),
         created=service.metadata.creation_timestamp or "",
         spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
         local=routerids.is_local(service),
         lines=() if problem else found.lines,
         problem=problem,
     )
+
+
+def served(vips: Iterable[Address]) -> tuple[Address, ...]:
+    """Those of *vips* that one Service may have, sorted: the first ones, so whoever calls puts the dearest first."""
+    return tuple(sorted(islice(dict.fromkeys(vips), MAX_VIPS)))
 
 
 def peer_of(node: Node) -> Peer:

@@ -174,6 +174,26 @@ def test_a_malformed_object_harms_nobody_else(installation: Installation) -> Non
     wait_for("one of the two overlaps", lambda: sorted(reasons().values()) == ["Accepted", "Overlap"])
 
 
+def test_a_service_with_too_many_external_ips_stops_nobody(installation: Installation) -> None:
+    """32,000 of them, past an absent webhook: the group goes on, and the Service is told how many are served."""
+    installation.start(webhook=False)
+    furnish(installation)
+    many = [f"198.18.{number // 256}.{number % 256}" for number in range(32_000)]
+    huge = a_service("huge", annotations=NOTES, type="ClusterIP", allocateLoadBalancerNodePorts=None, externalIPs=many)
+    made = installation.plane.kubectl("create", "--filename=-", input=json.dumps(huge), check=False)
+    assert made.returncode == 0, made.stderr
+    installation.applied(a_service("web"))
+    (vip,) = assigned(installation, "web")["web"]
+
+    def text() -> str:
+        found = installation.get("configmap", "edge", "-n", "lb") or {}
+        return str(found.get("data", {}).get("keepalived.conf", ""))
+
+    wait_for("both are in the configuration", lambda: vip in text() and " 198.18.0.31/32" in text())
+    assert " 198.18.0.32/32" not in text()
+    assert installation.condition("huge", "kavip.io/Programmed")["reason"] == "NoNodes"
+
+
 def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
     """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool of kavip."""
     crd = {

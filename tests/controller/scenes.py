@@ -87,7 +87,14 @@ class World:
         """What would be done for *key*."""
         match key.kind:
             case Kind.SERVICE:
-                return plan_service(self.snapshot, key.name, now=self.now, observed=self.observed, options=self.options)
+                return plan_service(
+                    self.snapshot,
+                    key.name,
+                    now=self.now,
+                    observed=self.observed,
+                    objects=self.objects,
+                    options=self.options,
+                )
             case Kind.GROUP:
                 return plan_group(
                     self.snapshot,
@@ -134,6 +141,8 @@ class World:
         plan = self.plan(key)
         if plan.reserves is not None:
             self.objects.reserved[key.name] = plan.reserves
+        if plan.left_out is not None:
+            self.objects.left_out[key.name] = plan.left_out
         for write in plan.writes:
             match write:
                 case StatusPatch():

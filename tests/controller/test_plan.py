@@ -364,24 +364,6 @@ def test_a_node_that_is_down_is_not_waited_for() -> None:
     assert conditions_of(plan)[PROGRAMMED] == ("True", "Programmed")
 
 
-def test_a_late_message_is_written_once_the_owner_may_look() -> None:
-    """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
-    world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool()))
-    world.service(WEB)
-    world.observed = seen(n1=running("h", VIP))
-    world.later(5)
-    plan = world.service(WEB)
-    assert not plan.writes
-    assert plan.requeue_after == pytest.approx(5)
-    world.later(5)
-    assert world.service(WEB).writes
-    assert programmed_of(world).startswith("1 of 2 nodes")
-    world.later(50)
-    plan = world.service(WEB)
-    assert not plan.writes
-    assert plan.requeue_after == pytest.approx(60)
-
-
 class TestOnceProgrammed:
     """What takes Programmed back, and what does not."""
 
