@@ -1,0 +1,92 @@
+"""The chart where pods are judged by SecurityContextConstraints."""
+
+from typing import Any
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
+from kavip.api.group import GroupSpec, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.meta import Metadata
+from kavip.controller import manifests
+from tests import files
+from tests.chart.release import RELEASE, Helm, rendered
+
+pytestmark = pytest.mark.chart
+
+ON = "openshift.enabled=true"
+KIND = "SecurityContextConstraints"
+
+
+def test_it_lets_in_exactly_the_pods_of_a_group(helm: Helm) -> None:
+    """What the pods of a group ask of the node is what the constraints allow, and nothing beyond it."""
+    found = files.only(rendered(helm, ON), KIND)
+    secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"))
+    group = KeepalivedGroup(
+        metadata=Metadata(name="edge", namespace="lb"), spec=GroupSpec(interface="eth0", password_auth=secret)
+    )
+    pod = manifests.daemon_set(group, image="kavip", port=9650)["spec"]["template"]["spec"]
+    contexts = [each["securityContext"] for each in (*pod["initContainers"], *pod["containers"])]
+    assert added(contexts) == set(found["allowedCapabilities"])
+    assert all(context["capabilities"]["drop"] == found["requiredDropCapabilities"] for context in contexts)
+    assert {each for volume in pod["volumes"] for each in volume if each != "name"} == set(found["volumes"])
+    assert pod["hostNetwork"] is found["allowHostNetwork"]
+    assert found["allowHostPorts"] is True
+    assert found["readOnlyRootFilesystem"] is all(context["readOnlyRootFilesystem"] for context in contexts)
+    assert found["seccompProfiles"] == ["runtime/default"]
+    assert found["runAsUser"] == {"type": "RunAsAny"}
+    never = ("Privileged", "HostPID", "HostIPC", "HostDir", "PrivilegeEscalation")
+    for name in (name for name in found if name.startswith("allow") and name[len("allow") :].startswith(never)):
+        assert found[name] is False, name
+    assert not pod.get("hostPID")
+    assert not pod.get("hostIPC")
+
+
+def test_accounts_that_are_named_may_use_it(helm: Helm) -> None:
+    """Each account of openshift.serviceAccounts is bound in its own namespace, and nobody else anywhere."""
+    objects = rendered(helm, ON, 'openshift.serviceAccounts=["lb/default","edge/keepalived","lb/default"]')
+    bindings = [each for each in objects if each["kind"] == "RoleBinding" and each["roleRef"]["name"] == "kavip-node"]
+    assert [(each["metadata"]["namespace"], each["subjects"]) for each in bindings] == [
+        ("edge", [{"kind": "ServiceAccount", "name": "keepalived", "namespace": "edge"}]),
+        ("lb", [{"kind": "ServiceAccount", "name": "default", "namespace": "lb"}]),
+    ]
+    constraints = files.only(objects, KIND)
+    assert (constraints["users"], constraints["groups"]) == ([], [])
+
+
+def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
+    """No user is asked for, since each namespace has users of its own; root is still refused."""
+    context = files.only(rendered(helm, ON), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert "runAsUser" not in context
+    assert context["runAsNonRoot"] is True
+
+
+@pytest.mark.apiserver
+def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
+    """Where the kind is, `helm install` makes the constraints, and says who must be bound to them; monitors too."""
+    server.kubectl("create", f"--filename={files.KINDS}")
+    wait_for("its kind is served", lambda: KIND in server.kubectl("api-resources").stdout, timeout=60, interval=0.2)
+    server.kubectl("create", "namespace", "lb")
+    wanted = ["openshift.serviceAccounts={lb/default}", "podMonitor.enabled=true", "serviceMonitor.enabled=true"]
+    done = helm("install", *RELEASE, *(f"--set={each}" for each in wanted), kubeconfig=server.kubeconfig)
+    assert "create rolebinding kavip-node" in done.stdout
+    kinds = f"{KIND},podmonitors,servicemonitors,rolebindings"
+    made = server.kubectl(
+        "get", kinds, "--all-namespaces", "--selector=app.kubernetes.io/instance=kavip", "--output=name"
+    )
+    assert sorted(made.stdout.split()) == [
+        "podmonitor.monitoring.coreos.com/kavip",
+        "rolebinding.rbac.authorization.k8s.io/kavip",
+        "rolebinding.rbac.authorization.k8s.io/kavip-node-default",
+        "securitycontextconstraints.security.openshift.io/kavip-node",
+        "servicemonitor.monitoring.coreos.com/kavip",
+    ]
+    may = "use", "securitycontextconstraints.security.openshift.io/kavip-node", "--namespace=lb"
+    for account, answer in (("lb:default", "yes"), ("kavip:default", "no"), ("kavip:kavip", "no")):
+        asked = server.kubectl("auth", "can-i", *may, f"--as=system:serviceaccount:{account}", check=False)
+        assert asked.stdout.strip() == answer, account
+
+
+def added(contexts: list[dict[str, Any]]) -> set[str]:
+    """The capabilities that containers ask for."""
+    return {capability for context in contexts for capability in context["capabilities"]["add"]}
