@@ -4,7 +4,7 @@ An IP address as a value: family and integer.
 Addresses are parsed once, at the edge, and written canonically (RFC 5952 for IPv6). Order is family, then number.
 """
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from kavip.errors import BadInput
@@ -20,7 +20,10 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         """The canonical text, without a prefix length."""
-        return str(IPv4Address(self.value) if self.family == 4 else IPv6Address(self.value))
+        value = self.value
+        if self.family == 4:
+            return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
+        return str(IPv6Address(value))
 
 
 def parse_address(text: str, field: str = "") -> Address:

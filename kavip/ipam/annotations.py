@@ -97,16 +97,17 @@ REASSIGN: Final = Annotation(
 REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
 """All of them, in the order of the reference."""
 
+_PREFIX: Final = f"{names.KAVIP_GROUP}/"
+_KNOWN: Final = tuple(key for key in names.SERVICE_ANNOTATIONS if key.startswith(_PREFIX))
+
 
 def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
     """What is allowed but unwise: empty values, and keys under ``kavip.io/`` that kavip does not know; sorted."""
-    prefix = f"{names.KAVIP_GROUP}/"
-    known = [key for key in names.SERVICE_ANNOTATIONS if key.startswith(prefix)]
     found: list[str] = []
     for key, value in sorted((annotations or {}).items()):
         if key in names.SERVICE_ANNOTATIONS and not value.strip():
             found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
-        elif key.startswith(prefix) and key not in known:
-            nearest = get_close_matches(key, known, 1, 0)
+        elif key.startswith(_PREFIX) and key not in _KNOWN:
+            nearest = get_close_matches(key, _KNOWN, 1, 0)
             found.append(f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest[0]}?")
     return tuple(found)

@@ -15,8 +15,7 @@ host name in status is never kavip's. While a write of ours is on its way, the s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
@@ -33,8 +32,7 @@ _GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
 _NOT_OURS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """
     The addresses that the Service has from now on, and why.
 
@@ -57,8 +55,7 @@ class Allocation:
         return self.reason in _GIVEN or self.reason is Reason.FOREIGN_STATUS
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """One decision: everything that it looks at. The ledger must be configured with the pools."""
 
     request: Request
@@ -144,8 +141,8 @@ class Case:
         kept = self.with_addresses(keep)
         message = f"{refusal.message}; keeps {reasons.addressed(keep)}"
         if kept.reason is Reason.STRANDED:  # stays what it is: the status must not look like another controller's
-            return replace(kept, message=f"{kept.message}; {refusal.message}", refusal=refusal)
-        return replace(kept, reason=refusal.reason, message=message, refusal=refusal)
+            return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
+        return kept._replace(reason=refusal.reason, message=message, refusal=refusal)
 
     def names_of(self, addresses: Iterable[Address]) -> tuple[str, ...]:
         """The pools of *addresses*, each once."""

@@ -6,7 +6,6 @@ reports them all at once, and a Service whose annotations somebody has broken st
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from kavip import names
@@ -23,6 +22,7 @@ from kavip.names import Reason
 T = TypeVar("T")
 
 YOUNGEST: Final = "~"  # sorts after every timestamp
+_FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
 
 Port = tuple[str, int]
 """Protocol and number."""
@@ -57,8 +57,7 @@ class Terms(NamedTuple):
         return f"Service {self.key}{' (being deleted)' if self.leaving else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """
     One Service, as ipam sees it.
 
@@ -135,7 +134,8 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         alien=service.is_load_balancer and _has_alien_entries(service),
         told=_told(service),
     )
-    findings.extend(_strangers(wanted, request))
+    if len(request.wanted) < len(wanted):
+        findings.extend(_strangers(wanted, request))
     return request, tuple(findings)
 
 
@@ -184,8 +184,7 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
     """
     spec = service.spec
     if spec.ip_families:
-        named = {name: family for family, name in FAMILY_NAMES.items()}
-        found = [named[text] for text in spec.ip_families if text in named]
+        found = [_FAMILIES[text] for text in spec.ip_families if text in _FAMILIES]
     else:
         texts = spec.cluster_ips or [spec.cluster_ip]
         found = [address.family for address in map(read_address, texts) if address]

@@ -32,6 +32,9 @@ class Findings:
     warnings: tuple[str, ...] = ()
 
 
+_NONE: Final = Findings()
+
+
 def service_lines(
     text: str,
     *,
@@ -73,7 +76,7 @@ def summary(refusals: Iterable[Refusal]) -> Refusal | None:
 def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collection[str] | None = None) -> Findings:
     """Judge every entry of the annotation value *text*; arguments as in :func:`service_lines`."""
     if not text.strip():
-        return Findings()
+        return _NONE
     wanted = _json_object(text)
     if isinstance(wanted, BadInput):
         return Findings(refusals=(Refusal.of(Reason.INVALID_VERBATIM, wanted),))

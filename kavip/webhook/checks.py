@@ -31,6 +31,7 @@ class Options:
 
 
 DEFAULTS: Final = Options()
+CLEAN: Final = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def run(chain: Sequence[Check[T]], subject: T, context: Context[T], *, since: T 
                     warnings.append(f"accepted, because it is not new: {told(finding)}")
                 case Refusal():
                     refusals[finding] = None
+    if not (refusals or warnings):
+        return CLEAN
     return Verdict(tuple(refusals), tuple(warnings), awaits=tuple(awaits))
 
 

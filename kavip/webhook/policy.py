@@ -6,7 +6,6 @@ The rules stand as chains of named checks in :mod:`~kavip.webhook.services`, :mo
 Service that kavip does not manage is never judged.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 from kavip.api.group import KeepalivedGroup
@@ -48,4 +47,4 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
         return Verdict(warnings=services.unmanaged(subject))
     # What was not managed was not judged: becoming managed is judged as creation is.
     since = old if old is not None and snapshot.group_of(old) is not None else None
-    return run(services.CHAIN, subject, replace(context, group=group), since=since)
+    return run(services.CHAIN, subject, Context(snapshot, old, context.options, group), since=since)

@@ -87,9 +87,12 @@ def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
 
 def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     """``verbatimconfig`` holds keywords and values of the safe list, or those that the group allows."""
+    text = service.metadata.annotation(names.VERBATIM_ANNOTATION)
+    if not text:
+        return
     spec = group.spec if (group := _group(context)) else None
     found = verbatim.read_service(
-        service.metadata.annotation(names.VERBATIM_ANNOTATION),
+        text,
         allowed=(spec.allow_verbatim or ()) if spec else (),
         interfaces=members.interfaces_of(spec) if spec else None,
     )
