@@ -30,11 +30,13 @@ def environment(objects: list[files.Object]) -> dict[str, Any]:
 MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
 
 
-def service(name: str, *, namespace: str = "default", **metadata: Any) -> files.Object:
-    """A LoadBalancer Service."""
-    metadata = {"name": name, "namespace": namespace, **metadata}
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "allocateLoadBalancerNodePorts": False}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> files.Object:
+    """A Service, of type LoadBalancer unless *spec* says otherwise."""
+    metadata = {"namespace": "default", "name": name, **(metadata or {})}
+    body = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
+    if body["type"] == "LoadBalancer":
+        body["allocateLoadBalancerNodePorts"] = False
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": body}
 
 
 def refused(server: ControlPlane, subject: files.Object) -> bool:

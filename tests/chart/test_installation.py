@@ -1,51 +1,100 @@
-"""`helm install` and what follows, on a real API server."""
+"""`helm install` and what follows, on a real API server: upgrade, rollback, uninstall, and the same again."""
 
 import json
+from typing import Any
 
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
-from kavip import names
 from kavip.webhook import registration
 from tests import files
-from tests.chart.release import BUNDLE, MARKED, Helm, environment, get, refused, service, write_bundles
+from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, write_bundles
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
+NAMESPACE = f"--namespace={files.NAMESPACE}"
+ASKING = "--set=webhook.failurePolicy.validating=Ignore"
+"""Nobody answers in these tests: without this no group or pool could be made."""
+SERVER_SIDE, CLIENT_SIDE = "--server-side=true", "--server-side=false"
+"""How Helm 4 writes, and how Helm 3 did."""
+STATUS = {"loadBalancer": {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}}
 
-class TestInstallation:
-    """`helm install` and what follows, on a real API server."""
 
-    def test_install_upgrade_uninstall(self, helm: Helm, server: ControlPlane) -> None:
-        """Everything is accepted; an upgrade keeps the caBundle that kavip wrote; the CRDs outlive the release."""
-        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}"]
-        helm("install", *release, "--create-namespace", kubeconfig=server.kubeconfig)
-        write_bundles(server)
+@pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
+def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str) -> None:
+    """Upgrade and rollback keep caBundle; uninstall leaves definitions, groups, pools, addresses, and no webhook."""
+    helm("install", *RELEASE, ASKING, manner, kubeconfig=server.kubeconfig)
+    write_bundles(server)
+    server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
+    status = json.dumps({"status": STATUS})
+    server.kubectl("patch", "service", "web", "--subresource=status", "--type=merge", "--patch", status)
+    users = of_users(server)
 
-        helm("upgrade", *release, "--set=logLevel=debug", kubeconfig=server.kubeconfig)
-        assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "debug"
-        for kind in (registration.MUTATING, registration.VALIDATING):
-            assert {hook["clientConfig"]["caBundle"] for hook in get(server, kind)["webhooks"]} == {BUNDLE}
+    helm("upgrade", *RELEASE, "--set=logLevel=debug", manner, kubeconfig=server.kubeconfig)
+    assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "debug"
+    assert policies(server) == {"Ignore", "Fail"}
+    assert bundles(server) == {BUNDLE}
+    helm("rollback", "kavip", "1", NAMESPACE, manner, kubeconfig=server.kubeconfig)
+    assert environment([get(server, "deployment")])["KAVIP_LOG_LEVEL"] == "info"
+    assert policies(server) == {"Ignore"}
+    assert bundles(server) == {BUNDLE}
 
-        helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", kubeconfig=server.kubeconfig)
-        kinds = f"customresourcedefinition,deployment,poddisruptionbudget,{registration.VALIDATING}"
-        left = server.kubectl("get", kinds, "--all-namespaces", "--output=name").stdout.split()
-        assert left == [f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS]
+    helm("uninstall", "kavip", NAMESPACE, kubeconfig=server.kubeconfig)
+    assert of_the_release(server) == [
+        f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS
+    ]
+    assert of_users(server) == users
+    helm("install", *RELEASE, manner, kubeconfig=server.kubeconfig)
+    assert of_users(server) == users
 
-    def test_with_kavip_down_other_services_pass(self, helm: Helm, server: ControlPlane) -> None:
-        """Installed but not running, kavip stops what concerns it, and nothing else; what goes may go."""
-        release = ["kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
-        server.kubectl("create", "--filename=-", input=json.dumps(service("old", **MARKED)))
-        server.kubectl("create", "--filename=-", input=json.dumps(service("held", finalizers=["kavip.io/test"])))
-        server.kubectl("delete", "service", "held", "--wait=false")
-        helm("install", *release, kubeconfig=server.kubeconfig)
-        wait_for("the API server asks", lambda: refused(server, service("marked", **MARKED)), timeout=60, interval=0.2)
 
-        for passing in (service("plain"), service("system", namespace="kube-system", **MARKED)):
-            assert not refused(server, passing), passing
-        patch = ["--type=merge", "--patch", json.dumps({"metadata": {"finalizers": []}})]
-        server.kubectl("patch", "service", "held", *patch)
-        unmarked = server.kubectl("annotate", "service", "old", f"{names.POOL_ANNOTATION}-", check=False)
-        assert "failed calling webhook" in unmarked.stderr, "it was marked before"
-        server.kubectl("delete", "service", "old")
+def test_helm_3_is_followed_by_helm_4(helm: Helm, server: ControlPlane) -> None:
+    """A release that was written client-side is upgraded server-side, and caBundle stays."""
+    helm("install", *RELEASE, CLIENT_SIDE, kubeconfig=server.kubeconfig)
+    write_bundles(server)
+    helm("upgrade", *RELEASE, SERVER_SIDE, "--set=externalIPs.scope=all", kubeconfig=server.kubeconfig)
+    assert bundles(server) == {BUNDLE}
+    conditions = [
+        condition["name"]
+        for hook in get(server, registration.VALIDATING)["webhooks"]
+        for condition in hook["matchConditions"]
+    ]
+    assert "kavip-or-external-ips" in conditions
+
+
+@pytest.mark.parametrize("flags", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_without_helm(server: ControlPlane, flags: tuple[str, ...]) -> None:
+    """`kubectl apply -k config/default` works, again too, and keeps caBundle; the samples are accepted."""
+    apply = ["apply", *flags, f"--kustomize={files.CONFIG / 'default'}"]
+    server.kubectl(*apply)
+    write_bundles(server)
+    again = server.kubectl(*apply).stdout
+    assert " created" not in again
+    assert bundles(server) == {BUNDLE}
+    server.kubectl("delete", registration.VALIDATING, "kavip")
+    server.kubectl("apply", *flags, f"--kustomize={files.CONFIG / 'samples'}")
+
+
+def bundles(server: ControlPlane) -> set[str]:
+    """Every caBundle of both configurations."""
+    kinds = (registration.MUTATING, registration.VALIDATING)
+    return {hook["clientConfig"].get("caBundle", "") for kind in kinds for hook in get(server, kind)["webhooks"]}
+
+
+def policies(server: ControlPlane) -> set[str]:
+    """Every failure policy of both configurations."""
+    kinds = (registration.MUTATING, registration.VALIDATING)
+    return {hook["failurePolicy"] for kind in kinds for hook in get(server, kind)["webhooks"]}
+
+
+def of_users(server: ControlPlane) -> dict[str, Any]:
+    """What must outlive kavip: groups, pools, and Services with their addresses, whole."""
+    listed = server.kubectl("get", "keepalivedgroups,vippools,services", "--namespace=default", "--output=json").stdout
+    return {f"{each['kind']} {each['metadata']['name']}": each for each in json.loads(listed)["items"]}
+
+
+def of_the_release(server: ControlPlane) -> list[str]:
+    """Everything, of whatever kind, that carries the labels of the release."""
+    kinds = ",".join(server.kubectl("api-resources", "--verbs=list", "--output=name").stdout.split())
+    selector = "--selector=app.kubernetes.io/instance=kavip"
+    return sorted(server.kubectl("get", kinds, "--all-namespaces", selector, "--output=name").stdout.split())

@@ -1,0 +1,139 @@
+"""kavip is installed and nobody answers: what the API server then lets through, and what it does not."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.place import Result
+from hack.testbed.process import wait_for
+from kavip import names
+from tests import files
+from tests.chart.release import MARKED, RELEASE, Helm, refused, service
+
+pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
+
+HELD = {"finalizers": ["kavip.io/test"]}
+EXTERNAL = ["192.0.2.200"]
+PLAIN = {
+    "plain": service("new"),
+    "ClusterIP": service("new", type="ClusterIP"),
+    "NodePort": service("new", type="NodePort"),
+    "ExternalName": service("new", type="ExternalName", externalName="example.net"),
+    "headless": service("new", type="ClusterIP", clusterIP="None"),
+    "other class": service("new", loadBalancerClass="example.net/other"),
+    "other annotations": service("new", metadata={"annotations": {"example.net/pool": "edge"}}),
+    "wish for an address": service("new", loadBalancerIP="192.0.2.7"),
+    "external IPs": service("new", externalIPs=EXTERNAL),
+    "in kube-system": service("new", metadata={"namespace": "kube-system", **MARKED}),
+    "beside kavip": service("new", metadata={"namespace": files.NAMESPACE, **MARKED}),
+}
+"""Services that are none of kavip's business, or that a cluster needs to come up."""
+OURS = {
+    "an annotation of ours": service("new", metadata=MARKED),
+    "an annotation of the predecessor": service("new", metadata={"annotations": {names.GROUP_ANNOTATION: "lb/edge"}}),
+    "our class": service("new", loadBalancerClass=names.LOAD_BALANCER_CLASS),
+}
+
+
+@pytest.fixture
+def before(server: ControlPlane) -> ControlPlane:
+    """A control plane with objects that are older than kavip's webhooks, some of them on their way out."""
+    server.kubectl("apply", "--server-side", f"--kustomize={files.CONFIG / 'crd'}")
+    server.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    group = {
+        "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+        "kind": names.KEEPALIVED_GROUP,
+        "metadata": {"name": "edge", "namespace": "default"},
+        "spec": {"interface": "eth0"},
+    }
+    wait_for("groups are served", lambda: not create(server, group, check=False).returncode, timeout=60, interval=0.2)
+    create(server, service("marked", metadata=MARKED))
+    create(server, service("plain"))
+    create(server, service("external", externalIPs=EXTERNAL))
+    create(server, service("held", metadata={**MARKED, **HELD}))
+    server.kubectl("delete", "service", "held", "--wait=false")
+    return server
+
+
+@pytest.fixture
+def installed(helm: Helm, before: ControlPlane) -> Callable[..., ControlPlane]:
+    """A function that installs kavip, which nobody runs here."""
+
+    def install(*flags: str) -> ControlPlane:
+        helm("install", *RELEASE, "--set=replicaCount=0,crds.enabled=false", *flags, kubeconfig=before.kubeconfig)
+        ours = service("new", metadata=MARKED)
+        wait_for("the API server asks", lambda: refused(before, ours), timeout=60, interval=0.2)
+        return before
+
+    return install
+
+
+def test_what_is_not_ours_goes_on(installed: Callable[..., ControlPlane]) -> None:
+    """Services without annotation or class of kavip are created, changed and deleted; what leaves may leave."""
+    server = installed()
+    assert [what for what, subject in PLAIN.items() if refused(server, subject)] == []
+    assert [what for what, subject in OURS.items() if not refused(server, subject)] == []
+
+    patch(server, "service/plain", {"metadata": {"labels": {"a": "b"}}, "spec": {"externalIPs": EXTERNAL}})
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}}
+    patch(server, "service/marked", status, "--subresource=status")
+    patch(server, "keepalivedgroup/edge", {"status": {"routerIDs": {"a/b": 7}}}, "--subresource=status")
+    patch(server, "service/held", {"metadata": {"finalizers": []}})
+    server.kubectl("delete", "service", "marked", "plain")
+    server.kubectl("delete", "keepalivedgroup", "edge")
+    gone = server.kubectl("get", "service/held", "service/marked", "keepalivedgroup/edge", "--ignore-not-found")
+    assert not gone.stdout
+
+
+def test_what_is_ours_waits(installed: Callable[..., ControlPlane]) -> None:
+    """A Service cannot become one of kavip's, change as one, or cease to be one; groups and pools neither."""
+    server = installed()
+    for kind, change in (
+        ("service/plain", {"metadata": MARKED}),
+        ("service/marked", {"metadata": {"labels": {"a": "b"}}}),
+        ("service/marked", {"metadata": {"annotations": {names.POOL_ANNOTATION: None}}}),
+        ("keepalivedgroup/edge", {"spec": {"interface": "eth1"}}),
+    ):
+        assert unanswered(patch(server, kind, change, check=False)), (kind, change)
+    assert unanswered(server.kubectl("create", f"--filename={files.CONFIG}/samples/vippool.yaml", check=False))
+
+
+def test_pools_cannot_be_deleted_behind_its_back(installed: Callable[..., ControlPlane], before: ControlPlane) -> None:
+    """DELETE of a pool is asked about, with no object but the old one; the conditions hold all the same."""
+    before.kubectl("create", f"--filename={files.CONFIG}/samples/vippool.yaml")
+    server = installed()
+    assert unanswered(server.kubectl("delete", "vippool", "edge", check=False))
+    patch(
+        server,
+        "vippool/edge",
+        {"status": {"ipv4": {"total": 1, "assigned": 0, "available": 1}}},
+        "--subresource=status",
+    )
+
+
+def test_with_all_external_ips_guarded(installed: Callable[..., ControlPlane]) -> None:
+    """With externalIPs.scope: all no Service gains or changes externalIPs; one may keep or lose those it has."""
+    server = installed("--set=externalIPs.scope=all")
+    assert [what for what, subject in PLAIN.items() if refused(server, subject)] == ["external IPs"]
+    assert unanswered(patch(server, "service/plain", {"spec": {"externalIPs": EXTERNAL}}, check=False))
+    assert unanswered(patch(server, "service/external", {"spec": {"externalIPs": ["192.0.2.201"]}}, check=False))
+    patch(server, "service/external", {"metadata": {"labels": {"a": "b"}}})
+    patch(server, "service/external", {"spec": {"externalIPs": []}})
+
+
+def create(server: ControlPlane, subject: files.Object, *, check: bool = True) -> Result:
+    """Create *subject*."""
+    return server.kubectl("create", "--filename=-", input=json.dumps(subject), check=check)
+
+
+def patch(server: ControlPlane, subject: str, change: dict[str, Any], *flags: str, check: bool = True) -> Result:
+    """Merge *change* into *subject* (``kind/name``) of the namespace default."""
+    return server.kubectl("patch", subject, "--type=merge", *flags, "--patch", json.dumps(change), check=check)
+
+
+def unanswered(done: Result) -> bool:
+    """Whether the API server refused because kavip does not answer."""
+    return bool(done.returncode) and "failed calling webhook" in done.stderr
