@@ -25,6 +25,7 @@ from kavip.kube.lease import ApiLease
 from kavip.leading import Leading
 from kavip.settings import Settings, shown
 from kavip.webhook import registration
+from kavip.webhook.access import Access
 from kavip.webhook.checks import Options as WebhookOptions
 from kavip.webhook.rotation import Injected, Publisher, Registered, Rotation
 from kavip.webhook.server import Server
@@ -104,7 +105,13 @@ class App:
             ipam=settings.ipam,
         )
         unfilled = lambda: ", ".join(self._caches.unready())  # noqa: E731 - a question for the server
-        server = Server(self._caches.snapshot, unready=unfilled, options=options)
+        access = Access(self._client)
+        server = Server(
+            self._caches.snapshot,
+            unready=unfilled,
+            options=options,
+            may_set_external_ips=access.may_set_external_ips,
+        )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
             await server.start(*address)
         publisher, hosts = self._registration()

@@ -16,6 +16,7 @@ EDGES = (
     "kavip.controller.apply",
     "kavip.controller.probe",
     "kavip.controller.worker",
+    "kavip.webhook.access",
     "kavip.webhook.body",
     "kavip.webhook.rotation",
     "kavip.webhook.server",

@@ -48,6 +48,7 @@ class UserInfo(Wire, frozen=True):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
 
 
 class AdmissionRequest(Wire, frozen=True):

@@ -146,6 +146,12 @@ class Client:
         )
         return _whole(resource, answer)
 
+    async def ask(self, resource: Resource[T], body: Body, *, timeout: float) -> T:
+        """Create what is answered at once and stored nowhere, a SubjectAccessReview for example."""
+        typed = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+        sent = codec.encode(typed)
+        return _whole(resource, await self._transport.send("POST", resource.path(), body=sent, timeout=timeout))
+
     async def apply(
         self,
         resource: Resource[T],

@@ -10,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from kavip import names
+from kavip.api.access import SubjectAccessReview
 from kavip.api.cluster import Namespace, Network, Node, Pod, Secret
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
@@ -138,6 +139,14 @@ OLD_DEPLOYMENTS: Final = Resource(
     names=names.OLD_OPERATOR_DEPLOYMENTS,
 )
 EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
+ACCESS: Final = Resource(
+    "authorization.k8s.io/v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    SubjectAccessReview,
+    namespaced=False,
+    verbs=("create",),
+)
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",
@@ -170,6 +179,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     OLD_LEASES,
     OLD_DEPLOYMENTS,
     EVENTS,
+    ACCESS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )

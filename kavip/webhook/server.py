@@ -11,7 +11,7 @@ with a guess. How long a stranger may take, and how much, is decided in :mod:`ka
 import asyncio
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +27,7 @@ from kavip.api import review as wire
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
-from kavip.api.review import AdmissionRequest, AdmissionResponse
+from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.listening import Listener
@@ -48,6 +48,13 @@ _JSON: Final = {"Content-Type": "application/json"}
 log: Final = structlog.get_logger(__name__)
 
 Decide = Callable[[AdmissionRequest, Snapshot, Options], Verdict]
+Exemption = Callable[[UserInfo, str], Awaitable[bool]]
+"""Whether a user is exempt from the rules about external IPs in a namespace."""
+
+
+async def nobody(_user: UserInfo, _namespace: str) -> bool:
+    """Nobody is exempt."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,10 @@ class Server:
         unready: Callable[[], str] = lambda: "",
         options: Options = Options(),  # noqa: B008 - frozen
         routes: Mapping[str, Route] = ROUTES,
+        may_set_external_ips: Exemption = nobody,
     ) -> None:
         """Make the server; :meth:`start` opens the port, :meth:`present` gives it a certificate."""
+        self._may_set_external_ips = may_set_external_ips
         self._snapshot, self._caches_unready, self._options = snapshot, unready, options
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -170,6 +179,8 @@ class Server:
         mutates = desk.route.mutates
         try:
             found = await self._decide(desk.route, asked)
+            if found.pardonable:
+                found = await self._pardoned(found, asked)
         except BadInput as error:
             found = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
         except Exception as error:  # noqa: BLE001 - the edge: logged, counted, and answered
@@ -179,6 +190,13 @@ class Server:
             text = f"kavip could not judge this {subject.kind}: an error of its own; its log has it under {asked.uid}"
             return verdict.failure(asked.uid, 500, "InternalError", text), _ERROR
         return verdict.response(asked.uid, found, subject), _ALLOWED if found.allowed else _DENIED
+
+    async def _pardoned(self, found: Verdict, asked: AdmissionRequest) -> Verdict:
+        """*found*, without what does not bind this user; he is asked about only where that would let the object in."""
+        pardoned = found.pardoned()
+        if pardoned.allowed and await self._may_set_external_ips(asked.user_info, asked.namespace):
+            return pardoned
+        return found
 
     async def _decide(self, route: Route, asked: AdmissionRequest) -> Verdict:
         """Judge; and judge again once what was missing has arrived: it may come with the same ``kubectl apply``."""

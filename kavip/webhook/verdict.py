@@ -6,7 +6,7 @@ is whole on its own, and the message sums all of them up in one line.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Final
@@ -44,11 +44,17 @@ class Verdict:
     patch: tuple[Step, ...] = ()
     awaits: tuple[Awaited, ...] = ()
     """What, once it is there, makes it worth judging again."""
+    pardonable: frozenset[Refusal] = frozenset()
+    """Those of *refusals* that do not bind who may ``create`` ``services/externalips``."""
 
     @property
     def allowed(self) -> bool:
         """Whether the request may go on."""
         return not self.refusals
+
+    def pardoned(self) -> "Verdict":
+        """What is left for a user whom the pardonable refusals do not bind."""
+        return replace(self, refusals=tuple(each for each in self.refusals if each not in self.pardonable))
 
 
 @dataclass(frozen=True, slots=True)
