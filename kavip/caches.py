@@ -7,7 +7,7 @@ give away what is held.
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kavip import names, telemetry
 from kavip.controller import wakes
@@ -29,7 +29,13 @@ _READ = (
     resources.SERVICES,
 )
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
+_MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
 _RIVALS = (resources.OLD_LEASES, resources.OLD_DEPLOYMENTS)
+
+
+def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
+    """A cache of the objects that carry the label of a group."""
+    return Informer(client, resource, labels=names.GROUP_LABEL)
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Rival]:
@@ -39,6 +45,13 @@ def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Riv
 
 def _nobody(_: Key) -> None:
     """Wake nobody: this replica does not lead."""
+
+
+class Outlook(NamedTuple):
+    """Whatever changes here concerns every key: why the controller may not write, and whether it serves Prometheus."""
+
+    hindrance: Hindrance | None
+    has_monitors: bool
 
 
 class Caches:
@@ -54,10 +67,11 @@ class Caches:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)
-        for kind in _OWNED if owned else ():
-            watcher: Informer[Owned] = Informer(client, kind, labels=names.GROUP_LABEL)  # type: ignore[arg-type]
+        watchers = [_labelled(client, kind) for kind in (*_OWNED, *_MONITORING) if owned]
+        for watcher in watchers:
             watcher.subscribe(self._take_owned)
-            self.informers.append(watcher)
+        self.informers += watchers
+        self._monitoring = watchers[len(_OWNED) :]
         self._rivals = [_by_name(client, kind, name) for kind in _RIVALS if owned for name in kind.names]
         for each in self._rivals:
             each.subscribe(self._take_rival)
@@ -102,12 +116,17 @@ class Caches:
             for key in wakes.of(self.snapshot, old, new):
                 self.wake(key)
 
-    def hindrance(self) -> Hindrance | None:
-        """Why the controller may not write now; to be asked every second: what a broken watch hides is no silence."""
+    def outlook(self) -> Outlook:
+        """
+        What no object tells: whether keepalived-operator is gone, whether there are PodMonitors.
+
+        To be asked every second: what a broken watch hides is no silence.
+        """
         now = time.monotonic()
         if any(each.trouble for each in self._rivals):
             self.objects.rivals.blink(at=now)
-        return self.objects.rivals.hindrance(now)
+        self.objects.has_monitors = bool(self._monitoring) and all(each.is_there for each in self._monitoring)
+        return Outlook(self.objects.rivals.hindrance(now), self.objects.has_monitors)
 
     def _take_rival(self, old: Rival | None, new: Rival | None) -> None:
         self.objects.rivals.see(old, new, at=time.monotonic())

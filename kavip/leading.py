@@ -15,7 +15,7 @@ import structlog
 
 from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
-from kavip.caches import Caches
+from kavip.caches import Caches, Outlook
 from kavip.controller import wakes
 from kavip.controller.apply import Writer
 from kavip.controller.outcome import Key, Kind, Notice, Options
@@ -85,25 +85,30 @@ class Leading:
             writer=writer,
             eye=probe,
             notify=lambda key, notice: self._notify(events, key, notice),
-            options=Options(image=settings.image, ipam=settings.ipam, agent_port=settings.agent_port),
+            options=Options(
+                image=settings.image,
+                ipam=settings.ipam,
+                agent_port=settings.agent_port,
+                prometheus_account=settings.prometheus_account,
+            ),
         )
 
     async def _look_out(self, queue: WorkQueue[Key]) -> None:
-        """Look at everything again when keepalived-operator has come or gone: time alone may tell."""
-        before = None
+        """Look at everything again when keepalived-operator has gone, or Prometheus's has come."""
+        before = self._caches.outlook()
         while True:
-            if (hindrance := self._caches.hindrance()) != before:
+            await asyncio.sleep(LOOK_OUT)
+            if (outlook := self._caches.outlook()) != before:
+                _tell(outlook)
                 for key in wakes.everything(self._caches.snapshot):
                     queue.add(key)
-                why = hindrance.verdict.message if hindrance and hindrance.who else "not known yet"
-                log.info("standing aside" if hindrance else "serving", **({"why": why} if hindrance else {}))
-                before = hindrance
-            await asyncio.sleep(LOOK_OUT)
+                before = outlook
 
     def _begin(self, queue: WorkQueue[Key], events: Events) -> None:
         snapshot = self._caches.snapshot
         for key in wakes.everything(snapshot):
             queue.add(key)
+        _tell(self._caches.outlook())
         self._queue, self._caches.wake = queue, queue.add
         self._events, self._dropped = events, 0
         telemetry.LEADER.set(1)
@@ -136,3 +141,11 @@ class Leading:
                 return resources.GROUPS, {**snapshot.groups, **snapshot.outside}
             case Kind.POOL:
                 return resources.POOLS, snapshot.pools
+
+
+def _tell(outlook: Outlook) -> None:
+    if outlook.hindrance:
+        who = "; ".join(outlook.hindrance.who) or "not known yet"
+        log.info("standing aside: keepalived-operator may be running", who=who)
+    else:
+        log.info("serving", prometheus=outlook.has_monitors)

@@ -24,6 +24,9 @@ CONFIG_MAP: Final = "ConfigMap"
 DAEMON_SET: Final = "DaemonSet"
 DEPLOYMENT: Final = "Deployment"
 LEASE: Final = "Lease"
+POD_MONITOR: Final = "PodMonitor"  # monitoring.coreos.com/v1
+ROLE: Final = "Role"
+ROLE_BINDING: Final = "RoleBinding"
 NETWORK: Final = "Network"  # config.openshift.io/v1
 
 # --- What users write ---------------------------------------------------------------------------------------------
@@ -64,6 +67,7 @@ CONFIG_KEY: Final = "keepalived.conf"
 AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent must know beside it
 METRICS_PORT_NAME: Final = "metrics"
 PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"
+PROMETHEUS_ACCOUNT: Final = "openshift-monitoring/prometheus-k8s"
 IP_MODE_VIP: Final = "VIP"
 
 LEASE_NAME: Final = "kavip-controller"

@@ -64,6 +64,9 @@ class Settings:
     probe_host: str = setting("", "address that /livez and /readyz bind to; empty: all")
     probe_port: int = setting(names.PROBE_PORT, "port of /livez and /readyz")
     agent_port: int = setting(names.AGENT_PORT, "first port given to the agents of a group")
+    prometheus_account: str = setting(
+        names.PROMETHEUS_ACCOUNT, "NAMESPACE/NAME of the service account of Prometheus, which a group's Role admits"
+    )
     probe_interval: int = setting(5, "seconds between two looks at an agent's /state when nothing changes", lowest=1)
     lease_seconds: int = setting(15, "seconds after which another replica may take over the controller", lowest=3)
     drain_seconds: int = setting(5, "seconds for which the webhook goes on answering after SIGTERM")
@@ -88,6 +91,8 @@ class Settings:
             _check(each.name, getattr(self, each.name), each.metadata)
         if self.webhook_url and not re.fullmatch(r"https://[^/\s]+(:\d+)?/?", self.webhook_url):
             raise SettingsError(f"{shown('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
+        if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", self.prometheus_account):
+            raise SettingsError(f"{shown('prometheus_account')}: {self.prometheus_account!r}: want NAMESPACE/NAME")
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""DaemonSet and ConfigMap, which kavip makes for a group, as far as it reads them back; the Deployment of others."""
+"""What kavip makes for a group, as far as it reads it back, and the Deployment of others."""
 
 from kavip.api.meta import Metadata, OwnerReference, Wire
 
@@ -64,6 +64,52 @@ class ConfigMap(Wire, frozen=True):
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
+
+
+class PodMonitor(Wire, frozen=True):
+    """A PodMonitor of the Prometheus operator."""
+
+    metadata: Metadata = Metadata()
+
+
+class PolicyRule(Wire, frozen=True):
+    """``rules[]`` of a Role; what kavip does not write is read too, so that it is taken away again."""
+
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+    verbs: list[str] | None = None
+
+
+class Role(Wire, frozen=True):
+    """A Role."""
+
+    metadata: Metadata = Metadata()
+    rules: list[PolicyRule] | None = None
+
+
+class RoleRef(Wire, frozen=True):
+    """``roleRef``."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class Subject(Wire, frozen=True):
+    """``subjects[]``."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleBinding(Wire, frozen=True):
+    """A RoleBinding."""
+
+    metadata: Metadata = Metadata()
+    role_ref: RoleRef = RoleRef()
+    subjects: list[Subject] | None = None
 
 
 def controller_of(metadata: Metadata) -> OwnerReference | None:

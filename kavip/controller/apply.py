@@ -21,11 +21,24 @@ from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, Stat
 from kavip.controller.owner import foreign
 from kavip.errors import Forbidden, LeaseLost, NotFound, Refused
 from kavip.kube.client import Client, PatchKind
-from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
+from kavip.kube.resources import (
+    CONFIGMAPS,
+    DAEMONSETS,
+    GROUPS,
+    POD_MONITORS,
+    PODS,
+    POOLS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICES,
+    Resource,
+)
 
 log = structlog.get_logger()
 
-_OWNED: Final[dict[str, Resource[Any]]] = {names.CONFIG_MAP: CONFIGMAPS, names.DAEMON_SET: DAEMONSETS}
+_OWNED: Final[dict[str, Resource[Any]]] = {
+    each.kind: each for each in (CONFIGMAPS, DAEMONSETS, POD_MONITORS, ROLES, ROLE_BINDINGS)
+}
 _STATUS: Final[dict[Kind, tuple[Resource[Any], PatchKind]]] = {
     # Strategic merge keeps the conditions of others, which only built-in kinds can do.
     Kind.SERVICE: (SERVICES, "strategic"),

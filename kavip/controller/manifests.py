@@ -7,6 +7,7 @@ A field that is absent from the group is absent here too, so that server-side ap
 
 import hashlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +40,8 @@ _OWNER_ONLY: Final = 0o400
 _DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 _TOLERATE_ALL: Final = [{"operator": "Exists"}]
 
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
 Manifest = dict[str, Any]
 
 
@@ -53,7 +56,7 @@ def config_map(group: KeepalivedGroup, *, text: str, config_hash: str) -> Manife
         "switchAt": "",
     }
     data = {names.AGENT_KEY: _json(agent), names.CONFIG_KEY: text}
-    return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": _metadata(group), "data": data}
+    return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
 
 
 def daemon_set(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
@@ -65,7 +68,7 @@ def daemon_set(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
     body: Manifest = {"selector": {"matchLabels": labels}, "template": template}
     if spec.update_strategy:
         body["updateStrategy"] = spec.update_strategy
-    return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": _metadata(group), "spec": body}
+    return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": metadata_of(group), "spec": body}
 
 
 def has_password(spec: GroupSpec) -> bool:
@@ -82,7 +85,8 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def _metadata(group: KeepalivedGroup) -> Manifest:
+def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, str] = NO_LABELS) -> Manifest:
+    """Metadata of an object that *group* owns; *name* is the group's own where it is not given."""
     owner = {
         "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
         "kind": names.KEEPALIVED_GROUP,
@@ -92,9 +96,9 @@ def _metadata(group: KeepalivedGroup) -> Manifest:
         "blockOwnerDeletion": True,  # OpenShift asks for `update` on the group's finalizers: config/rbac
     }
     return {
-        "name": group.metadata.name,
+        "name": name or group.metadata.name,
         "namespace": group.metadata.namespace,
-        "labels": {names.GROUP_LABEL: group.metadata.name},
+        "labels": {names.GROUP_LABEL: group.metadata.name, **labels},
         "ownerReferences": [owner],
     }
 

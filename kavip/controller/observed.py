@@ -14,10 +14,10 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Pod
 from kavip.api.refusal import Refusal
-from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.controller.news import EVER
 from kavip.controller.outcome import Apply, Key, Reserved
-from kavip.controller.owner import Foreign
+from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
@@ -46,7 +46,7 @@ class NodeState:
     instances: tuple[Sight, ...] = ()
 
 
-Owned = DaemonSet | ConfigMap | Pod
+Owned = Made | Pod
 
 NOTHING: Mapping[str, NodeState] = MappingProxyType({})
 
@@ -108,16 +108,18 @@ class Objects:
     """
     The objects that groups own, as last seen, by ``ns/name``; and what the writer remembers about them.
 
-    Informers on DaemonSets, ConfigMaps and Pods that carry the label of a group fill the first three through
-    :meth:`see`; *pods* is by group, then by pod. The writer fills the rest: *applied*, *strangers* and *refused* by
-    ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion that the last status write was decided on,
-    where that write has made a new one. *left_out*: by group, the Services that it has no room
-    for. *rivals* is what was seen of keepalived-operator itself.
+    Informers on objects that carry the label of a group fill the first four through :meth:`see`; *pods* is by group,
+    then by pod, *monitoring* by ``Kind ns/name``. *has_monitors*: there are PodMonitors here. The writer fills the
+    rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
+    that the last status write was decided on, where that write has made a new one. *left_out*: by group, the Services
+    that it has no room for. *rivals* is what was seen of keepalived-operator itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
     configmaps: dict[str, ConfigMap] = field(default_factory=dict)
     pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    monitoring: dict[str, Made] = field(default_factory=dict)
+    has_monitors: bool = False
     applied: dict[str, Applied] = field(default_factory=dict)
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
@@ -129,9 +131,9 @@ class Objects:
     def see(self, old: Owned | None, new: Owned | None) -> str:
         """Take what an informer tells; return the group that it concerns, "" for none."""
         if old is not None:
-            self._store(old).pop(old.metadata.key, None)
+            self._store(old).pop(_key_of(old), None)
         if new is not None:
-            self._store(new)[new.metadata.key] = new
+            self._store(new)[_key_of(new)] = new
         return group_of(seen) if (seen := new or old) else ""
 
     def forget(self, group: str) -> None:
@@ -139,7 +141,9 @@ class Objects:
         self.reserved.pop(group, None)
         self.left_out.pop(group, None)
         for memory in (self.applied, self.strangers, self.refused):
-            for name in [name for name in memory if name.endswith(f" {group}")]:
+            for name in [
+                name for name in memory if name.endswith((f" {group}", f" {group}{names.PROMETHEUS_ROLE_SUFFIX}"))
+            ]:
                 del memory[name]
 
     def _store(self, obj: Owned) -> dict[str, Owned]:
@@ -150,6 +154,13 @@ class Objects:
                 return self.configmaps  # type: ignore[return-value]
             case Pod():
                 return self.pods.setdefault(group_of(obj), {})  # type: ignore[return-value]
+            case _:
+                return self.monitoring  # type: ignore[return-value]
+
+
+def _key_of(obj: Owned) -> str:
+    key = obj.metadata.key
+    return f"{type(obj).__name__} {key}" if isinstance(obj, PodMonitor | Role | RoleBinding) else key
 
 
 def group_of(obj: Owned) -> str:

@@ -50,6 +50,7 @@ class Options:
     image: str = "kavip:latest"
     ipam: str = "auto"
     agent_port: int = names.AGENT_PORT
+    prometheus_account: str = names.PROMETHEUS_ACCOUNT
 
 
 @dataclass(frozen=True, slots=True)

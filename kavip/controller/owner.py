@@ -8,7 +8,7 @@ merges into whatever has the name.
 from dataclasses import dataclass
 
 from kavip import names
-from kavip.api.workload import ConfigMap, DaemonSet, controller_of
+from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding, controller_of
 from kavip.controller.manifests import AGENT
 
 
@@ -20,7 +20,11 @@ class Foreign:
     predecessor: bool = False
 
 
-def foreign(obj: ConfigMap | DaemonSet, *, group_uid: str) -> Foreign | None:
+Made = ConfigMap | DaemonSet | PodMonitor | Role | RoleBinding
+"""What kavip makes for a group."""
+
+
+def foreign(obj: Made, *, group_uid: str) -> Foreign | None:
     """Why *obj* is not kavip's for the group with *group_uid*; None: it is."""
     owner = controller_of(obj.metadata)
     if owner is None:
@@ -32,7 +36,10 @@ def foreign(obj: ConfigMap | DaemonSet, *, group_uid: str) -> Foreign | None:
     return None
 
 
-def _made_by_kavip(obj: ConfigMap | DaemonSet) -> bool:
-    if isinstance(obj, ConfigMap):
-        return names.AGENT_KEY in (obj.data or {})
-    return any(container.name == AGENT for container in obj.spec.template.spec.containers or ())
+def _made_by_kavip(obj: Made) -> bool:
+    match obj:
+        case ConfigMap():
+            return names.AGENT_KEY in (obj.data or {})
+        case DaemonSet():
+            return any(container.name == AGENT for container in obj.spec.template.spec.containers or ())
+    return True  # what the predecessor made for Prometheus says the same

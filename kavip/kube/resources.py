@@ -19,7 +19,7 @@ from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
 from kavip.api.registration import WebhookConfiguration
 from kavip.api.service import Service
-from kavip.api.workload import ConfigMap, DaemonSet, Deployment
+from kavip.api.workload import ConfigMap, DaemonSet, Deployment, PodMonitor, Role, RoleBinding
 from kavip.errors import BadInput
 
 
@@ -138,6 +138,26 @@ OLD_DEPLOYMENTS: Final = Resource(
     dispensable=True,
     names=names.OLD_OPERATOR_DEPLOYMENTS,
 )
+POD_MONITORS: Final = Resource(
+    "monitoring.coreos.com/v1",
+    "podmonitors",
+    names.POD_MONITOR,
+    PodMonitor,
+    verbs=(*_READ, *_APPLY),
+    optional=True,
+    dispensable=True,
+)
+ROLES: Final = Resource(
+    "rbac.authorization.k8s.io/v1", "roles", names.ROLE, Role, verbs=(*_READ, *_APPLY), dispensable=True
+)
+ROLE_BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io/v1",
+    "rolebindings",
+    names.ROLE_BINDING,
+    RoleBinding,
+    verbs=(*_READ, *_APPLY),
+    dispensable=True,
+)
 EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
 ACCESS: Final = Resource(
     "authorization.k8s.io/v1",
@@ -178,6 +198,9 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     LEASES,
     OLD_LEASES,
     OLD_DEPLOYMENTS,
+    POD_MONITORS,
+    ROLES,
+    ROLE_BINDINGS,
     EVENTS,
     ACCESS,
     MUTATING_WEBHOOKS,

@@ -158,7 +158,9 @@ class Installation:
             self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
         namespaces = ("shop", "lb", "other")
         for namespace in namespaces:
-            self.plane.kubectl("delete", "services,keepalivedgroups,daemonsets,configmaps", "--all", "-n", namespace)
+            self.plane.kubectl(
+                "delete", "services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "--all", "-n", namespace
+            )
         self.plane.kubectl("delete", "vippools,nodes", "--all")
         self.plane.kubectl("delete", "leases,secrets", "--all", "-n", "kavip")
 
@@ -168,6 +170,19 @@ def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1",
     notes, labels = rest.pop("annotations", {}), rest.pop("labels", {})
     metadata = {"name": name, "annotations": notes, "labels": labels, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+
+
+def crd(group: str, kind: str, plural: str, *, scope: str) -> dict[str, Any]:
+    """A CustomResourceDefinition of version v1 that takes anything."""
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    named = {"plural": plural, "kind": kind, "listKind": f"{kind}List", "singular": kind.lower()}
+    spec = {"group": group, "names": named, "scope": scope, "versions": [version]}
+    return object_of("CustomResourceDefinition", f"{plural}.{group}", version="apiextensions.k8s.io/v1", spec=spec)
 
 
 def a_service(

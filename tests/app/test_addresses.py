@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.app.conftest import Installation, a_group, a_pool, a_service, free_port, object_of, wait_for
+from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, free_port, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
 
@@ -196,26 +196,8 @@ def test_a_service_with_too_many_external_ips_stops_nobody(installation: Install
 
 def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
     """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool of kavip."""
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "networks.config.openshift.io"},
-        "spec": {
-            "group": "config.openshift.io",
-            "names": {"plural": "networks", "kind": "Network", "listKind": "NetworkList", "singular": "network"},
-            "scope": "Cluster",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                }
-            ],
-        },
-    }
     plane = installation.plane
-    installation.applied(crd)
+    installation.applied(crd("config.openshift.io", "Network", "networks", scope="Cluster"))
     try:
         plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "networks.config.openshift.io")
         network = object_of("Network", "cluster", version="config.openshift.io/v1")

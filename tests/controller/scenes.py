@@ -13,7 +13,17 @@ from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.pool import PoolStatus, VIPPool
 from kavip.api.service import Service, ServiceStatus
-from kavip.api.workload import ConfigMap, Container, DaemonSet, DaemonSetSpec, PodTemplate, PodTemplateSpec
+from kavip.api.workload import (
+    ConfigMap,
+    Container,
+    DaemonSet,
+    DaemonSetSpec,
+    PodMonitor,
+    PodTemplate,
+    PodTemplateSpec,
+    Role,
+    RoleBinding,
+)
 from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
 from kavip.controller.observed import Applied, NodeState, Objects, Observed, memory_key
@@ -23,6 +33,7 @@ from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object, Snapshot
 from tests import build
 
+MONITORING = {"PodMonitor": PodMonitor, "Role": Role, "RoleBinding": RoleBinding}
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 GROUP = "lb/edge"
 
@@ -177,6 +188,9 @@ class World:
         )
         if write.kind == names.CONFIG_MAP:
             self.objects.configmaps[write.key] = ConfigMap(metadata=metadata, data=body["data"])
+        elif kind := MONITORING.get(write.kind):
+            made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
+            self.objects.see(None, made)
         else:
             containers = [Container(name=each["name"]) for each in body["spec"]["template"]["spec"]["containers"]]
             spec = DaemonSetSpec(template=PodTemplate(spec=PodTemplateSpec(containers=containers)))

@@ -12,7 +12,8 @@ from kavip.agent.localize import _password_fault
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector, Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
-from kavip.controller.group import RECHECK, plan_group
+from kavip.controller.belongings import RECHECK
+from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
 from kavip.controller.observed import NodeState, Objects, Rejected, Sight, Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Options, Plan, PodAnnotation, StatusPatch

@@ -1,0 +1,140 @@
+"""
+The objects of a group: which are there, whose they are, and which have to be applied.
+
+ConfigMap and DaemonSet are what a group is for: where one of them is somebody else's, or the API server refuses it,
+neither is written. What Prometheus needs (:mod:`.monitoring`) comes after them and stops nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.workload import ConfigMap, Role, RoleBinding
+from kavip.controller import manifests, monitoring
+from kavip.controller.manifests import Manifest, digest
+from kavip.controller.observed import Objects
+from kavip.controller.outcome import Apply, Options
+from kavip.controller.owner import Foreign, Made, foreign
+from kavip.controller.roster import Roster
+
+RECHECK: Final = 60.0
+"""Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
+
+LONGEST_NAME: Final = 63  # the name becomes a label's value
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """The object *what* (``Kind ns/name``) that must be left alone, and *why*."""
+
+    what: str
+    why: Foreign
+
+
+def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options) -> tuple[Manifest, ...]:
+    """The objects as they should be, in the order in which they are written: pods need their ConfigMap."""
+    if roster.config is None or len(group.metadata.name) > LONGEST_NAME:
+        return ()
+    return (
+        manifests.config_map(group, text=roster.config.text, config_hash=roster.config.hash),
+        manifests.daemon_set(group, image=options.image, port=roster.port),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """What *group* has, by *objects*, at the time *now*."""
+
+    group: KeepalivedGroup
+    objects: Objects
+    now: datetime
+
+    @property
+    def configmap(self) -> ConfigMap | None:
+        """The ConfigMap of the group's name, whoever made it."""
+        return self.objects.configmaps.get(self.group.key)
+
+    @property
+    def text(self) -> str:
+        """The keepalived.conf of kavip's that is there."""
+        ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
+        return (ours.data or {}).get(names.CONFIG_KEY, "") if ours else ""
+
+    def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
+        """The first object of *kinds* that is not ours to write over."""
+        for kind in kinds:
+            obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
+            stranger = self.objects.strangers.get(what)
+            if obj is not None and (why := foreign(obj, group_uid=self.group.metadata.uid)):
+                return InTheWay(what, why)
+            if obj is None and stranger is not None and (self.now - stranger.since).total_seconds() < RECHECK:
+                return InTheWay(what, stranger.why)
+        return None
+
+    def refused(self, bodies: Sequence[Manifest]) -> str:
+        """What the API server said to one of *bodies* a moment ago; "" where it was not asked."""
+        for body in bodies:
+            what = f"{body['kind']} {_key_of(body)}"
+            told = self.objects.refused.get(what)
+            if told and told.digest == digest(body) and (self.now - told.since).total_seconds() < RECHECK:
+                return f"the API server refuses {what}: {told.message}"
+        return ""
+
+    def applies(self, bodies: Sequence[Manifest]) -> tuple[Apply, ...]:
+        """What has to be written so that *bodies* stand."""
+        result = []
+        for body in bodies:
+            kind, key = body["kind"], _key_of(body)
+            seen = self._seen(kind, key)
+            if seen is None or not self._is_current(seen, body):
+                result.append(Apply(kind, key, body, self.group.metadata.uid, unseen=seen is None))
+        return tuple(result)
+
+    def _key(self, kind: str) -> str:
+        return f"{self.group.key}{names.PROMETHEUS_ROLE_SUFFIX if kind in monitoring.ACCESS else ''}"
+
+    def _seen(self, kind: str, key: str) -> Made | None:
+        match kind:
+            case names.CONFIG_MAP:
+                return self.objects.configmaps.get(key)
+            case names.DAEMON_SET:
+                return self.objects.daemonsets.get(key)
+        return self.objects.monitoring.get(f"{kind} {key}")
+
+    def _is_current(self, seen: Made, body: Manifest) -> bool:
+        """
+        Whether *seen* is what *body* makes of it.
+
+        ConfigMaps, Roles and RoleBindings come back as they were written. A DaemonSet or PodMonitor comes back with
+        defaults, so its generation is compared with the one that the last apply of the same body gave: an edit by
+        somebody else raises it. That costs one apply of each after a start, which changes nothing where nothing has
+        changed, and mends what was edited while nobody led.
+        """
+        if (content := _content(seen)) is not None:
+            return all(content[name] == body.get(name) for name in content)
+        applied = self.objects.applied.get(f"{body['kind']} {seen.metadata.key}")
+        return (
+            applied is not None
+            and applied.digest == digest(body)
+            and applied.uid == seen.metadata.uid
+            and applied.generation >= seen.metadata.generation
+        )
+
+
+def _content(seen: Made) -> Mapping[str, Any] | None:
+    match seen:
+        case ConfigMap():
+            return {"data": seen.data}
+        case Role() | RoleBinding():
+            body: dict[str, Any] = msgspec.to_builtins(seen)
+            return {name: value for name, value in body.items() if name != "metadata"}
+    return None
+
+
+def _key_of(body: Manifest) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"

@@ -1,0 +1,64 @@
+"""Objects that come late, on the real API server: the group after its Service, the kind PodMonitor after the group."""
+
+import pytest
+
+from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+NOTES = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
+PODMONITORS = "podmonitors.monitoring.coreos.com"
+
+
+def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation) -> None:
+    """Without a restart; with the Role and RoleBinding of Prometheus, all owned by the group."""
+    installation.start(webhook=False)
+    installation.applied(a_group("edge"))
+    wait_for("the group has its DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
+    assert installation.get("role", "edge-prometheus-k8s", "-n", "lb") is None
+    installation.applied(crd("monitoring.coreos.com", "PodMonitor", "podmonitors", scope="Namespaced"))
+    try:
+        wait_for("there is a PodMonitor", lambda: installation.get("podmonitor", "edge", "-n", "lb"))
+        wait_for("and a RoleBinding", lambda: installation.get("rolebinding", "edge-prometheus-k8s", "-n", "lb"))
+        uid = installation.get("keepalivedgroup", "edge", "-n", "lb")["metadata"]["uid"]
+        named = (("podmonitor", "edge"), ("role", "edge-prometheus-k8s"), ("rolebinding", "edge-prometheus-k8s"))
+        for kind, name in named:
+            found = installation.get(kind, name, "-n", "lb")
+            assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [uid]
+        versions = [installation.get(kind, name, "-n", "lb")["metadata"]["resourceVersion"] for kind, name in named]
+        installation.plane.audit.mark()
+        installation.plane.kubectl("annotate", "keepalivedgroup", "edge", "-n", "lb", "touched=yes")
+        installation.plane.kubectl("delete", "role", "edge-prometheus-k8s", "-n", "lb")
+        wait_for("the Role is back", lambda: installation.get("role", "edge-prometheus-k8s", "-n", "lb"))
+        kept = [installation.get(kind, name, "-n", "lb")["metadata"]["resourceVersion"] for kind, name in named]
+        assert (kept[0], kept[2]) == (versions[0], versions[2])
+    finally:
+        installation.plane.kubectl("delete", "crd", PODMONITORS)
+
+
+def test_a_service_may_come_before_its_group(installation: Installation) -> None:
+    """With webhook.allowMissingGroup=warn it is admitted with a warning, says GroupNotFound, and is served later."""
+    installation.start("--allow-missing-group=warn")
+    installation.applied(a_pool("edge", "192.0.2.128/27"))
+    done = installation.apply(a_service("early", annotations=NOTES))
+    assert done.returncode == 0, done.stderr
+    assert "Warning:" in done.stderr
+    programmed = lambda: installation.condition("early", "kavip.io/Programmed")  # noqa: E731 - asked again and again
+    wait_for("the condition says so", lambda: programmed().get("reason") == "GroupNotFound")
+    assert installation.addresses("early") == ["192.0.2.128"]
+    installation.applied(a_group("edge"))
+    wait_for("the group has found it", lambda: programmed().get("reason") == "NoNodes")
+
+    def text() -> str:
+        found = installation.get("configmap", "edge", "-n", "lb") or {}
+        return str(found.get("data", {}).get("keepalived.conf", ""))
+
+    wait_for("the configuration has its VIP", lambda: "192.0.2.128" in text())
+
+
+def test_without_that_a_group_has_to_come_first(installation: Installation) -> None:
+    """By default the Service is refused."""
+    installation.start()
+    done = installation.apply(a_service("early", annotations=NOTES))
+    assert done.returncode != 0
+    assert "lb/edge" in done.stderr
