@@ -30,6 +30,7 @@ _READ = (
 )
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
+_COMPLAINTS = "reason=FailedCreate,regarding.kind=DaemonSet"
 _RIVALS = (resources.OLD_LEASES, resources.OLD_DEPLOYMENTS)
 
 
@@ -68,10 +69,11 @@ class Caches:
             informer.subscribe(self._take)
             self.informers.append(informer)
         watchers = [_labelled(client, kind) for kind in (*_OWNED, *_MONITORING) if owned]
+        self._monitoring = watchers[len(_OWNED) :]
+        watchers += [Informer(client, resources.DAEMONSET_EVENTS, fields=_COMPLAINTS) for _ in range(owned)]
         for watcher in watchers:
             watcher.subscribe(self._take_owned)
         self.informers += watchers
-        self._monitoring = watchers[len(_OWNED) :]
         self._rivals = [_by_name(client, kind, name) for kind in _RIVALS if owned for name in kind.names]
         for each in self._rivals:
             each.subscribe(self._take_rival)
@@ -132,5 +134,5 @@ class Caches:
         self.objects.rivals.see(old, new, at=time.monotonic())
 
     def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
-        if group := self.objects.see(old, new):
+        if (group := self.objects.see(old, new)) in self.snapshot.groups:
             self.wake(Key(Kind.GROUP, group))

@@ -74,6 +74,7 @@ LEASE_NAME: Final = "kavip-controller"
 OLD_OPERATOR_LEASE: Final = "03846a46.redhat.io"
 OLD_OPERATOR_DEPLOYMENTS: Final = ("keepalived-operator", "keepalived-operator-controller-manager")  # Helm's; OLM's
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
+POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"
 DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"  # means kavip's own image
 DEFAULT_SECRET_KEY: Final = "password"

@@ -29,6 +29,7 @@ class Event(Wire, frozen=True):
     metadata: Metadata = Metadata()
     event_time: str | None = None
     series: EventSeries | None = None
+    deprecated_last_timestamp: str | None = None
     reporting_controller: str = ""
     reporting_instance: str = ""
     action: str = ""
@@ -36,6 +37,11 @@ class Event(Wire, frozen=True):
     regarding: ObjectReference = ObjectReference()
     note: str = ""
     type: str = ""
+
+    @property
+    def last_time(self) -> str:
+        """When it was last seen, as far as it says: reporters of the older API fill another field."""
+        return (self.series.last_observed_time if self.series else "") or self.deprecated_last_timestamp or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         pods=tuple(objects.pods.get(group.key, {}).values()),
         accepted=accepted(snapshot, group, roster, needed=needed, monitored=monitored),
         config_hash=config_hash,
+        complaint=objects.complaint(group.key),
     )
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     return Plan(

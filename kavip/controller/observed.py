@@ -13,6 +13,7 @@ from typing import Final
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Pod
+from kavip.api.event import Event
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.controller.news import EVER
@@ -46,7 +47,7 @@ class NodeState:
     instances: tuple[Sight, ...] = ()
 
 
-Owned = Made | Pod
+Owned = Made | Pod | Event
 
 NOTHING: Mapping[str, NodeState] = MappingProxyType({})
 
@@ -109,7 +110,8 @@ class Objects:
     The objects that groups own, as last seen, by ``ns/name``; and what the writer remembers about them.
 
     Informers on objects that carry the label of a group fill the first four through :meth:`see`; *pods* is by group,
-    then by pod, *monitoring* by ``Kind ns/name``. *has_monitors*: there are PodMonitors here. The writer fills the
+    then by pod, *monitoring* by ``Kind ns/name``, *complaints* of a DaemonSet that gets no pods by group, then by
+    Event. *has_monitors*: there are PodMonitors here. The writer fills the
     rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
     that the last status write was decided on, where that write has made a new one. *left_out*: by group, the Services
     that it has no room for. *rivals* is what was seen of keepalived-operator itself.
@@ -120,6 +122,7 @@ class Objects:
     pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
     monitoring: dict[str, Made] = field(default_factory=dict)
     has_monitors: bool = False
+    complaints: dict[str, dict[str, Event]] = field(default_factory=dict)
     applied: dict[str, Applied] = field(default_factory=dict)
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
@@ -135,6 +138,16 @@ class Objects:
         if new is not None:
             self._store(new)[_key_of(new)] = new
         return group_of(seen) if (seen := new or old) else ""
+
+    def complaint(self, group: str) -> str:
+        """What the DaemonSet of *group* said last about pods that it cannot create; "" where it said nothing."""
+        daemonset = self.daemonsets.get(group)
+        told = [
+            event
+            for _, event in sorted(self.complaints.get(group, {}).items())
+            if daemonset is not None and event.regarding.uid == daemonset.metadata.uid
+        ]
+        return max(told, key=lambda event: event.last_time).note if told else ""
 
     def forget(self, group: str) -> None:
         """Forget what is remembered about a *group* that is gone."""
@@ -154,6 +167,8 @@ class Objects:
                 return self.configmaps  # type: ignore[return-value]
             case Pod():
                 return self.pods.setdefault(group_of(obj), {})  # type: ignore[return-value]
+            case Event():
+                return self.complaints.setdefault(group_of(obj), {})  # type: ignore[return-value]
             case _:
                 return self.monitoring  # type: ignore[return-value]
 
@@ -164,7 +179,9 @@ def _key_of(obj: Owned) -> str:
 
 
 def group_of(obj: Owned) -> str:
-    """The key of the group whose label *obj* carries, or ""."""
+    """The key of the group whose label *obj* carries, or that the DaemonSet of an Event is named as; or ""."""
+    if isinstance(obj, Event):
+        return f"{obj.regarding.namespace}/{obj.regarding.name}"
     name = obj.metadata.label(names.GROUP_LABEL)
     return f"{obj.metadata.namespace}/{name}" if name else ""
 

@@ -2,10 +2,12 @@
 The status of a group: who has which VRID, what its nodes run, and its conditions.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kavip import names
 from kavip.api import conditions
 from kavip.api.cluster import Pod
 from kavip.api.group import (
@@ -27,12 +29,15 @@ from kavip.vrrp.virtualips import is_anchor
 
 SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
 _MOST_INSTANCES: Final = 510
+_ONE_POD: Final = re.compile(r'pods "[^"]*" is forbidden')  # the name changes with every attempt
+_POD_SECURITY: Final = "violates PodSecurity"
+_LONGEST: Final = 1000
 _WORST: Final = ("FAULT", "INIT", "BACKUP")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a group's status is made from; *accepted* is the verdict on the group itself, *config_hash* what it runs."""
+    """What a group's status is made from; *accepted*, *config_hash* that it runs, *complaint* of its DaemonSet."""
 
     snapshot: Snapshot
     group: KeepalivedGroup
@@ -41,6 +46,7 @@ class View:
     pods: Sequence[Pod]
     accepted: Verdict
     config_hash: str
+    complaint: str = ""
 
 
 def status_of(view: View, *, now: str) -> GroupStatus:
@@ -100,10 +106,22 @@ def _ready(view: View) -> Verdict:
     missing = [name for name in nodes if name not in _ready_nodes(view)]
     if missing:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
-        return Verdict("False", Reason.PODS_NOT_READY, message)
+        return Verdict("False", Reason.PODS_NOT_READY, message + _complaint(view))
     if collision := _collision(view):
         return Verdict("True", Reason.VRID_COLLISION, collision)
     return Verdict("True", Reason.READY, "every pod is ready")
+
+
+def _complaint(view: View) -> str:
+    """Why nodes have no pod, in the words of the DaemonSet, and the label that helps against Pod Security."""
+    served = {pod.spec.node_name for pod in view.pods}
+    if not view.complaint or all(node.metadata.name in served for node in view.roster.nodes):
+        return ""  # every node has its pod: what was said before is over
+    words = _ONE_POD.sub("pods are forbidden", view.complaint).rstrip(". ")[:_LONGEST]
+    if _POD_SECURITY not in words:
+        return f"; its DaemonSet says: {words}"
+    namespace = view.group.metadata.namespace
+    return f"; its DaemonSet says: {words}; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
 
 
 def _collision(view: View) -> str:
@@ -132,8 +150,8 @@ def _runs(view: View, node: str) -> bool:
 
 
 def _ready_nodes(view: View) -> set[str]:
-    names = {node.metadata.name for node in view.roster.nodes}
-    return names & {pod.spec.node_name for pod in view.pods if pod.is_ready and not pod.metadata.deletion_timestamp}
+    wanted = {node.metadata.name for node in view.roster.nodes}
+    return wanted & {pod.spec.node_name for pod in view.pods if pod.is_ready and not pod.metadata.deletion_timestamp}
 
 
 # --- what the agents see ----------------------------------------------------------------------------------------------

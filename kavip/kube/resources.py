@@ -167,6 +167,9 @@ ACCESS: Final = Resource(
     namespaced=False,
     verbs=("create",),
 )
+DAEMONSET_EVENTS: Final = Resource(
+    "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, dispensable=True
+)  # why a DaemonSet gets no pods
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",
@@ -203,6 +206,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     ROLE_BINDINGS,
     EVENTS,
     ACCESS,
+    DAEMONSET_EVENTS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )

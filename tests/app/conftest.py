@@ -207,15 +207,20 @@ def a_group(name: str, *, default: bool = False, **spec: Any) -> dict[str, Any]:
     )
 
 
+def prepare(plane: ControlPlane) -> ControlPlane:
+    """Give *plane* kavip's CRDs and namespaces."""
+    plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
+    crds = ("vippools.kavip.io", "keepalivedgroups.redhatcop.redhat.io")
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+    for name in ("kavip", "shop", "lb", "other"):
+        plane.kubectl("apply", "-f", "-", input=json.dumps(object_of("Namespace", name)))
+    return plane
+
+
 @pytest.fixture(scope="session")
 def prepared(control_plane: ControlPlane) -> ControlPlane:
     """The control plane with kavip's CRDs and namespaces."""
-    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
-    crds = ("vippools.kavip.io", "keepalivedgroups.redhatcop.redhat.io")
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
-    for name in ("kavip", "shop", "lb", "other"):
-        control_plane.kubectl("apply", "-f", "-", input=json.dumps(object_of("Namespace", name)))
-    return control_plane
+    return prepare(control_plane)
 
 
 @pytest.fixture

@@ -1,0 +1,59 @@
+"""A namespace whose Pod Security level refuses a group's pods, with the real DaemonSet controller."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from hack.testbed import runs
+from hack.testbed.controlplane import CONTROLLERS, ControlPlane
+from hack.testbed.programs import Programs
+from tests.app.conftest import Installation, a_group, object_of, prepare, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+LABEL = "pod-security.kubernetes.io/enforce"
+
+
+@pytest.fixture
+def staffed(programs: Programs) -> Iterator[Installation]:
+    """A control plane of its own, with the controllers that make pods, and one node."""
+    with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
+        prepare(plane)
+        made = Installation(plane)
+        try:
+            made.applied(object_of("Node", "n1"))
+            yield made
+        finally:
+            made.close()
+
+
+def ready(installation: Installation) -> str:
+    """The message of the group's Ready."""
+    found = installation.get("keepalivedgroup", "edge", "-n", "lb") or {}
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((str(entry["message"]) for entry in conditions if entry["type"] == "Ready"), "")
+
+
+def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
+    """Ready has the DaemonSet's own error; once the namespace has the label the error is gone."""
+    staffed.plane.kubectl("label", "namespace", "lb", f"{LABEL}=baseline")
+    staffed.start(webhook=False)
+    staffed.applied(a_group("edge"))
+    wait_for("the group says why it has no pods", lambda: "violates PodSecurity" in ready(staffed))
+    assert 'pods are forbidden: violates PodSecurity "baseline:latest": ' in ready(staffed)
+    assert ready(staffed).endswith(f"label namespace lb with {LABEL}=privileged")
+    staffed.plane.kubectl("label", "--overwrite", "namespace", "lb", f"{LABEL}=privileged")
+    again = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}  # the controller is backing off
+    staffed.plane.kubectl("patch", "daemonset", "edge", "-n", "lb", "--type=merge", "-p", json.dumps(again))
+    wait_for("the pods are there", lambda: staffed.get("pods", "-n", "lb")["items"])
+    patience = 60.0
+    pods = staffed.get("pods", "-n", "lb")["items"]
+    binding = {"target": {"kind": "Node", "name": "n1"}}
+    for pod in pods:  # nobody schedules here
+        body = object_of("Binding", pod["metadata"]["name"], namespace="lb", **binding)
+        staffed.plane.kubectl(
+            *("create", "--raw", f"/api/v1/namespaces/lb/pods/{pod['metadata']['name']}/binding", "--filename=-"),
+            input=json.dumps(body),
+        )
+    wait_for("the complaint is over", lambda: "PodSecurity" not in ready(staffed), patience=patience)
