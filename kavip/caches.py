@@ -39,6 +39,12 @@ def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
     return Informer(client, resource, labels=names.GROUP_LABEL)
 
 
+def _complaints(client: Client) -> Informer[Owned]:
+    """A cache of what DaemonSets say about pods that they cannot create."""
+    found: Informer[Any] = Informer(client, resources.DAEMONSET_EVENTS, fields=_COMPLAINTS)
+    return found
+
+
 def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Rival]:
     """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
     return Informer(client, resource, fields=f"metadata.name={name}")
@@ -68,9 +74,10 @@ class Caches:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)
-        watchers = [_labelled(client, kind) for kind in (*_OWNED, *_MONITORING) if owned]
-        self._monitoring = watchers[len(_OWNED) :]
-        watchers += [Informer(client, resources.DAEMONSET_EVENTS, fields=_COMPLAINTS) for _ in range(owned)]
+        self._monitoring = [_labelled(client, kind) for kind in _MONITORING if owned]
+        watchers = [_labelled(client, kind) for kind in _OWNED if owned] + self._monitoring
+        if owned:
+            watchers.append(_complaints(client))
         for watcher in watchers:
             watcher.subscribe(self._take_owned)
         self.informers += watchers
