@@ -26,7 +26,7 @@ cluster-down: ## remove that cluster: processes, mounts, namespaces, files
 	@$(RUN) python -m hack.testbed down
 
 ##@ Prove it
-.PHONY: test test-unit lint bench
+.PHONY: test test-unit lint bench fuzz
 test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
@@ -46,6 +46,9 @@ lint: ## ruff, mypy --strict, and the contracts between packages
 bench: ## how fast, and how large, beside a bare client in the same run
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m bench
+
+fuzz: ## 200,000 hostile reviews: well-formed answers, steady memory and time; a finding prints its seed
+	@$(RUN) python -m fuzz
 
 ##@ Make it
 .PHONY: image format requirements clean

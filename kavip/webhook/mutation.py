@@ -56,7 +56,12 @@ def _lost(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
 
 
 def _patched(request: AdmissionRequest, values: dict[patch.Pointer, Any]) -> Verdict:
-    before = msgspec.json.decode(request.object)
+    try:
+        before = msgspec.json.decode(request.object)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # in a part of it that kavip does not read
+        return _NOTHING
+    if not isinstance(before, dict):  # none at all: the old one was judged
+        return _NOTHING
     after = before
     for path, value in values.items():
         after = patch.put(after, path, value)

@@ -1,0 +1,1 @@
+"""Fuzzing of admission: bytes at the endpoint of a server process, and objects of the right shape at the policy."""

@@ -1,0 +1,87 @@
+"""Objects at the policy: each is allowed, or refused with words, and no rule breaks."""
+
+import contextlib
+import traceback
+from time import perf_counter
+from typing import Final
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from bench.review import cluster
+from fuzz import shapes
+from fuzz.report import Report, resident
+from kavip.api import review
+from kavip.errors import BadInput
+from kavip.snapshot import Snapshot
+from kavip.webhook import verdict
+from kavip.webhook.checks import Options
+from kavip.webhook.server import ROUTES
+from kavip.webhook.verdict import Subject
+
+BATCH: Final = 500  # examples of one path: hypothesis keeps each in mind until the batch ends
+SERVICES: Final = 200
+
+
+def run(count: int, *, seed: int) -> Report:
+    """Judge *count* objects, the paths in turn."""
+    report = Report("objects at the policy")
+    snapshot = cluster(SERVICES)
+    paths = sorted(ROUTES)
+    batch, early = 0, 0
+    while len(report.seconds) < count and not report.findings:
+        size = min(BATCH, max(count // 10, 1))
+        _batch(paths[batch % len(paths)], snapshot, report, size=size, number=seed + batch)
+        batch += 1
+        early = early or (resident() if len(report.seconds) >= count // 10 else 0)
+    report.resident = early, resident()
+    return report
+
+
+def _batch(path: str, snapshot: Snapshot, report: Report, *, size: int, number: int) -> None:
+    @seed(number)
+    @settings(
+        max_examples=size,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(body=shapes.bodies(path))
+    def judged(body: bytes) -> None:
+        start = perf_counter()
+        outcome = judge(path, body, snapshot)
+        report.seconds.append(perf_counter() - start)
+        report.answers[outcome] += 1
+
+    with contextlib.suppress(_Finding):
+        try:
+            judged()
+        except Exception:  # noqa: BLE001 - whatever a rule raises is what is looked for
+            report.findings.append(f"seed {number}, {path}: {traceback.format_exc(limit=-4)}")
+            raise _Finding from None
+
+
+class _Finding(Exception):
+    """A rule broke."""
+
+
+def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
+    """What the server does between reading a body and writing one; the outcome."""
+    asked = review.read(body)
+    try:
+        found = ROUTES[path].decide(asked, snapshot, Options())
+    except BadInput as error:
+        assert "\n" not in str(error), error
+        return "unreadable"
+    answer = review.answer(verdict.response(asked.uid, found, Subject(asked.kind.kind, asked.name)))
+    response = msgspec.json.decode(answer)["response"]
+    assert response["allowed"] is not bool(found.refusals), response
+    for warning in response.get("warnings", ()):
+        assert len(warning.encode()) <= verdict.WARNING_BYTES, warning
+    if not response["allowed"]:
+        status = response["status"]
+        assert status["code"] in (403, 422), status
+        assert status["message"].strip(), status
+        assert "\n" not in status["message"], status
+    return "allowed" if response["allowed"] else "refused"

@@ -1,0 +1,36 @@
+"""The server that is fuzzed, as a process of its own: ``python -m fuzz.target`` prints its port, its pid and its CA."""
+
+import asyncio
+import json
+import os
+import sys
+from datetime import UTC, datetime
+
+from bench.review import HOST, cluster
+from kavip import telemetry
+from kavip.webhook import certs, server
+from kavip.webhook.server import Server
+
+SERVICES = 200
+
+
+async def main() -> None:
+    """Serve until standard input ends."""
+    telemetry.configure_logging("warning", "text")
+    server.PATIENCE = 0.0  # type: ignore[misc]  # nothing will arrive: waiting for it would be all that is measured
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    target = Server(cluster(SERVICES))
+    target.present(certs.new_leaf(ca, [HOST], now))
+    port = await target.start(HOST, 0)
+    print(json.dumps({"port": port, "pid": os.getpid(), "ca": ca.certificate_pem.decode()}), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await target.stop()
+    samples = [sample for metric in telemetry.REVIEWS.collect() for sample in metric.samples]
+    errors = sum(
+        sample.value for sample in samples if sample.name.endswith("_total") and sample.labels["verdict"] == "error"
+    )
+    print(json.dumps({"errors": int(errors)}), flush=True)
+
+
+asyncio.run(main())

@@ -1,0 +1,43 @@
+"""A short run of `make fuzz`, the same each time; and that it would find something."""
+
+import pytest
+
+from fuzz import endpoint, policy
+from fuzz.report import Report
+from kavip.webhook.server import ROUTES, Route
+
+SEED = 4
+
+
+def test_any_bytes_get_an_answer() -> None:
+    """A real server process answers each request with a review or a 4xx, and does not swell."""
+    report = endpoint.run(600, seed=SEED)
+    assert report.findings == []
+    assert report.resident[1] <= report.resident[0] + 48
+    assert {"allowed", "refused", "400", "404", "405"} <= set(report.answers)
+
+
+def test_any_object_is_judged() -> None:
+    """Objects of the right shape are allowed or refused with words on every path."""
+    report = policy.run(400, seed=SEED)
+    assert report.findings == []
+    assert {"allowed", "refused", "unreadable"} == set(report.answers)
+
+
+def test_a_rule_that_breaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding has the seed, the path and the object."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(policy, "ROUTES", {path: Route(broken) for path in ROUTES})  # type: ignore[arg-type]
+    (finding,) = policy.run(10, seed=SEED).findings
+    assert finding.startswith(f"seed {SEED}, {min(ROUTES)}: ")
+    assert "RuntimeError: broken" in finding
+
+
+def test_what_creeps_is_told() -> None:
+    """Memory and latency of the first tenth are compared with the last."""
+    report = Report("x", seconds=[0.001] * 90 + [0.1] * 10, resident=(50, 150))
+    assert [line.split()[0] for line in report.creep] == ["p99", "memory"]
+    assert Report("x", seconds=[0.001] * 100, resident=(50, 60)).creep == []
