@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kavip import names
+from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.cluster import Node
-from kavip.api.group import KeepalivedGroup
+from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.controller import vrids
 from kavip.controller.fit import Fitted, fit
 from kavip.controller.outcome import Options, Reserved
 from kavip.errors import UnsafeValue
-from kavip.names import Reason
+from kavip.names import Condition, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
@@ -112,7 +113,12 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
 
 
 def _keeps(group: KeepalivedGroup, port: int) -> bool:
-    return port in (group.spec.metrics_port, group.status.metrics_port)
+    return port in (group.spec.metrics_port, group.status.metrics_port) or _is_pruned(group.status)
+
+
+def _is_pruned(status: GroupStatus) -> bool:
+    """Whether the definition is keepalived-operator's: what was written beside the condition is not there."""
+    return conditions.find(status.conditions, Condition.PROGRAMMED) is not None and not status.observed_generation
 
 
 def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:

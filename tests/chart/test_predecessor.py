@@ -1,13 +1,16 @@
 """`helm install` where keepalived-operator is, with its definition, Lease, group and Services in place."""
 
 import json
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
+from hack.testbed.process import Process, spawn, stop, wait_for
 from kavip import names
 from tests import files
 from tests.chart.release import RELEASE, Helm
@@ -18,7 +21,14 @@ HERE = Path(__file__).parent / "predecessor"
 GROUP = "keepalivedgroups.redhatcop.redhat.io"
 HELM, OLM = "helm", "catalog"
 """The field managers under which the definition of keepalived-operator comes to be."""
+SILENT = ("--set=crds.enabled=false,replicaCount=0,webhook.failurePolicy.validating=Ignore",)
 KINDS = "deployments,daemonsets,configmaps,services,leases,keepalivedgroups"
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}},
+    "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
+}
 STATUS = {
     "routerIDs": {"default/svc1": 3, "default/svc2": 4},
     "conditions": [
@@ -97,3 +107,37 @@ def found(server: ControlPlane) -> dict[str, Any]:
 def served(server: ControlPlane) -> str:
     """The kinds of keepalived-operator's group."""
     return server.kubectl("api-resources", f"--api-group={names.REDHATCOP_GROUP}", check=False).stdout
+
+
+@pytest.fixture
+def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]:
+    """kavip on a cluster with the definition of keepalived-operator, which is gone itself."""
+    server.kubectl("create", f"--filename={HERE / 'crd.yaml'}")
+    wait_for("groups are served", lambda: "KeepalivedGroup" in served(server), timeout=60, interval=0.2)
+    helm("install", *RELEASE, *SILENT, kubeconfig=server.kubeconfig)
+    server.kubectl("apply", "--server-side", f"--filename={files.CONFIG}/crd/bases/vippools.kavip.io.yaml")
+    flags = ["--webhook-host=127.0.0.1", "--webhook-port=0", "--metrics-port=0", "--probe-port=0"]
+    command = [sys.executable, "-m", "kavip", "run", f"--kubeconfig={server.kubeconfig}", *flags]
+    started = spawn(command, log=tmp_path / "kavip.log")
+    yield started
+    stop([started])
+
+
+def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> None:
+    """With a definition that drops every field of kavip's own, a group gets its objects, VRIDs and old conditions."""
+    server.kubectl("create", "--filename=-", input=json.dumps(NODE))
+    server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
+    for subject, field, value in (
+        ("service/web", "{.status.loadBalancer.ingress[0].ip}", "192.0.2.129"),
+        ("daemonset/edge", "{.metadata.name}", "edge"),
+        ("configmap/edge", "{.metadata.labels.keepalivedGroup}", "edge"),
+        ("keepalivedgroup/edge", "{.status.routerIDs.default/shop}", "1"),
+        ("keepalivedgroup/edge", "{.status.conditions[?(@.type=='ReconcileSuccess')].status}", "True"),
+    ):
+        asked = ["get", subject, f"--output=jsonpath={field}"]
+        wait_for(f"{subject} {field} is {value}", partial(says, server, asked, value), timeout=60, interval=0.5)
+
+
+def says(server: ControlPlane, asked: list[str], value: str) -> bool:
+    """Whether kubectl answers with *value*."""
+    return server.kubectl(*asked, check=False).stdout == value

@@ -1,6 +1,5 @@
 """`helm test` on a real cluster: it passes where kavip answers, and fails where it does not."""
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -13,27 +12,40 @@ from tests import files
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 OWN = f"--namespace={files.NAMESPACE}"
+SELECTED = ("--selector=app.kubernetes.io/name=kavip",)
 HOOKS = "pods,serviceaccounts,roles,rolebindings"
+
+
+RELEASE = ("kavip", str(files.CHART), OWN, "--wait=watcher", f"--set=image.repository={REPOSITORY},image.tag={TAG}")
 
 
 @pytest.fixture
 def installed(cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster of one node with kavip on it, and that is all."""
     found = cluster(nodes=1, images=(image(),))
-    values = {"image": {"repository": REPOSITORY, "tag": TAG}}
-    arguments = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
-    found.helm("install", "kavip", str(files.CHART), OWN, "--create-namespace", "--wait=watcher", *arguments)
+    found.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=replicaCount=2")
     return found
 
 
-def test_helm_test_tells_whether_kavip_answers(installed: Cluster) -> None:
-    """The test passes and leaves nothing; with kavip scaled to zero it fails, and its log says who did not answer."""
-    done = installed.helm("test", "kavip", OWN, "--logs")
-    assert "refused, as it should be" in done.stdout
-    assert "let through, as it should be" in done.stdout
+def test_it_passes_where_kavip_answers(installed: Cluster) -> None:
+    """One Service is refused, one let through, and nothing of the test is left."""
+    assert_passes(installed)
     left = installed.kubectl("get", HOOKS, "--all-namespaces", "--output=name").stdout
     assert "kavip-test" not in left
 
+
+def test_it_passes_on_the_host_network(installed: Cluster) -> None:
+    """With webhook.hostNetwork the API server reaches kavip at the node's own address."""
+    installed.helm("upgrade", *RELEASE, "--set=webhook.hostNetwork=true,replicaCount=1")
+    wait_for("the old pods are gone", lambda: len(pods(installed).split()) == 1, timeout=120, interval=1)
+    addresses = "--output=jsonpath={.items[0].status.hostIP} {.items[0].status.podIP}"
+    host, pod = installed.kubectl("get", "pods", OWN, *SELECTED, addresses).stdout.split()
+    assert host == pod
+    assert_passes(installed)
+
+
+def test_it_fails_where_nobody_answers(installed: Cluster) -> None:
+    """With kavip scaled to zero the test fails, and its log says that the webhook was not reached."""
     installed.kubectl("scale", "deployment", "kavip", OWN, "--replicas=0")
     wait_for("the pods are gone", lambda: not pods(installed), timeout=120, interval=1)
     failed = installed.helm("test", "kavip", OWN, "--logs", "--timeout=240s", check=False)
@@ -43,6 +55,13 @@ def test_helm_test_tells_whether_kavip_answers(installed: Cluster) -> None:
     assert "failed calling webhook" in log
 
 
+def assert_passes(cluster: Cluster) -> None:
+    """Run `helm test`, and read what it says."""
+    said = cluster.helm("test", "kavip", OWN, "--logs").stdout
+    assert "refused, as it should be" in said
+    assert "let through, as it should be" in said
+
+
 def pods(cluster: Cluster) -> str:
     """kavip's pods."""
-    return cluster.kubectl("get", "pods", OWN, "--selector=app.kubernetes.io/name=kavip", "--output=name").stdout
+    return cluster.kubectl("get", "pods", OWN, *SELECTED, "--output=name").stdout

@@ -9,7 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.agent.localize import _password_fault
-from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
+from kavip.api.group import GroupStatus, GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector, Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.controller.belongings import RECHECK
@@ -114,6 +114,16 @@ def test_the_port_is_persisted_before_the_daemon_set_uses_it() -> None:
     first = world.group()
     assert not applied(first)
     assert body_of(first)["metricsPort"] == 9650
+    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+
+
+def test_a_definition_that_drops_the_port_stops_nothing() -> None:
+    """Where what was written beside the conditions is not there, the definition is the predecessor's: go on."""
+    world = World(cluster(build.group()))
+    world.group()
+    written = world.snapshot.groups[GROUP]
+    kept = GroupStatus(conditions=written.status.conditions, router_ids=written.status.router_ids)
+    world.snapshot.put(msgspec.structs.replace(written, status=kept))
     assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
 
 

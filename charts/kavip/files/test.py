@@ -14,7 +14,7 @@ from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
-PATIENCE = 90  # seconds: pods start, and caBundle is written
+PATIENCE = 60  # seconds: pods start, and caBundle is written
 
 
 def ask(kind: str, annotations: dict[str, str]) -> tuple[int, str]:
