@@ -18,6 +18,8 @@ from math import inf
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from yarl import URL
 
 _BACKLOG: Final = 1024
 _SWEEP: Final = 0.25  # seconds between two looks at the deadlines
@@ -25,6 +27,7 @@ _IDLE: Final = 3600.0
 _UNREAD: Final = 32 * 1024  # bytes of answers that wait for a slow reader, before the next one does
 _ASSUMED_GONE: Final = 120.0  # Go's transport, and with it every API server, closes what it has not used for 90 s
 _FAREWELL: Final = 1.0  # seconds for a peer's close_notify
+_NOWHERE: Final = URL("/")
 _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # what a kernel without IPv6 says
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -127,6 +130,11 @@ class _Server(web.Server):
         )
         self.standing[connection] = None
         return connection
+
+    def _make_request(self, message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
+        if message.url is None:  # so aiohttp's parser leaves some heads; its own request would not survive that
+            message = message._replace(url=_NOWHERE)  # type: ignore[unreachable]
+        return super()._make_request(message, *rest)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)

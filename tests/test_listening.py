@@ -139,6 +139,16 @@ async def test_what_is_no_http_is_told_so() -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("head", [b"CONNECT \r\n\r\n", b"CONNECT  HTTP/1.1\r\n\r\n", b"CONNECT  \r\nHost: x\r\n\r\n"])
+async def test_what_asks_for_nowhere_is_answered(head: bytes) -> None:
+    """aiohttp's parser lets a CONNECT without an address through, without a URL."""
+    async with listening(LONG) as (_, port):
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(head)
+        assert (await reader.readline()).startswith(b"HTTP/")
+        writer.close()
+
+
 async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
     """Where no place is left, who has never been answered goes, the oldest first, and nobody else."""
     async with listening(LONG) as (_, port):
