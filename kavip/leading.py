@@ -26,7 +26,7 @@ from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import Resource
 from kavip.kube.workqueue import WorkQueue
-from kavip.settings import Settings
+from kavip.settings import Settings, listed
 from kavip.snapshot import Object
 
 log = structlog.get_logger()
@@ -89,6 +89,7 @@ class Leading:
                 image=settings.image,
                 ipam=settings.ipam,
                 agent_port=settings.agent_port,
+                agent_allowed_cidrs=",".join(listed(settings.agent_allowed_cidrs)),
                 prometheus_account=settings.prometheus_account,
             ),
         )

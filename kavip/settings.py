@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from typing import Any
 
 from kavip import names
@@ -64,6 +65,9 @@ class Settings:
     probe_host: str = setting("", "address that /livez and /readyz bind to; empty: all")
     probe_port: int = setting(names.PROBE_PORT, "port of /livez and /readyz")
     agent_port: int = setting(names.AGENT_PORT, "first port given to the agents of a group")
+    agent_allowed_cidrs: str = setting(
+        "", "CIDRs whose clients agents answer, comma-separated: kavip's pods and Prometheus; empty: all"
+    )
     prometheus_account: str = setting(
         names.PROMETHEUS_ACCOUNT, "NAMESPACE/NAME of the service account of Prometheus, which a group's Role admits"
     )
@@ -91,6 +95,8 @@ class Settings:
             _check(each.name, getattr(self, each.name), each.metadata)
         if self.webhook_url and not re.fullmatch(r"https://[^/\s]+(:\d+)?/?", self.webhook_url):
             raise SettingsError(f"{shown('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
+        for text in listed(self.agent_allowed_cidrs):
+            _check_network(text)
         if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", self.prometheus_account):
             raise SettingsError(f"{shown('prometheus_account')}: {self.prometheus_account!r}: want NAMESPACE/NAME")
 
@@ -98,6 +104,13 @@ class Settings:
 def listed(text: str) -> tuple[str, ...]:
     """The names in *text*, which commas part; sorted."""
     return tuple(sorted({name for each in text.split(",") if (name := each.strip())}))
+
+
+def _check_network(text: str) -> None:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise SettingsError(f"{shown('agent_allowed_cidrs')}: {error}") from None
 
 
 def shown(name: str, *, prefix: str = names.ENV_PREFIX) -> str:

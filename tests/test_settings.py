@@ -15,6 +15,10 @@ from kavip.settings import Settings, unknown_variables
         ({"ipam": "sometimes"}, "--ipam (KAVIP_IPAM): 'sometimes': want one of auto, always, never"),
         ({"webhook_port": 70000}, "--webhook-port (KAVIP_WEBHOOK_PORT): 70000: want a port, 0 to 65535"),
         ({"lease_seconds": 1}, "--lease-seconds (KAVIP_LEASE_SECONDS): 1: want at least 3"),
+        (
+            {"agent_allowed_cidrs": "10.0.0.0/8, 10.0.0.1/8"},
+            "--agent-allowed-cidrs (KAVIP_AGENT_ALLOWED_CIDRS): 10.0.0.1/8 has host bits set",
+        ),
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )

@@ -59,10 +59,15 @@ def config_map(group: KeepalivedGroup, *, text: str, config_hash: str) -> Manife
     return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
 
 
-def daemon_set(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
-    """The DaemonSet: keepalived and its agent on every node of the group; *image* is kavip's own."""
+def daemon_set(group: KeepalivedGroup, *, image: str, port: int, allowed_cidrs: str = "") -> Manifest:
+    """
+    The DaemonSet: keepalived and its agent on every node of the group.
+
+    *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer.
+    """
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
-    template: Manifest = {"metadata": {"labels": labels}, "spec": _pod(group, image=image, port=port)}
+    pod = _pod(group, image=image, port=port, allowed=allowed_cidrs)
+    template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
     body: Manifest = {"selector": {"matchLabels": labels}, "template": template}
@@ -103,11 +108,11 @@ def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, 
     }
 
 
-def _pod(group: KeepalivedGroup, *, image: str, port: int) -> Manifest:
+def _pod(group: KeepalivedGroup, *, image: str, port: int, allowed: str) -> Manifest:
     spec = group.spec
     agent_image = spec.agent_image or image
     daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
-    agent_env = _agent_env(spec, port=port)
+    agent_env = _agent_env(spec, port=port, allowed=allowed)
     optional = {
         "priorityClassName": spec.daemonset_pod_priority_class_name,
         "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
@@ -179,7 +184,7 @@ def _keepalived_env() -> list[Manifest]:
     return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
 
 
-def _agent_env(spec: GroupSpec, *, port: int) -> list[Manifest]:
+def _agent_env(spec: GroupSpec, *, port: int, allowed: str) -> list[Manifest]:
     plain: Mapping[str, str] = {
         "KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR,
         "KAVIP_AGENT_PORT": str(port),
@@ -188,6 +193,8 @@ def _agent_env(spec: GroupSpec, *, port: int) -> list[Manifest]:
     password = spec.password_auth
     if password is not None and has_password(spec):
         plain = {**plain, "KAVIP_AGENT_PASSWORD_FILE": f"{PASSWORD_DIR}/{password.secret_key}"}
+    if allowed:
+        plain = {**plain, "KAVIP_AGENT_ALLOWED_CIDRS": allowed}
     return [
         _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
         _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),

@@ -50,6 +50,7 @@ class Options:
     image: str = "kavip:latest"
     ipam: str = "auto"
     agent_port: int = names.AGENT_PORT
+    agent_allowed_cidrs: str = ""
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
 
 

@@ -37,6 +37,22 @@ def env(container: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
 
 
+def test_agents_are_told_whom_to_answer() -> None:
+    """The administrator's CIDRs reach every agent as it reads them; without any there is no variable."""
+    variable = "KAVIP_AGENT_ALLOWED_CIDRS"
+    body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, allowed_cidrs="10.0.0.0/8,192.0.2.0/24")
+    pod = body["spec"]["template"]["spec"]
+    told = {each["name"]: env(each).get(variable) for each in (*pod["initContainers"], *pod["containers"])}
+    assert told == {
+        manifests.SETUP: "10.0.0.0/8,192.0.2.0/24",
+        manifests.AGENT: "10.0.0.0/8,192.0.2.0/24",
+        manifests.KEEPALIVED: None,
+    }
+    settings = AgentSettings(node_name="n1", allowed_cidrs=told[manifests.AGENT] or "")
+    assert [str(each) for each in settings.networks] == ["10.0.0.0/8", "192.0.2.0/24"]
+    assert not any(variable in env(each) for each in containers(build.group()).values())
+
+
 def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:
     """Name, namespace, label and controlling owner follow the group."""
     group = build.group("lb/edge")
