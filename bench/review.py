@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from bench import goal
 from kavip import names, telemetry
 from kavip.api import review
 from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
@@ -41,6 +42,9 @@ REVIEWS: Final = 4_000  # per round
 ROUNDS: Final = 5
 CLIENTS: Final = 2  # processes: one alone may be slower than the server, and would be measured instead of it
 CONNECTIONS: Final = 4  # of each
+LEAST: Final = 0.7
+MOST: Final = 3.0
+FLAT: Final = 1.25  # twice as much noise as two runs differ
 HOST: Final = "127.0.0.1"
 PATH: Final = names.VALIDATE_SERVICE_PATH
 
@@ -64,10 +68,14 @@ def main() -> None:
         ours, bare = asyncio.run(compare(size))
         row(f"no-op handler, beside {size:,} Services in cache", bare)
         row(f"kavip with {size:,} Services in cache", ours)
-        ratios = {"throughput": ours.rate / bare.rate, "p50": ours.p50 / bare.p50, "p99": ours.p99 / bare.p99}
-        print("  kavip / no-op: " + ", ".join(f"{what} {ratio:.2f}" for what, ratio in ratios.items()))
+        rate, p50, p99 = ours.rate / bare.rate, ours.p50 / bare.p50, ours.p99 / bare.p99
+        goal.row("throughput, kavip / no-op", f"{rate:.2f}", goal=f"at least {LEAST}", met=rate >= LEAST)
+        goal.row("p99, kavip / no-op", f"{p99:.2f}", goal=f"under {MOST}", met=p99 < MOST)
+        print(f"  {'p50, kavip / no-op':<52} {p50:>10.2f}")
         costs.append(ours.cost - bare.cost)
-    print(f"what kavip adds to a review, {SIZES[-1]:,} / {SIZES[0]:,} Services: {costs[-1] / costs[0]:.2f} x")
+    growth = costs[-1] / costs[0]
+    what = f"what kavip adds to a review, {SIZES[-1]:,} / {SIZES[0]:,} Services"
+    goal.row(what, f"{growth:.2f} x", goal=f"flat, under {FLAT}", met=growth < FLAT)
 
 
 def row(what: str, found: Round) -> None:

@@ -103,7 +103,7 @@ def _target(report: Report) -> Iterator[dict[str, Any]]:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
         if broken := json.loads(process.communicate("")[0])["errors"]:
-            report.findings.append(f"{broken} rules raised; the log above has where")
+            report.findings.append(f"{broken} exceptions in the server; the log above has where")
 
 
 async def _run(count: int, report: Report, told: dict[str, Any], *, seed: int) -> None:
