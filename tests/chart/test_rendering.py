@@ -23,11 +23,14 @@ class TestRendering:
         """`helm lint --strict` passes."""
         helm("lint", "--strict", str(files.CHART))
 
-    def test_defaults_are_what_config_says(self, helm: Helm, programs: Programs) -> None:
-        """With default values the chart is config/default, but for the namespace and the labels of helm."""
-        kustomized = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / "default")]).stdout)
+    @pytest.mark.parametrize(
+        ("base", "settings"), [("default", []), ("openshift", ["openshift.enabled=true"])], ids=["default", "openshift"]
+    )
+    def test_it_is_what_config_says(self, helm: Helm, programs: Programs, base: str, settings: list[str]) -> None:
+        """The chart is config/default, or config/openshift, but for the namespace and the labels of helm."""
+        kustomized = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / base)]).stdout)
         expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
-        found = {key(each): comparable(each) for each in rendered(helm) if not hook_of(each)}
+        found = {key(each): comparable(each) for each in rendered(helm, *settings) if not hook_of(each)}
         assert found.keys() == expected.keys()
         for name, subject in found.items():
             assert subject == expected[name], name
