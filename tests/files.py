@@ -11,7 +11,7 @@ CONFIG = ROOT / "config"
 CHART = ROOT / "charts" / "kavip"
 CRDS = sorted((CONFIG / "crd" / "bases").glob("*.yaml"))
 SAMPLES = [CONFIG / "samples" / name for name in ("vippool.yaml", "keepalivedgroup.yaml", "services.yaml")]
-KINDS = ROOT / "tests" / "kinds.yaml"  # of OpenShift and the Prometheus operator, for a real API server
+KINDS = ROOT / "tests" / "kinds.yaml"  # of OpenShift and other operators, for a real API server
 NAMESPACE = "kavip"  # where config/ puts everything
 
 Object = dict[str, Any]

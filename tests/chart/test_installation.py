@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
 from kavip.webhook import registration
 from tests import files
 from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, write_bundles
@@ -60,6 +61,23 @@ def test_helm_3_is_followed_by_helm_4(helm: Helm, server: ControlPlane) -> None:
         for condition in hook["matchConditions"]
     ]
     assert "kavip-or-external-ips" in conditions
+
+
+@pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
+@pytest.mark.parametrize("mode", ["cert-manager", "service-ca"])
+def test_a_bundle_that_others_inject_stays(helm: Helm, server: ControlPlane, mode: str, manner: str) -> None:
+    """cert-manager and service-ca write the configurations whole, with caBundle in them; an upgrade keeps it."""
+    server.kubectl("create", f"--filename={files.KINDS}")
+    wait_for("kinds are served", lambda: "Issuer" in server.kubectl("api-resources").stdout, timeout=60, interval=0.2)
+    helm("install", *RELEASE, f"--set=certs.mode={mode}", manner, kubeconfig=server.kubeconfig)
+    for kind in (registration.MUTATING, registration.VALIDATING):
+        found = get(server, kind)
+        assert found["metadata"]["annotations"]
+        for hook in found["webhooks"]:
+            hook["clientConfig"]["caBundle"] = BUNDLE
+        server.kubectl("replace", "--filename=-", f"--field-manager={mode}", input=json.dumps(found))
+    helm("upgrade", *RELEASE, f"--set=certs.mode={mode},logLevel=debug", manner, kubeconfig=server.kubeconfig)
+    assert bundles(server) == {BUNDLE}
 
 
 @pytest.mark.parametrize("flags", [(), ("--server-side",)], ids=["client-side", "server-side"])
