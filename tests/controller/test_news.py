@@ -8,8 +8,8 @@ from kavip import names
 from kavip.controller.observed import Observed
 from kavip.controller.outcome import Key, Kind
 from tests import build
+from tests.controller.planning import PROGRAMMED, VIP, WEB, programmed_of, web
 from tests.controller.scenes import GROUP, NOW, World, body_of, cluster, running, seen
-from tests.controller.test_plan import PROGRAMMED, VIP, WEB, programmed_of, web
 
 
 def pending(*, nodes: int = 2) -> World:
