@@ -11,11 +11,9 @@ import ssl
 from typing import Final
 
 import structlog
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
-from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
 from kavip.errors import SettingsError, Unavailable
+from kavip.kube.lean import ConfigException, Configuration, KubeConfigLoader, load_incluster_config, load_kube_config
 
 log = structlog.get_logger()
 

@@ -1,0 +1,23 @@
+"""kavip starts without the generated models of kubernetes_asyncio."""
+
+import subprocess
+import sys
+
+from tests.files import ROOT
+
+PROGRAM = """
+import sys
+import kavip.app
+from kavip.kube import lean
+from kubernetes_asyncio import client
+from kubernetes_asyncio.client.configuration import Configuration
+assert lean.Configuration is client.Configuration is Configuration
+generated = ("kubernetes_asyncio.client.models.", "kubernetes_asyncio.client.api.")
+print(sum(name.startswith(generated) for name in sys.modules))
+"""
+
+
+def test_no_model_is_loaded() -> None:
+    """The program has none of the 800 modules in memory, and the configuration is the library's own."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
