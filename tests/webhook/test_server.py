@@ -9,11 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import structlog
 
 from kavip import names, telemetry
-from kavip.api import review
 from kavip.snapshot import Snapshot
 from kavip.webhook import body, certs
 from kavip.webhook import server as serving
@@ -265,102 +263,115 @@ async def test_connections_are_drained(snapshot: Snapshot) -> None:
         await asyncio.gather(stopping, return_exceptions=True)
 
 
-# --- fuzz ---------------------------------------------------------------------------------------------------------
-class Fuzzed:
-    """One server for many examples, and a loop that runs while an example is sent."""
-
-    def __init__(self) -> None:
-        """Start both."""
-        self._runner = asyncio.Runner()
-        self._context = connected(Server(cases.cluster()))
-        self._connection = self._runner.run(self._context.__aenter__())
-
-    def post(self, path: str, data: bytes) -> tuple[int, bytes]:
-        """Send *data*."""
-        return self._runner.run(self._connection.post(path, data))
-
-    def close(self) -> None:
-        """Stop both."""
-        self._runner.run(self._context.__aexit__(None, None, None))
-        self._runner.close()
+# --- bytes --------------------------------------------------------------------------------------------------------
+SOUND = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+HEAD = f"POST {SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 
 
-@pytest.fixture(scope="module")
-def fuzzed() -> Iterator[Fuzzed]:
-    """One server for all examples."""
-    started = Fuzzed()
-    yield started
-    started.close()
+async def _send(connection: Connection, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection of its own, with *data* sent."""
+    trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(connection.url.rpartition(":")[2]), ssl=trust)
+    writer.write(data)
+    return reader, writer
 
 
-def _well_formed(status: int, body: bytes) -> bool:
-    """Whether an answer is a 4xx, or an AdmissionReview that says yes or no."""
-    if 400 <= status < 500:
-        return True
-    answered = json.loads(body)
-    response = answered["response"]
-    said_no = not response["allowed"] and response["status"]["code"] in (403, 422) and response["status"]["message"]
-    return status == 200 and answered["kind"] == review.KIND and (response["allowed"] is True or bool(said_no))
+async def _status(reader: asyncio.StreamReader) -> int:
+    """The status of the next answer, its body read away."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length:")[2].split(maxsplit=1)
+    await reader.readexactly(int(length[0]) if length else 0)
+    return int(head.split(maxsplit=2)[1])
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
+async def test_a_body_in_chunks_is_read(webhook: Connection) -> None:
+    """Of any size, with extensions; and the connection can be used again."""
+    chunks = b"".join(
+        b"%x;x=y\r\n%b\r\n" % (len(SOUND[at : at + 99]), SOUND[at : at + 99]) for at in range(0, len(SOUND), 99)
+    )
+    reader, writer = await _send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert await _status(reader) == 200
+    writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(SOUND) + SOUND)
+    assert await _status(reader) == 200
+    writer.close()
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on(webhook: Connection) -> None:
+    """100 before the body, then the answer; or 417 where something else is expected."""
+    sized = b"Content-Length: %d\r\n" % len(SOUND)
+    reader, writer = await _send(webhook, HEAD + sized + b"Expect: 100-continue\r\n\r\n")
+    assert await _status(reader) == 100
+    writer.write(SOUND)
+    assert await _status(reader) == 200
+    writer.close()
+    reader, writer = await _send(webhook, HEAD + sized + b"Expect: cake\r\n\r\n" + SOUND)
+    assert await _status(reader) == 417
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (f"Content-Length: {body.LIMIT + 1}", 413),
+        (f"Content-Length: {body.LIMIT + 1}\r\nExpect: 100-continue", 413),
+        ("Content-Length: 1\r\nContent-Encoding: gzip", 415),
+        ("Content-Length: -1", 400),
+        ("Transfer-Encoding: chunked\r\n\r\nzz", 400),
+    ],
 )
-TEXTS = st.sampled_from(["", "lb/edge", "lb/gone", "192.0.2.130", "::1", "true", "{}", '{"a": 1}', "\0"]) | st.text(
-    max_size=12
-)
-ANNOTATIONS = st.dictionaries(
-    st.sampled_from([*names.SERVICE_ANNOTATIONS, "kavip.io/x"]) | st.text(), TEXTS, max_size=5
-)
-METADATA = st.fixed_dictionaries(
-    {},
-    optional={
-        "name": st.text(max_size=5),
-        "namespace": st.sampled_from(["shop", "lb", ""]),
-        "annotations": ANNOTATIONS | st.none(),
-        "labels": st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2),
-        "deletionTimestamp": st.just("2026-05-01T00:00:00Z"),
-    },
-)
-SPEC = st.fixed_dictionaries(
-    {},
-    optional={
-        "type": st.sampled_from(["LoadBalancer", "ClusterIP", "ExternalName"]),
-        "externalIPs": st.lists(TEXTS, max_size=3),
-        "loadBalancerIP": TEXTS,
-        "loadBalancerClass": st.sampled_from([names.LOAD_BALANCER_CLASS, "other/one"]),
-        "ipFamilies": st.lists(st.sampled_from(["IPv4", "IPv6", "IPv9"]), max_size=2),
-        "ipFamilyPolicy": st.sampled_from(["RequireDualStack", "PreferDualStack", "SingleStack"]),
-        "interface": TEXTS,
-        "blacklistRouterIDs": st.lists(st.integers(-1, 300), max_size=300),
-        "verbatimConfig": st.dictionaries(TEXTS, TEXTS, max_size=3),
-        "instances": st.fixed_dictionaries({"mode": TEXTS, "count": st.integers()}),
-        "virtualIPs": st.lists(st.fixed_dictionaries({"address": TEXTS}), max_size=3),
-        "addresses": st.lists(TEXTS | st.sampled_from(["10.0.0.0/8", "192.0.2.128/28", "2001:db8::/32"]), max_size=3),
-        "exclude": st.lists(TEXTS, max_size=3),
-        "maxPerNamespace": st.integers(),
-    },
-)
-OBJECTS = st.none() | JSON | st.fixed_dictionaries({"metadata": METADATA, "spec": SPEC})
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_what_will_not_be_read_is_answered_before_it_comes(webhook: Connection, line: str, status: int) -> None:
+    """The head says enough."""
+    reader, writer = await _send(webhook, HEAD + line.encode() + b"\r\n\r\n")
+    assert await _status(reader) == status
+    writer.close()
 
 
-@FUZZ
-@given(path=st.sampled_from(PATHS), data=st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_get_an_answer(fuzzed: Fuzzed, path: str, data: bytes) -> None:
-    """Whatever is posted, the answer is a 4xx or a well-formed review."""
-    assert _well_formed(*fuzzed.post(path, data))
+async def test_large_bodies_share_a_budget(snapshot: Snapshot) -> None:
+    """Beyond it the answer is 503, small ones pass all the while, and what was taken is given back."""
+    server = Server(snapshot)
+    server._bodies = body.Reader(budget=3 << 20)
+    large = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)})))
+    async with connected(server) as connection:
+        head = HEAD + b"Content-Length: %d\r\n\r\n" % len(large)
+        first, writing = await _send(connection, head + large[:-1])
+        while server._bodies._left > 2 << 20:
+            await asyncio.sleep(0.01)
+        assert (await connection.post(SERVICE_PATH, large))[0] == 503
+        assert (await connection.post(SERVICE_PATH, SOUND))[0] == 200
+        writing.write(large[-1:])
+        assert await _status(first) == 200
+        assert (await connection.post(SERVICE_PATH, large))[0] == 200
+        assert server._bodies._left == 3 << 20
+        writing.close()
 
 
-@FUZZ
-@given(
-    path=st.sampled_from(PATHS),
-    new=OBJECTS,
-    old=OBJECTS,
-    operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]),
-)
-def test_any_object_is_judged(fuzzed: Fuzzed, path: str, new: Any, old: Any, operation: str) -> None:
-    """Objects of the right shape with the oddest values are allowed or refused, and never break a rule."""
-    assert _well_formed(*fuzzed.post(path, question(path, new, old, operation=operation)))
+async def test_what_is_in_flight_when_the_server_stops_is_answered(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A review that is being judged outlives the port."""
+    monkeypatch.setattr(serving, "PATIENCE", 0.5)
+    server = Server(snapshot)
+    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
+    async with connected(server) as connection:
+        asking = asyncio.create_task(connection.post(SERVICE_PATH, data))
+        while not any(each.in_flight for each in server._listener._server.standing):
+            await asyncio.sleep(0.01)
+        await server.stop()
+        assert (await asking)[0] == 200
+
+
+async def test_an_exception_is_logged_once_and_tells_nothing_of_the_object(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """UID, path, kind of error and places; its message may quote the object and stays out."""
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("the secret of shop/web")
+
+    with structlog.testing.capture_logs() as logs:
+        async with connected(Server(Snapshot(), routes={SERVICE_PATH: Route(broken)})) as connection:
+            await connection.ask(SERVICE_PATH, question(SERVICE_PATH, {}, uid="u-9"))
+    (found,) = [entry for entry in logs if entry["log_level"] == "error"]
+    assert (found["uid"], found["path"], found["error"]) == ("u-9", SERVICE_PATH, "RuntimeError")
+    assert found["at"][-1].startswith("broken (test_server.py:")
+    assert "secret" not in json.dumps(logs) + "".join(capsys.readouterr())
