@@ -163,8 +163,10 @@ class TestRights:
     )
     """What only a kavip outside the cluster does, with rights of its administrator."""
 
-    GRANTED_ON = frozenset(("", "endpoints", verb) for verb in ("get", "list", "watch"))
-    """Never used: nobody may grant what he does not hold, and the Roles for Prometheus grant it."""
+    GRANTED_ON = frozenset(
+        ("", kind, verb) for kind in ("endpoints", "pods", "services") for verb in ("get", "list", "watch")
+    )
+    """Not all used: nobody may grant what he does not hold, and the Roles for Prometheus grant them."""
 
     def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
         """The ClusterRole grants what the table of resources lists, and what is granted on: no more and no less."""

@@ -1,33 +1,73 @@
-"""What the chart grants is enough: kavip, under its own service account, does its job and is refused nothing."""
+"""
+What the chart grants is what kavip uses: under its own service account it is refused nothing, and holds nothing idle.
+
+One run does everything once: it stands aside for keepalived-operator, serves groups, pools and Services with and
+without addresses, tells Events, asks who may set external IPs, makes what Prometheus needs, changes its leader and
+renews its CA. The API server's audit log is then compared with the roles, both ways.
+"""
 
 import json
+import ssl
 import sys
+import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hack.testbed import process, runs
-from hack.testbed.controlplane import ControlPlane
+from hack.testbed.audit import Event
+from hack.testbed.controlplane import CONTROLLERS, ControlPlane
 from hack.testbed.place import run
 from hack.testbed.process import Process
 from hack.testbed.programs import Programs
 from kavip import names
+from kavip.kube.resources import GROUPS
+from kavip.webhook import certs
 from tests import files
+from tests.app.conftest import a_group, a_service, free_port, object_of
+from tests.rights import Right, granted, used
+from tests.webhook.serving import question
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
 
 ACCOUNT = f"system:serviceaccount:{files.NAMESPACE}:kavip"
+PROMETHEUS = "the Roles for Prometheus grant it, and nobody may grant what he does not hold"
+HELD = {
+    Right(GROUPS.group, "keepalivedgroups/finalizers", "update"): "OwnerReferencesPermissionEnforcement asks for it",
+    Right("", "endpoints", "get"): PROMETHEUS,
+    Right("", "endpoints", "list"): PROMETHEUS,
+    Right("", "endpoints", "watch"): PROMETHEUS,
+    Right("", "pods", "get"): PROMETHEUS,
+    Right("", "services", "get"): PROMETHEUS,
+}
+"""Rights that no request ever needs, each with the reason why kavip holds it."""
+
+SOON = {
+    Right("authorization.k8s.io", "subjectaccessreviews", "create"): "until a rule calls its refusal pardonable",
+    Right("", "secrets", "list", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
+    Right("", "secrets", "watch", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
+}
+"""Rights that need not be used yet, each with what has to come; strike it out then."""
+
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
     "metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}},
     "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]},
 }
+TOLD = "{.items[*].metadata.annotations." + names.CONFIG_HASH_ANNOTATION.replace(".", r"\.") + "}"
 SIGNS = (
     ["service", "web", "--output=jsonpath={.status.loadBalancer.ingress[*].ip}"],
     ["daemonset", "edge", "--output=name"],
     ["configmap", "edge", "--output=name"],
+    ["pods", f"--output=jsonpath={TOLD}"],
+    ["podmonitor", "edge", "--output=name"],
+    ["rolebinding", "edge-prometheus-k8s", "--output=name"],
     ["events", "--field-selector=reason=Assigned", "--output=name"],
     ["keepalivedgroup", "edge", "--output=jsonpath={.status.conditions[*].type}"],
     ["vippool", "edge", "--output=jsonpath={.status.ipv4.assigned}"],
@@ -37,40 +77,165 @@ SIGNS = (
 """What each prints once kavip has done it."""
 
 
+@dataclass(slots=True)
+class Cluster:
+    """A control plane with the chart installed, and replicas of kavip that run as its service account."""
+
+    plane: ControlPlane
+    folder: Path
+    replicas: list[Process] = field(default_factory=list)
+    port: int = field(default_factory=free_port)
+
+    def start(self) -> Process:
+        """Start one more replica; the first one answers reviews on :attr:`port`."""
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
+        number = len(self.replicas)
+        flags = [
+            f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
+            *(f"--namespace={files.NAMESPACE}", f"--identity=replica-{number}", "--webhook-host=127.0.0.1"),
+            *(f"--webhook-port={0 if number else self.port}", "--metrics-port=0", "--probe-port=0"),
+            *("--lease-seconds=6", "--drain-seconds=0"),
+        ]
+        log = self.folder / f"kavip-{number}.log"
+        self.replicas.append(process.spawn([sys.executable, "-m", "kavip", "run", *flags], log=log))
+        return self.replicas[-1]
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """``kubectl apply`` of *objects*."""
+        self.plane.kubectl("apply", "--filename=-", input="\n---\n".join(json.dumps(each) for each in objects))
+
+    def shown(self, *args: str) -> str:
+        """What ``kubectl get`` prints; "" where there is none."""
+        return str(self.plane.kubectl("get", *args, check=False).stdout)
+
+    def asked(self) -> list[Event]:
+        """What kavip has asked for."""
+        return [event for event in self.plane.audit if event.user == ACCOUNT]
+
+
 @pytest.fixture
-def server(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane with the chart installed, whose webhooks nobody can reach: there is no network of pods."""
-    with runs.temporary() as state, ControlPlane(programs, state) as started:
+def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
+    """Kinds of OpenShift and Prometheus, then the chart, whose webhooks nobody can reach: there is no pod network."""
+    with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
+        plane.kubectl("create", f"--filename={files.KINDS}")
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         install = ["install", "kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
         down = "--set=webhook.failurePolicy.validating=Ignore"
-        run([programs["helm"], *install, down], env={"KUBECONFIG": str(started.kubeconfig), "HOME": str(state)})
-        yield started
+        run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
+        made = Cluster(plane, tmp_path)
+        try:
+            yield made
+        finally:
+            process.stop(made.replicas)
 
 
-@pytest.fixture
-def kavip(server: ControlPlane, tmp_path: Path) -> Iterator[Process]:
-    """kavip as its service account, on ports that are free."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
-    flags = [
-        f"--kubeconfig={server.user(ACCOUNT, *groups)}",
-        f"--namespace={files.NAMESPACE}",
-        "--webhook-host=127.0.0.1",
-    ]
-    flags += ["--webhook-port=0", "--metrics-port=0", "--probe-port=0"]
-    started = process.spawn([sys.executable, "-m", "kavip", "run", *flags], log=tmp_path / "kavip.log")
-    yield started
-    process.stop([started])
-
-
-def test_rights_suffice(server: ControlPlane, kavip: Process) -> None:
-    """Addresses, DaemonSet, ConfigMap, Events, statuses, Lease and caBundle are written; no call is forbidden."""
-    server.kubectl("create", "--filename=-", input=json.dumps(NODE))
-    server.kubectl("apply", "--server-side", "--kustomize", str(files.CONFIG / "samples"))
-
-    def done() -> bool:
-        return all(server.kubectl("get", *each, check=False).stdout for each in SIGNS)
-
-    process.wait_for("kavip does its job", done, timeout=60, interval=0.5)
-    asked = [event for event in server.audit if event.user == ACCOUNT]
-    assert asked
+def test_rights_suffice_and_none_is_idle(cluster: Cluster) -> None:
+    """No call of a full run is refused; every right is used but for those that are held for a reason."""
+    do_everything(cluster)
+    asked = cluster.asked()
     assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
+    needed, held = used(asked), set(granted(roles_of(cluster.plane)))
+    assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
+    idle = {right for right in held if not any(right.covers(one) for one in needed)}
+    assert sorted(map(str, idle - SOON.keys())) == sorted(map(str, HELD))
+
+
+def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
+    """Whatever role is bound to kavip's account, by whatever name, as the API server has it."""
+    for kind in ("clusterrolebindings", "rolebindings"):
+        for binding in json.loads(plane.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]:
+            subjects = {(each["kind"], each["name"], each.get("namespace")) for each in binding.get("subjects", ())}
+            if ("ServiceAccount", "kavip", files.NAMESPACE) in subjects:
+                ref, where = binding["roleRef"], binding["metadata"].get("namespace", "")
+                found = json.loads(
+                    plane.kubectl("get", ref["kind"], ref["name"], f"--namespace={where}", "-o", "json").stdout
+                )
+                found["metadata"]["namespace"] = where
+                yield found
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+def do_everything(cluster: Cluster) -> None:
+    """Each thing once that an installation meets in its life."""
+    put_the_old_operator_there(cluster)
+    first = cluster.start()
+    cluster.plane.kubectl("create", "--filename=-", input=json.dumps(NODE))
+    cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(files.CONFIG / "samples"))
+    cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
+    wait_for(cluster, "kavip stands aside", "keepalivedgroup", "edge", has="OldOperatorRunning")
+    cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
+    for sign in SIGNS:
+        process.wait_for(f"kavip does its job: {sign}", lambda sign=sign: bool(cluster.shown(*sign)), timeout=90)  # type: ignore[misc]
+    tell_something_twice(cluster)
+    ask_for_any_external_ip(cluster)
+    process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
+    make_the_authority_due(cluster)
+    cluster.start()
+    process.stop([first])
+    wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{files.NAMESPACE}", has="replica-1")
+    process.wait_for("the CA is renewed", lambda: DUE not in authority(cluster), timeout=90, interval=0.5)
+
+
+def put_the_old_operator_there(cluster: Cluster) -> None:
+    """Its Deployment, with a pod that nobody runs, and the Lease that its last pod left behind."""
+    labels = {"operator": "keepalived-operator"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "old"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
+    lease = {"holderIdentity": "old-pod", "leaseDurationSeconds": 2}
+    cluster.apply(
+        object_of("Deployment", "keepalived-operator", namespace="default", version="apps/v1", spec=spec),
+        object_of("Lease", names.OLD_OPERATOR_LEASE, namespace="default", version="coordination.k8s.io/v1", spec=lease),
+    )
+
+
+def tell_something_twice(cluster: Cluster) -> None:
+    """A second default group says so, takes it back, and says it again: one Event with a series, after a minute."""
+    second = {**a_group("second"), "metadata": {"name": "second", "namespace": "default"}}
+    cluster.apply(second)
+    wait_for(cluster, "the group is accepted", "keepalivedgroup", "second", has='"Accepted"')
+    for label, reason in (("true", "DuplicateDefault"), ("false", "the group is served"), ("true", "DuplicateDefault")):
+        cluster.plane.kubectl(
+            "label", "--overwrite", "keepalivedgroup", "second", f"{names.DEFAULT_GROUP_LABEL}={label}"
+        )
+        wait_for(cluster, reason, "keepalivedgroup", "second", has=reason)
+
+
+def ask_for_any_external_ip(cluster: Cluster) -> None:
+    """A review as the API server would post it: nobody can reach kavip's Service here."""
+    asked = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
+    asked["spec"]["externalIPs"] = ["203.0.113.7"]
+    body = question(names.VALIDATE_SERVICE_PATH, asked)
+    url = f"https://127.0.0.1:{cluster.port}{names.VALIDATE_SERVICE_PATH}"
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:
+        response = json.loads(answer.read())["response"]
+    assert response["allowed"] is False
+
+
+LONG_AGO = datetime.now(UTC) - timedelta(days=300)
+PAIR = certs.new_ca(LONG_AGO)
+DUE = b64encode(PAIR.certificate_pem).decode()
+
+
+def make_the_authority_due(cluster: Cluster) -> None:
+    """Let the CA be one that is near its end."""
+    data = {"tls.crt": DUE, "tls.key": b64encode(PAIR.key_pem).decode(), "ca.crt": DUE}
+    cluster.plane.kubectl(
+        *("patch", "secret", names.CA_SECRET_NAME, f"-n{files.NAMESPACE}", "--type=merge"),
+        *("-p", json.dumps({"data": data})),
+    )
+
+
+def authority(cluster: Cluster) -> str:
+    """The CA certificate in the Secret."""
+    return cluster.shown("secret", names.CA_SECRET_NAME, f"-n{files.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
+
+
+def did(cluster: Cluster, verb: str, resource: str) -> bool:
+    """Whether kavip has asked for that."""
+    return any((event.verb, event.resource) == (verb, resource) for event in cluster.asked())
+
+
+def wait_for(cluster: Cluster, what: str, *args: str, has: str) -> None:
+    """Wait until the object's JSON holds *has*."""
+    process.wait_for(what, lambda: has in cluster.shown(*args, "-o", "json"), timeout=90, interval=0.3)

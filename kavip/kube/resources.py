@@ -52,7 +52,7 @@ class Resource(Generic[T]):
     kind: str
     type: type[T]
     namespaced: bool = True
-    verbs: tuple[str, ...] = _READ
+    verbs: tuple[str, ...] = _WATCH
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
     optional: bool = False
     dispensable: bool = False
@@ -101,7 +101,7 @@ _STATUS: Final = (("status", ("patch",)),)
 SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, parts=_STATUS)
 NODES: Final = Resource("v1", "nodes", names.NODE, Node, namespaced=False)
 NAMESPACES: Final = Resource("v1", "namespaces", names.NAMESPACE, Namespace, namespaced=False)
-PODS: Final = Resource("v1", "pods", names.POD, Pod, verbs=(*_READ, "patch"))
+PODS: Final = Resource("v1", "pods", names.POD, Pod, verbs=(*_WATCH, "patch"))
 SECRETS: Final = Resource("v1", "secrets", names.SECRET, Secret, verbs=(*_READ, *_APPLY))
 CONFIGMAPS: Final = Resource("v1", "configmaps", "ConfigMap", ConfigMap, verbs=(*_READ, *_APPLY))
 DAEMONSETS: Final = Resource("apps/v1", "daemonsets", "DaemonSet", DaemonSet, verbs=(*_READ, *_APPLY))
@@ -176,7 +176,7 @@ MUTATING_WEBHOOKS: Final = Resource(
     "MutatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, *_APPLY),
+    verbs=("get", *_APPLY),
 )
 VALIDATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -184,7 +184,7 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=(*_READ, *_APPLY),
+    verbs=("get", *_APPLY),
 )
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]

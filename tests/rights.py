@@ -1,0 +1,61 @@
+"""Rights as values: what roles grant, and what an audit log shows to have been used."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hack.testbed.audit import Event
+
+_WRITES_NEW = frozenset({"create"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """*verb* on *resource* (``pods``, ``services/status``) of an API *group*; in one *namespace*, of one *name*."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def covers(self, other: "Right") -> bool:
+        """Whether who holds this right may do *other*."""
+        same = (self.group, self.resource, self.verb) == (other.group, other.resource, other.verb)
+        return same and self.namespace in ("", other.namespace) and self.name in ("", other.name)
+
+    def __str__(self) -> str:
+        """How failures name it."""
+        where = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}.{self.group or 'core'} {self.name}{where}".rstrip()
+
+
+def granted(roles: Iterable[dict[str, Any]]) -> Iterator[Right]:
+    """Every single right of *roles*; a Role is bound to its own namespace, a ClusterRole to none."""
+    for role in roles:
+        namespace = role["metadata"].get("namespace", "")
+        for rule in role["rules"]:
+            yield from (
+                Right(group, resource, verb, namespace, name)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+                for name in rule.get("resourceNames", [""])
+            )
+
+
+def used(events: Iterable[Event]) -> set[Right]:
+    """The rights that the requests *events* needed: server-side apply of what is not there yet needs two."""
+    found = set()
+    for event in events:
+        resource = f"{event.resource}/{event.subresource}" if event.subresource else event.resource
+        verbs = {event.verb} | (_WRITES_NEW if event.verb == "patch" and event.code == 201 else set())
+        found |= {Right(group_of(event.uri), resource, verb, event.namespace, event.name) for verb in verbs}
+    return found
+
+
+def group_of(uri: str) -> str:
+    """The API group that a request is addressed to."""
+    match = re.match(r"/apis/([^/?]+)/", uri)
+    return match[1] if match else ""
