@@ -62,3 +62,23 @@ def test_without_that_a_group_has_to_come_first(installation: Installation) -> N
     done = installation.apply(a_service("early", annotations=NOTES))
     assert done.returncode != 0
     assert "lb/edge" in done.stderr
+
+
+def test_groups_count_only_where_they_may(installation: Installation) -> None:
+    """With --group-namespaces a group elsewhere gets a condition and nothing else, and its Services are told."""
+    installation.start("--group-namespaces=other", webhook=False)
+    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.applied(a_service("plain"), a_service("named", annotations=NOTES))
+
+    def accepted() -> dict[str, str]:
+        found = installation.get("keepalivedgroup", "edge", "-n", "lb")
+        conditions = found.get("status", {}).get("conditions", [])
+        return {entry["type"]: entry["message"] for entry in conditions}
+
+    wait_for("the group is told", accepted)
+    assert list(accepted()) == ["Accepted"]
+    assert "groups count only in namespace other" in accepted()["Accepted"]
+    wait_for("its Service is told", lambda: installation.condition("named", "kavip.io/Programmed"))
+    assert "does not count" in installation.condition("named", "kavip.io/Programmed")["message"]
+    assert installation.condition("plain") == {}
+    assert installation.get("daemonset", "edge", "-n", "lb") is None
