@@ -42,7 +42,9 @@ def group_exists(service: Service, context: Cluster) -> Findings:
     key, groups = service.declared_group, context.snapshot.groups
     if not key or key in groups or not _is_reference(key):
         return
-    message = f'group "{key}" does not exist; {suggestion(key, groups, "groups")}'
+    is_outside = key in context.snapshot.outside
+    missing = "lies in a namespace where groups do not count" if is_outside else "does not exist"
+    message = f'group "{key}" {missing}; {suggestion(key, groups, "groups")}'
     if context.options.allow_missing_group == "warn":
         yield Caution(f"{GROUP_FIELD}: {message}; the Service waits for it")
     else:

@@ -7,9 +7,11 @@ import msgspec
 from kavip import names, offline
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import Condition
+from kavip.api.review import Operation, Review
 from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.controller.wakes import everything
 from kavip.snapshot import Snapshot
+from kavip.webhook import policy
 from tests import build
 from tests.controller.scenes import GROUP, World, body_of
 
@@ -84,3 +86,12 @@ def test_offline_commands_see_it_the_same_way() -> None:
     """With --group-namespaces a group elsewhere renders nothing."""
     planned = offline.plan([build.group(), build.group("infra/edge")], homes=("infra",))
     assert list(planned.configurations) == ["infra/edge"]
+
+
+def test_admission_says_why_it_is_none() -> None:
+    """A Service that names it is refused, with the place as the reason."""
+    world = confined(build.group(), build.group("infra/edge"))
+    asked = Review(Operation.CREATE, build.service(WEB, group=GROUP))
+    (refusal,) = policy.review(asked, world.snapshot).refusals
+    assert f'group "{GROUP}" lies in a namespace where groups do not count; ' in refusal.message
+    assert "infra/edge" in refusal.message
