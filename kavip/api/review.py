@@ -20,6 +20,10 @@ from kavip.errors import BadInput
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
+_LARGE: Final = 64 * 1024  # bytes; nothing in an object that is smaller takes long
+_MOST_ANNOTATIONS: Final = 256 * 1024  # what the API server itself takes
+_MOST_ENTRIES: Final = 1024  # twice what the CRDs allow anywhere
+_PORTS: Final = "ports"  # of a Service; they cost nothing
 ABSENT: Final = (b"", b"null")  # of a raw field
 
 T = TypeVar("T", Service, KeepalivedGroup, VIPPool)
@@ -150,6 +154,8 @@ def read(body: bytes) -> AdmissionRequest:
 def question(request: AdmissionRequest, kind: type[T]) -> Review[T]:
     """Read the objects of *request* as *kind*, each with the namespace of the request where it names none."""
     new, old = (_object(raw, kind, request.namespace) for raw in (request.object, request.old_object))
+    if new is not None and len(bytes(request.object)) > _LARGE and not new.metadata.deletion_timestamp:
+        _bounded(new)
     subject = new or old
     if subject is None:
         raise BadInput("request.object", None, "want the object that is to be judged")
@@ -159,6 +165,17 @@ def question(request: AdmissionRequest, kind: type[T]) -> Review[T]:
 def answer(response: AdmissionResponse) -> bytes:
     """Write the body that carries *response*."""
     return msgspec.json.encode(Answered(api_version=API_VERSION, kind=KIND, response=response))
+
+
+def _bounded(found: Service | KeepalivedGroup | VIPPool) -> None:
+    """Refuse what nobody means before it costs everybody time: most of it never passes the API server either."""
+    size = sum(len(key) + len(value) for key, value in (found.metadata.annotations or {}).items())
+    if size > _MOST_ANNOTATIONS:
+        raise BadInput("metadata.annotations", size, f"want at most {_MOST_ANNOTATIONS} bytes")
+    for info in msgspec.structs.fields(found.spec):
+        value = getattr(found.spec, info.name)
+        if isinstance(value, list | dict) and len(value) > _MOST_ENTRIES and info.name != _PORTS:
+            raise BadInput(f"spec.{info.encode_name}", len(value), f"want at most {_MOST_ENTRIES} entries")
 
 
 def _object(raw: msgspec.Raw, kind: type[T], namespace: str) -> T | None:

@@ -97,6 +97,7 @@ REASSIGN: Final = Annotation(
 REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
 """All of them, in the order of the reference."""
 
+_MOST_REMARKS: Final = 16  # the API server passes 4 KiB of warnings on, and the likeness of keys takes time
 _PREFIX: Final = f"{names.KAVIP_GROUP}/"
 _KNOWN: Final = tuple(key for key in names.SERVICE_ANNOTATIONS if key.startswith(_PREFIX))
 
@@ -105,9 +106,11 @@ def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
     """What is allowed but unwise: empty values, and keys under ``kavip.io/`` that kavip does not know; sorted."""
     found: list[str] = []
     for key, value in sorted((annotations or {}).items()):
+        if len(found) == _MOST_REMARKS:
+            break
         if key in names.SERVICE_ANNOTATIONS and not value.strip():
             found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
         elif key.startswith(_PREFIX) and key not in _KNOWN:
-            nearest = get_close_matches(key, _KNOWN, 1, 0)
+            nearest = get_close_matches(key[:80], _KNOWN, 1, 0)
             found.append(f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest[0]}?")
     return tuple(found)

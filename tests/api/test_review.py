@@ -41,6 +41,28 @@ def test_the_namespace_of_the_request_fills_in() -> None:
 
 
 @pytest.mark.parametrize(
+    ("large", "message"),
+    [
+        ({"metadata": {"annotations": {"a": "x" * (1 << 20)}}}, "metadata.annotations: 1048577: want at most"),
+        ({"spec": {"externalIPs": ["192.0.2.1"] * 10_000}}, "spec.externalIPs: 10000: want at most 1024 entries"),
+    ],
+)
+def test_what_nobody_means_is_not_judged(large: dict[str, Any], message: str) -> None:
+    """An object that would hold up everybody else is refused unread; in deletion, or as the old one, it passes."""
+    with pytest.raises(BadInput, match=message):
+        review.question(review.read(body(object=large)), Service)
+    review.question(review.read(body(oldObject=large, operation="UPDATE")), Service)
+    leaving = {**large, "metadata": {**large.get("metadata", {}), "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    review.question(review.read(body(object=leaving, operation="UPDATE")), Service)
+
+
+def test_many_ports_are_fine() -> None:
+    """A Service may have thousands of them."""
+    many = {"spec": {"ports": [{"name": f"p{number}", "port": number} for number in range(5_000)]}}
+    assert len(review.question(review.read(body(object=many)), Service).subject.spec.ports or ()) == 5_000
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "AdmissionReview"),
