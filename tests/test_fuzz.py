@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz import endpoint, policy
+from fuzz import endpoint, large, policy
 from fuzz.report import Report
 from kavip.webhook.server import ROUTES, Route
 
@@ -41,3 +41,8 @@ def test_what_creeps_is_told() -> None:
     report = Report("x", seconds=[0.001] * 90 + [0.1] * 10, resident=(50, 150))
     assert [line.split()[0] for line in report.creep] == ["p99", "memory"]
     assert Report("x", seconds=[0.001] * 100, resident=(50, 60)).creep == []
+
+
+def test_no_object_holds_up_the_others() -> None:
+    """However large one field is, judging it costs a bounded multiple of reading it."""
+    assert large.slow(1 << 19) == []

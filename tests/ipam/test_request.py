@@ -107,6 +107,7 @@ def test_unknown_keys_are_remarked_upon_with_the_nearest_known_one() -> None:
         "metadata.annotations[kavip.io/adresses]: kavip does not know this key; did you mean kavip.io/addresses?",
     )
     assert len(remarks({f"kavip.io/{'x' * 300}": ""})[0]) < 256
+    assert len(remarks({f"kavip.io/{number}": "" for number in range(1000)})) == 16
 
 
 def test_the_registry_holds_service_annotations_with_words() -> None:

@@ -1,0 +1,66 @@
+"""
+Objects as large as a body may be: none may hold up everybody else.
+
+What judging one takes is a ratio to reading the same bytes as plain JSON.
+"""
+
+import json
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any, Final
+
+import msgspec
+
+from bench.review import cluster
+from fuzz.policy import judge
+from kavip import names
+
+MOST: Final = 100.0
+_SERVICE: Final = {"metadata": {"name": "w", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}}
+
+
+def objects(size: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What is large, the path, and the object, of about *size* bytes."""
+    many, text = size // 16, "a" * size
+    spread = [f"11.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(many)]
+    group = {names.GROUP_ANNOTATION: "lb/g0"}
+    value: Any
+    for key in names.SERVICE_ANNOTATIONS:
+        notes = {**group, key: text}
+        yield key, names.VALIDATE_SERVICE_PATH, {**_SERVICE, "metadata": {"name": "w", "annotations": notes}}
+    keys = {f"kavip.io/k{number}": "x" for number in range(many)} | {names.GROUP_ANNOTATION: "lb/g0"}
+    yield "unknown keys", names.VALIDATE_SERVICE_PATH, {**_SERVICE, "metadata": {"name": "w", "annotations": keys}}
+    ports = [{"port": number & 65535} for number in range(many)]
+    for field, value in (("externalIPs", spread), ("ports", ports), ("loadBalancerIP", text), ("selector", keys)):
+        spec = {"type": "LoadBalancer", field: value}
+        yield field, names.VALIDATE_SERVICE_PATH, {"metadata": {"name": "w", "annotations": group}, "spec": spec}
+    reserved = [{"address": address, "service": "a/b"} for address in spread]
+    for field, value in (("addresses", spread), ("exclude", spread), ("groups", spread), ("reservations", reserved)):
+        spec = {"addresses": ["11.0.0.0/8"], field: value}
+        yield field, names.VALIDATE_POOL_PATH, {"metadata": {"name": "x"}, "spec": spec}
+    virtual = [{"address": address} for address in spread]
+    checks = [{"name": "a", "url": "x"}] * many
+    for field, value in (
+        *(("blacklistRouterIDs", list(range(many))), ("virtualIPs", virtual), ("checks", checks)),
+        *(("verbatimConfig", keys), ("allowVerbatim", spread), ("nodeSelector", keys), ("openshiftClusterName", text)),
+    ):
+        spec = {"interface": "eth0", field: value}
+        yield field, names.VALIDATE_GROUP_PATH, {"metadata": {"name": "x", "namespace": "lb"}, "spec": spec}
+
+
+def slow(size: int) -> list[str]:
+    """The objects that take too long, one line each."""
+    snapshot = cluster(100)
+    found = []
+    for what, path, value in objects(size):
+        request = {"uid": "u", "operation": "CREATE", "kind": {"kind": "X"}, "object": value}
+        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+        start = perf_counter()
+        msgspec.json.decode(body)
+        read = perf_counter() - start
+        start = perf_counter()
+        outcome = judge(path, body, snapshot)
+        ratio = (perf_counter() - start) / read
+        if ratio > MOST:
+            found.append(f"{path} with large {what}: {outcome} in {ratio:.0f} times what reading it takes")
+    return found
