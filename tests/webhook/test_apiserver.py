@@ -20,8 +20,8 @@ from hack.testbed.place import Result
 from kavip import names
 from kavip.kube.client import Client
 from kavip.snapshot import Object, Snapshot
+from kavip.webhook import body as bodies
 from kavip.webhook import certs, registration
-from kavip.webhook import server as serving
 from kavip.webhook.certs import Pair
 from kavip.webhook.registration import ByService, ByURL
 from kavip.webhook.rotation import Injected, Registered, Rotation
@@ -139,7 +139,7 @@ def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
     started = Kavip(control_plane, cases.cluster())
     with pytest.MonkeyPatch.context() as patched, ExitStack() as stack:
         # a machine that stalls for some seconds fails no test
-        patched.setattr(serving, "DEADLINE", 25.0)
+        patched.setattr(bodies, "DEADLINE", 25.0)
         patched.setattr(registration, "MUTATE_TIMEOUT", 30)
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
         stack.enter_context(_serving(loop, control_plane, started.snapshot))
