@@ -1,5 +1,6 @@
 """`helm test` on a real cluster: it passes where kavip answers, and fails where it does not."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from hack.demo.__main__ import REPOSITORY, TAG, image
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
+from kavip import names
 from tests import files
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -53,6 +55,21 @@ def test_it_fails_where_nobody_answers(installed: Cluster) -> None:
     log = installed.kubectl("logs", "kavip-test", OWN).stdout
     assert "not refused by kavip" in log
     assert "failed calling webhook" in log
+
+
+def test_it_goes_without_a_trace(installed: Cluster) -> None:
+    """After `helm uninstall` no webhook comes back while the pods end, and Services of kavip can be made again."""
+    installed.helm("uninstall", "kavip", OWN, "--wait")
+    wait_for("the pods are gone", lambda: not pods(installed), timeout=120, interval=1)
+    kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+    assert not installed.kubectl("get", kinds, "--output=name").stdout
+    subject = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "orphan", "annotations": {names.GROUP_ANNOTATION: "lb/none"}},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    }
+    installed.kubectl("create", "--filename=-", "--namespace=default", "--dry-run=server", input=json.dumps(subject))
 
 
 def assert_passes(cluster: Cluster) -> None:
