@@ -1,0 +1,49 @@
+"""A VRRP password that comes late, on a real kubelet: pods have it soon, though kavip may not read Secrets."""
+
+import json
+from typing import Any
+
+import pytest
+
+from hack.testbed.cluster import Cluster
+from hack.testbed.process import wait_for
+from kavip import names
+from tests.app.conftest import a_group, object_of
+from tests.cluster.test_helm import installed as installed  # the same cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+BY_ITSELF = 60.0
+"""Seconds after which kubelet would look at the Secret anyway, at the earliest (measured: 64 to 84)."""
+
+
+def programmed(cluster: Cluster) -> dict[str, Any]:
+    """The group's Programmed; empty where it has none."""
+    found = cluster.kubectl("get", "keepalivedgroup", "edge", "-n", "lb", "-o", "json", check=False).stdout or "{}"
+    conditions = json.loads(found).get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == "Programmed"), {})
+
+
+def annotation(cluster: Cluster) -> str:
+    """What the group's pod was told last."""
+    path = names.CONFIG_HASH_ANNOTATION.replace(".", r"\.")
+    return cluster.kubectl(
+        "get", "pods", "-n", "lb", "-o", f"jsonpath={{.items[*].metadata.annotations.{path}}}"
+    ).stdout
+
+
+def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None:
+    """The group says SecretMissing; once the Secret is there, it is programmed before kubelet looks by itself."""
+    installed.kubectl("create", "--filename=-", input=json.dumps(object_of("Namespace", "lb")))
+    auth = {"passwordAuth": {"secretRef": {"name": "vrrp"}}, "vrrpVersion": 2, "advertIntervalMilliseconds": 1000}
+    auth |= {"virtualIPs": [{"address": "192.0.2.250/24"}]}  # without an instance there is nothing to authenticate
+    try:
+        installed.kubectl("create", "--filename=-", input=json.dumps(a_group("edge", **auth)))
+        wait_for("the Secret is missed", lambda: programmed(installed).get("reason") == "SecretMissing", timeout=90)
+        told = {annotation(installed)}
+        wait_for("pods are told again", lambda: annotation(installed) not in told, timeout=60)  # their start is over
+        secret = object_of("Secret", "vrrp", namespace="lb", stringData={"password": "s3cret"})
+        installed.kubectl("create", "--filename=-", input=json.dumps(secret))
+        wait_for("the group is programmed", lambda: programmed(installed).get("status") == "True", timeout=BY_ITSELF)
+    finally:
+        installed.kubectl("delete", "namespace", "lb", "--wait=false")
