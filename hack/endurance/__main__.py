@@ -1,0 +1,73 @@
+"""``make endurance``: a cluster, kavip on it, and 20,000 writes of Services; exit status 1 when a call was lost."""
+
+import sys
+
+import click
+
+from hack.demo.__main__ import image
+from hack.endurance import course, disturb
+from hack.endurance.course import DISTURBANCES, KILL, Course
+from hack.testbed import programs, runs
+from hack.testbed.cluster import Cluster
+from hack.testbed.progress import step
+
+LATEST = 5.0  # seconds after kill -9 in which a call may fail
+
+
+@click.command()
+@click.option("--writes", default=20_000, show_default=True, help="At least so many, over all disturbances.")
+@click.option("--rate", default=150.0, show_default=True, help="Writes a second.")
+@click.option("--set", "values", multiple=True, help="Chart values, as helm takes them.")
+@click.option("--only", multiple=True, type=click.Choice([*DISTURBANCES, KILL]), help="These disturbances alone.")
+def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...]) -> None:
+    """Run the course on a cluster of its own."""
+    built = programs.ensure()
+    archive = image()
+    with runs.temporary() as state:
+        cluster = Cluster(built, state, nodes=3, images=[archive])
+        with step("Start a cluster", "three nodes"):
+            cluster.start()
+        try:
+            with step("Install kavip"):
+                course.install(cluster, *(f"--set={value}" for value in values))
+            with course.prepared(cluster):
+                good = all([_endure(cluster, writes, rate, only), _survive(cluster, rate, only)])
+        finally:
+            cluster.stop()
+    sys.exit(0 if good else 1)
+
+
+def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -> bool:
+    """All disturbances, again and again, until there are *writes*; whether nothing was lost."""
+    wanted = {name: one for name, one in DISTURBANCES.items() if not only or name in only}
+    if not wanted:
+        return True
+    run = Course(cluster)
+    with run.writing(rate=rate):
+        while sum(leg.until - leg.since for leg in run.legs) * rate * 0.9 < writes:
+            for name, disturbance in wanted.items():
+                with step(name):
+                    run.leg(name, disturbance)
+    return _told(run, not run.record.failures and not run.judge.lost + run.judge.fail_open)
+
+
+def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
+    """A replica is killed; whether what was lost was lost at once."""
+    if only and KILL not in only:
+        return True
+    run = Course(cluster)
+    with run.writing(rate=rate), step(KILL):
+        run.leg(KILL, disturb.kill)
+    return _told(run, all(leg.span < LATEST for leg in run.legs))
+
+
+def _told(run: Course, good: bool) -> bool:
+    print(run.table())
+    for failure in run.record.failures[:20]:
+        print(f"  FAILED {failure.verb} at {failure.at - run.record.writes[0]:.2f} s: {failure.text}")
+    sys.stdout.flush()
+    return good
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""
+The course: Services are written from the first disturbance to the last, each write put down to what happened then.
+
+A lost call is a failed write, or one that the API server counted: refused because kavip did not answer, or let in
+(``failurePolicy: Ignore``) without having been asked about.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from hack.demo.__main__ import REPOSITORY, TAG
+from hack.endurance import disturb
+from hack.endurance.disturb import CHART, NAMESPACE, Disturbance
+from hack.endurance.metrics import Judge
+from hack.endurance.writer import GROUP, Record
+from hack.endurance.writer import NAMESPACE as WRITTEN
+from hack.testbed.cluster import Cluster
+from hack.testbed.process import wait_for
+from kavip import names
+
+DISTURBANCES: Final[Mapping[str, Disturbance]] = {
+    "kubectl rollout restart": disturb.roll,
+    "helm upgrade": disturb.upgrade,
+    "kubectl delete pod": disturb.delete,
+    "kubectl drain": disturb.drain,
+    "CA rotated": disturb.rotate,
+}
+KILL: Final = "kill -9"
+CONNECTIONS: Final = 8
+_CALM: Final = 2.0  # seconds of writing before and after each disturbance
+_GRACE: Final = 60.0  # for the writer to end, which answers what it has asked
+
+
+def _nothing() -> Record:
+    return Record([], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One disturbance: when it was, and what was written meanwhile."""
+
+    name: str
+    since: float
+    until: float
+    record: Record = field(default_factory=_nothing)
+
+    @property
+    def writes(self) -> int:
+        """How many."""
+        return len(self.record.writes)
+
+    @property
+    def span(self) -> float:
+        """Seconds from *since* to the last failure; 0 where there is none."""
+        return self.record.failures[-1].at - self.since if self.record.failures else 0.0
+
+
+@dataclass(slots=True)
+class Course:
+    """What came of a run on one *cluster*."""
+
+    cluster: Cluster
+    legs: list[Leg] = field(default_factory=list)
+    record: Record = field(default_factory=_nothing)
+    judge: Judge = field(default_factory=lambda: Judge.parse(""))
+
+    @contextmanager
+    def writing(self, *, rate: float) -> Iterator[None]:
+        """Write at *rate* for as long as the block lasts; then put each write down to its leg."""
+        before = Judge.read(self.cluster)
+        command = [sys.executable, "-m", "hack.endurance.writer", str(self.cluster.kubeconfig)]
+        options = [f"--connections={CONNECTIONS}", f"--rate={rate}"]
+        process = subprocess.Popen(
+            self.cluster.control.command(*command, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            yield
+        finally:
+            said, _ = process.communicate(b"", timeout=_GRACE)
+            self.record = msgspec.json.decode(said, type=Record)
+            self.judge = Judge.read(self.cluster) - before
+            self.legs = [
+                Leg(leg.name, leg.since, leg.until, self.record.between(leg.since, leg.until)) for leg in self.legs
+            ]
+
+    def leg(self, name: str, disturbance: Disturbance) -> None:
+        """Have it happen while Services are written."""
+        time.sleep(_CALM)
+        since = time.monotonic()
+        disturbance(self.cluster)
+        time.sleep(_CALM)
+        self.legs.append(Leg(name, since, time.monotonic()))
+
+    def table(self) -> str:
+        """What there is to report."""
+        rows = [f"{'':26}{'writes':>8}{'seconds':>9}{'failed':>8}{'last after':>12}"]
+        for leg in self.legs:
+            after = f"{leg.span:.2f} s" if leg.record.failures else "-"
+            seconds = f"{leg.until - leg.since:.0f}"
+            rows.append(f"{leg.name:26}{leg.writes:8}{seconds:>9}{len(leg.record.failures):8}{after:>12}")
+        whole = self.record
+        rows.append(f"{'in all':26}{len(whole.writes):8}{'':9}{len(whole.failures):8}")
+        judge = self.judge
+        codes = ", ".join(f"{code}: {n}" for code, n in judge.by_code.items())
+        rows.append(f"the API server's own count: {judge.calls} calls of kavip's webhooks ({codes})")
+        rows.append(f"  refused by kavip, as it should: {judge.refused}; refused for want of an answer: {judge.lost}")
+        rows.append(f"  let in unasked (fail open): {judge.fail_open}; repeated at kavip's word: {judge.retried}")
+        rows.append(f"  answered within: {judge.within(0.5):g} s (half), {judge.within(0.99):g} s (99 %)")
+        return "\n".join(rows)
+
+
+def install(cluster: Cluster, *values: str) -> None:
+    """Helm-install kavip, and wait until it is whole."""
+    image = f"--set=image.repository={REPOSITORY},image.tag={TAG},image.pullPolicy=Never"
+    own = (f"--namespace={NAMESPACE}", "--create-namespace", "--wait=watcher", image)
+    cluster.helm("upgrade", "--install", "kavip", str(CHART), *own, *values)
+
+
+@contextmanager
+def prepared(cluster: Cluster) -> Iterator[None]:
+    """What the writer needs: a pool, and a default group that no node carries out."""
+    pool = {"addresses": ["192.0.2.128/26"]}
+    nowhere = {"image": names.DEFAULT_IMAGE, "interface": "eth0", "nodeSelector": {"endurance": "nowhere"}}
+    namespace, _, name = GROUP.partition("/")
+    label = {names.DEFAULT_GROUP_LABEL: "true"}
+    objects = [
+        _object("v1", "Namespace", name=WRITTEN),
+        _object(f"{names.KAVIP_GROUP}/{names.VERSION}", names.VIP_POOL, name=WRITTEN) | {"spec": pool},
+        _object(
+            f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+            names.KEEPALIVED_GROUP,
+            name=name,
+            namespace=namespace,
+            labels=label,
+        )
+        | {"spec": nowhere},
+    ]
+    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "--filename=-", input=manifests)
+    try:
+        wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=60, interval=0.2)
+        yield
+    finally:
+        cluster.kubectl("delete", "services", "--all", f"--namespace={WRITTEN}")
+        cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=manifests)
+
+
+def _taken_up(cluster: Cluster) -> bool:
+    path = "--output=jsonpath={.status.conditions}"
+    namespace, _, name = GROUP.partition("/")
+    return bool(cluster.kubectl("get", "keepalivedgroup", name, f"--namespace={namespace}", path).stdout)
+
+
+def _object(version: str, kind: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}

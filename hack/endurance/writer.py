@@ -1,0 +1,179 @@
+"""
+Write Services through the API server without a pause, and tell what came of every single write.
+
+``python -m hack.endurance.writer KUBECONFIG`` writes until its standard input closes, then prints one JSON document, a
+:class:`Record`. Each of its connections makes a Service, annotates it a few times, has one update refused, and deletes
+it. A write failed where its status is not the one that kavip answers for: a Service that came back without the
+annotation that kavip's mutating webhook writes has lost a call, though ``failurePolicy: Ignore`` let it in.
+"""
+
+import asyncio
+import base64
+import json
+import ssl
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import click
+import msgspec
+
+from kavip import names
+
+NAMESPACE: Final = "endurance"
+GROUP: Final = "endurance/edge"
+UPDATES: Final = 6  # of each Service, between its creation and its refusal
+TIMEOUT: Final = 20.0  # the API server gives each webhook two or three seconds, and there are two of them
+_TEXT: Final = 400
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A write that was not answered as it should have been; *at* is when it was answered (CLOCK_MONOTONIC)."""
+
+    at: float
+    verb: str
+    text: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """When each write was answered (CLOCK_MONOTONIC, the same in every process), and the failures among them."""
+
+    writes: list[float]
+    failures: list[Failure]
+
+    def between(self, since: float, until: float) -> "Record":
+        """What was answered in that time."""
+        writes = [at for at in self.writes if since <= at < until]
+        return Record(writes, [each for each in self.failures if since <= each.at < until])
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API server is, and how to be the administrator there."""
+
+    server: str
+    tls: ssl.SSLContext
+
+    @classmethod
+    def read(cls, kubeconfig: Path) -> "Access":
+        """What the testbed writes: one cluster, one user, certificates inside."""
+        config = json.loads(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        context = ssl.create_default_context(cadata=authority)
+        with tempfile.NamedTemporaryFile() as file:
+            for key in ("client-certificate-data", "client-key-data"):
+                file.write(base64.b64decode(user[key]))
+            file.flush()
+            context.load_cert_chain(file.name)
+        return cls(cluster["server"], context)
+
+
+class Pace:
+    """So many writes a second over all connections; who is late is not made up for."""
+
+    def __init__(self, rate: float) -> None:
+        self._every, self._next = 1 / rate, 0.0
+
+    async def turn(self) -> None:
+        """Return when the next write is due."""
+        now = time.monotonic()
+        self._next = max(self._next + self._every, now)
+        await asyncio.sleep(self._next - now)
+
+
+class Writer:
+    """One connection, and what it wrote."""
+
+    def __init__(self, number: int, session: aiohttp.ClientSession, pace: Pace, stopped: asyncio.Event) -> None:
+        self._number, self._session, self._pace, self._stopped = number, session, pace, stopped
+        self.writes: list[float] = []
+        self.failures: list[Failure] = []
+
+    async def run(self) -> None:
+        """Write Service after Service until told to stop."""
+        count = 0
+        while not self._stopped.is_set():
+            await self._one(f"w{self._number}-{count}")
+            count += 1
+
+    async def _one(self, name: str) -> None:
+        made = await self._write("POST", "", json=_service(name), wants=201)
+        if made is not None and made["metadata"].get("annotations", {}).get(names.GROUP_ANNOTATION) != GROUP:
+            self._failed("POST", "let in without the annotation that the mutating webhook writes")
+        for step in range(UPDATES):
+            await self._write("PATCH", name, data=_annotation("endurance/step", str(step)), wants=200)
+        await self._write("PATCH", name, data=_annotation(names.SPREAD_ANNOTATION, "perhaps"), wants=422)
+        await self._write("DELETE", name, wants=200)
+
+    async def _write(self, verb: str, name: str, *, wants: int, **body: Any) -> Any:
+        """The object that came back; None where the answer was another than wanted."""
+        await self._pace.turn()
+        if self._stopped.is_set() and verb != "DELETE":
+            return None
+        headers = {"Content-Type": "application/merge-patch+json"} if "data" in body else {}
+        url = f"/api/v1/namespaces/{NAMESPACE}/services{name and '/'}{name}"
+        try:
+            async with self._session.request(verb, url, headers=headers, **body) as answer:
+                text = await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.writes.append(time.monotonic())
+            self._failed(verb, repr(error))
+            return None
+        self.writes.append(time.monotonic())
+        if answer.status == wants:
+            return json.loads(text)
+        self._failed(verb, f"{answer.status} in place of {wants}: {text[:_TEXT]}")
+        return None
+
+    def _failed(self, verb: str, text: str) -> None:
+        self.failures.append(Failure(time.monotonic(), verb, text))
+
+
+async def write(kubeconfig: Path, *, connections: int, rate: float) -> Record:
+    """Write until standard input closes."""
+    access = Access.read(kubeconfig)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: stopped.set())
+    connector = aiohttp.TCPConnector(ssl=access.tls, limit=connections)
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+    async with aiohttp.ClientSession(access.server, connector=connector, timeout=timeout) as session:
+        pace = Pace(rate)
+        writers = [Writer(number, session, pace, stopped) for number in range(connections)]
+        await asyncio.gather(*(each.run() for each in writers))
+    return Record(
+        writes=sorted(at for each in writers for at in each.writes),
+        failures=sorted((failed for each in writers for failed in each.failures), key=lambda failed: failed.at),
+    )
+
+
+def _service(name: str) -> dict[str, Any]:
+    """A Service of kavip's class that leaves its group to the default."""
+    spec = {
+        "type": "LoadBalancer",
+        "loadBalancerClass": names.LOAD_BALANCER_CLASS,
+        "allocateLoadBalancerNodePorts": False,
+        "ports": [{"port": 80}],
+    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def _annotation(key: str, value: str) -> str:
+    return json.dumps({"metadata": {"annotations": {key: value}}})
+
+
+@click.command()
+@click.argument("kubeconfig", type=click.Path(path_type=Path))
+@click.option("--connections", default=8, show_default=True)
+@click.option("--rate", default=100.0, show_default=True, help="Writes a second, over all connections.")
+def main(kubeconfig: Path, connections: int, rate: float) -> None:
+    """Write Services until standard input closes."""
+    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(write(kubeconfig, connections=connections, rate=rate))))
+
+
+if __name__ == "__main__":
+    main()
