@@ -26,9 +26,13 @@ _SWEEP: Final = 0.25  # seconds between two looks at the deadlines
 _IDLE: Final = 3600.0
 _UNREAD: Final = 32 * 1024  # bytes of answers that wait for a slow reader, before the next one does
 _ASSUMED_GONE: Final = 120.0  # Go's transport, and with it every API server, closes what it has not used for 90 s
-_FAREWELL: Final = 1.0  # seconds for a peer's close_notify
+_PARTING: Final = 1.0  # seconds for a peer's close_notify, and to go after the farewell
 _NOWHERE: Final = URL("/")
 _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # what a kernel without IPv6 says
+
+FAREWELL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -49,7 +53,7 @@ class Limits:
 class Connection(web.RequestHandler):
     """One connection, and until when it must have got on."""
 
-    __slots__ = ("_limits", "deadline", "opening", "rests_since", "useful")
+    __slots__ = ("_limits", "deadline", "opening", "parted", "rests_since", "useful")
 
     def __init__(self, server: web.Server, limits: Limits, **settings: Any) -> None:
         """Begin with the handshake."""
@@ -58,6 +62,7 @@ class Connection(web.RequestHandler):
         self.rests_since = self._loop.time()
         self.deadline = inf  # the handshake has a limit of its own
         self.useful = False
+        self.parted = False
         self.opening: asyncio.Task[None] | None = None
 
     @property
@@ -80,6 +85,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: from the first of them on the exchange has a deadline."""
+        if self.parted:
+            return
         if self.deadline == inf:
             self.deadline = self._loop.time() + self._limits.exchange
         super().data_received(data)
@@ -107,6 +114,12 @@ class Connection(web.RequestHandler):
         reply = web.Response(status=status, text=f"{why}\n")
         reply.force_close()
         return reply
+
+    def part(self) -> None:
+        """Say farewell, unless a request is being answered; what comes from now on has its answer already."""
+        if self.transport is not None and self._current_request is None and not self._messages:
+            self.parted = True
+            self.transport.write(FAREWELL)
 
     def cut(self) -> None:
         """End at once, whatever is under way."""
@@ -164,7 +177,7 @@ class Listener:
         return chosen
 
     async def stop(self) -> None:
-        """Close the port; what is in flight is answered first."""
+        """Close the port; what is in flight is answered first, and nobody who asks just now is left without a word."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -172,14 +185,21 @@ class Listener:
             each.close()
         if not self._tasks:
             return
+        for connection in list(self._server.standing):
+            connection.part()
+        await self._gone(lambda connection: connection.parted)
         await self._server.shutdown(self._limits.exchange)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
-                while self._server.standing:
-                    await asyncio.sleep(0.01)
+        await self._gone(lambda _: True)
         for connection in list(self._server.standing):
             connection.cut()
         await asyncio.sleep(0)
+
+    async def _gone(self, awaited: Callable[[Connection], bool]) -> None:
+        """Return when none of those *awaited* stands, or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PARTING):
+                while any(awaited(connection) for connection in self._server.standing):
+                    await asyncio.sleep(0.01)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -202,7 +222,7 @@ class Listener:
         """Shake hands."""
         limits: dict[str, Any] = {}
         if self._tls:
-            limits = {"ssl_handshake_timeout": self._limits.handshake, "ssl_shutdown_timeout": _FAREWELL}
+            limits = {"ssl_handshake_timeout": self._limits.handshake, "ssl_shutdown_timeout": _PARTING}
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls, **limits)

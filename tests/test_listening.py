@@ -16,7 +16,7 @@ from aiohttp import web
 
 from kavip import app
 from kavip.errors import SettingsError
-from kavip.listening import Limits, Listener
+from kavip.listening import FAREWELL, Limits, Listener
 from kavip.settings import Settings
 from kavip.webhook import certs
 from tests.files import ROOT
@@ -266,3 +266,22 @@ def _tls(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
     return context
+
+
+async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed() -> None:
+    """Who has just asked when the listener stops gets an answer that says: again, elsewhere; nobody meets silence."""
+    page = Page()
+    listener = Listener(page, limits=LONG)
+    port = await listener.start(HOST, 0)
+    resting, asking = [await asyncio.open_connection(HOST, port) for _ in range(2)]
+    for wire in (resting, asking):
+        assert b" 200 " in await ask(wire)
+    stopping = asyncio.create_task(listener.stop())
+    head = await resting[0].readuntil(b"\r\n\r\n")
+    asking[1].write(GET)  # the client has not read the farewell yet
+    assert head == await asking[0].readuntil(b"\r\n\r\n") == FAREWELL
+    assert not stopping.done()
+    for _, writer in (resting, asking):
+        writer.close()
+    await stopping
+    assert page.waiting == 0

@@ -11,9 +11,10 @@ from prometheus_client.samples import Sample
 from hack.testbed.cluster import Cluster
 
 _OURS: Final = ".kavip.io"
+# the parser ends the name of every counter so, whatever its name in the text
 _REQUESTS: Final = "apiserver_admission_webhook_request_total"
-_REJECTIONS: Final = "apiserver_admission_webhook_rejection_count"
-_FAIL_OPEN: Final = "apiserver_admission_webhook_fail_open_count"
+_REJECTIONS: Final = "apiserver_admission_webhook_rejection_count_total"
+_FAIL_OPEN: Final = "apiserver_admission_webhook_fail_open_count_total"
 _SECONDS: Final = "apiserver_admission_webhook_admission_duration_seconds_bucket"
 _RETRIES: Final = "rest_client_request_retries_total"
 _BY_POLICY: Final = "no_error"  # error_type of a rejection that a webhook has asked for

@@ -103,7 +103,9 @@ class Writer:
 
     async def _one(self, name: str) -> None:
         made = await self._write("POST", "", json=_service(name), wants=201)
-        if made is not None and made["metadata"].get("annotations", {}).get(names.GROUP_ANNOTATION) != GROUP:
+        if made is None:
+            return
+        if made["metadata"].get("annotations", {}).get(names.GROUP_ANNOTATION) != GROUP:
             self._failed("POST", "let in without the annotation that the mutating webhook writes")
         for step in range(UPDATES):
             await self._write("PATCH", name, data=_annotation("endurance/step", str(step)), wants=200)
@@ -113,8 +115,6 @@ class Writer:
     async def _write(self, verb: str, name: str, *, wants: int, **body: Any) -> Any:
         """The object that came back; None where the answer was another than wanted."""
         await self._pace.turn()
-        if self._stopped.is_set() and verb != "DELETE":
-            return None
         headers = {"Content-Type": "application/merge-patch+json"} if "data" in body else {}
         url = f"/api/v1/namespaces/{NAMESPACE}/services{name and '/'}{name}"
         try:

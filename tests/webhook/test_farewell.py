@@ -1,0 +1,122 @@
+"""At a real API server: what becomes of a review that arrives on a connection which is just being ended."""
+
+import asyncio
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from kavip.listening import FAREWELL
+from kavip.webhook import certs
+from tests.webhook.test_apiserver import Loop
+
+pytestmark = pytest.mark.apiserver
+
+NAME = "kavip-farewell-test"
+
+
+class Webhook:
+    """Allows everything, but the second review on a connection: that is answered with *last words*, and the end."""
+
+    def __init__(self, last_words: bytes) -> None:
+        """Nobody has asked yet."""
+        self.last_words, self.parted = last_words, 0
+        self.serving = set[asyncio.Task[None]]()
+
+    def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self.serving.add(task)
+        task.add_done_callback(self.serving.discard)
+
+    async def end(self) -> None:
+        """End all connections."""
+        for task in list(self.serving):
+            task.cancel()
+        await asyncio.gather(*self.serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._answer(reader, writer)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for first in (True, False):
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            length = next(line for line in head.lower().splitlines() if line.startswith(b"content-length:"))
+            asked = json.loads(await reader.readexactly(int(length.partition(b":")[2])))
+            if not first:
+                self.parted += 1
+                writer.write(self.last_words)
+                break
+            response = {"uid": asked["request"]["uid"], "allowed": True}
+            body = json.dumps({"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+@contextmanager
+def registered(plane: ControlPlane, webhook: Webhook, folder: Path) -> Iterator[None]:
+    """*webhook* on a port of loopback, asked about ConfigMaps of one namespace, with ``failurePolicy: Fail``."""
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    leaf = certs.new_leaf(ca, ["127.0.0.1"], now)
+    (folder / "leaf.pem").write_bytes(leaf.certificate_pem + leaf.key_pem)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(folder / "leaf.pem")
+    loop = Loop()
+    server = loop.run(asyncio.start_server(webhook.serve, "127.0.0.1", 0, ssl=tls))
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    configuration = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME},
+        "webhooks": [
+            {
+                "name": "farewell.kavip.io",
+                "clientConfig": {"url": url, "caBundle": b64encode(ca.certificate_pem).decode()},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAME}},
+                "sideEffects": "None",
+                "timeoutSeconds": 30,
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+    plane.kubectl("create", "namespace", NAME, check=False)
+    plane.kubectl("create", "--filename=-", input=json.dumps(configuration))
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "validatingwebhookconfiguration", NAME)
+        plane.kubectl("delete", "configmaps", "--all", f"--namespace={NAME}")
+        server.close()
+        loop.run(webhook.end())
+        loop.close()
+
+
+@pytest.mark.parametrize("last_words", [b"", FAREWELL], ids=["silence", "farewell"])
+def test_a_review_on_a_connection_that_is_being_ended(
+    control_plane: ControlPlane, tmp_path: Path, last_words: bytes
+) -> None:
+    """Where the server just closes, the write is lost; after the farewell the API server asks again, and it is not."""
+    webhook = Webhook(last_words)
+    with registered(control_plane, webhook, tmp_path):
+        # The first is asked about as soon as the API server knows the webhook, on a connection that is used again.
+        for number in range(200):
+            name = f"c{number}"
+            done = control_plane.kubectl("create", "configmap", name, f"--namespace={NAME}", check=False)
+            if webhook.parted:
+                break
+        assert webhook.parted == 1
+        assert (done.returncode == 0) is (last_words == FAREWELL), done.stderr
