@@ -3,7 +3,9 @@ Keeps the webhook's certificates alive: one CA for all replicas, a leaf for each
 
 The CA stands in a Secret: whoever comes first creates it, whoever notices first renews it, and everybody else takes
 what is there. The leaf stays in memory. After a renewal the bundle holds the new CA and the one before it; a replica
-publishes the bundle, and only then, when the API servers have had time to read it, serves a leaf of the new CA.
+publishes the bundle, and only then, when the API servers have had time to read it, serves a leaf of the new CA. So it
+is too when somebody deletes the Secret: the new CA is published beside what ``caBundle`` held, because every replica
+still serves a leaf of that.
 """
 
 import asyncio
@@ -24,11 +26,12 @@ from kavip.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from kavip.webhook import certs, registration
 from kavip.webhook.certs import Pair
 
-CHECK_EVERY: Final = 60.0  # seconds; a process that was paused renews late, but not much
+CHECK_EVERY: Final = 10.0  # seconds; a process that was paused renews late, but not much
 RETRY_EVERY: Final = 2.0
 SETTLE: Final = timedelta(seconds=30)  # an API server follows its webhook configurations by a watch: seconds at most
 _CERTIFICATE, _KEY, _BUNDLE = "tls.crt", "tls.key", "ca.crt"  # the Secret's keys
 _ATTEMPTS: Final = 5
+_KEPT: Final = 2  # authorities beside a new one: who deletes the Secret every minute does not grow the bundle for ever
 
 log: Final = structlog.get_logger(__name__)
 
@@ -37,6 +40,9 @@ Clock = Callable[[], datetime]
 
 class Publisher(Protocol):
     """Makes the API server trust a bundle."""
+
+    async def published(self) -> bytes:
+        """What the API server trusts now; empty where that is nothing."""
 
     async def publish(self, bundle: bytes) -> None:
         """See that the webhook configurations carry *bundle*."""
@@ -132,7 +138,7 @@ class Rotation:
         try:
             secret = await self._client.get(SECRETS, self._secret)
         except NotFound:
-            made = _authority_of(certs.new_ca(now), None, now)
+            made = await self._new_authority(None)
             body = {"type": "kubernetes.io/tls", **_body(made)}
             await self._client.create(SECRETS, self._secret, body)
             log.info("CA created", secret=self._secret)
@@ -140,11 +146,24 @@ class Rotation:
         found = _read(secret, now)
         if found is not None and not certs.due(found.ca.certificate, now):
             return _measured(found)
-        made = _authority_of(certs.new_ca(now), found.ca if found else None, now)
+        made = await self._new_authority(found)
         stale = {"resourceVersion": secret.metadata.resource_version}
         await self._client.patch(SECRETS, self._secret, {"metadata": stale, **_body(made)})
         log.info("CA renewed", secret=self._secret, why="due" if found else "the Secret held none that can be used")
         return _measured(made)
+
+    async def _new_authority(self, before: Authority | None) -> Authority:
+        """A new CA, beside the one *before*; where that is lost, beside what is trusted now."""
+        now = self._clock()
+        if before is not None:
+            old = [before.ca.certificate]
+        else:
+            try:
+                old = certs.read_bundle(await self._publisher.published())[:_KEPT]
+            except NotFound:  # no configuration: nobody asks yet
+                old = []
+        ca = certs.new_ca(now)
+        return Authority(ca, certs.bundle([ca.certificate, *old], now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +172,10 @@ class Injected:
 
     client: Client
     name: str
+
+    async def published(self) -> bytes:
+        """What the first webhook carries; all carry the same."""
+        return await _carried(self.client, self.name)
 
     async def publish(self, bundle: bytes) -> None:
         """Apply the one field, where it differs, under a field manager of its own: ``helm upgrade`` keeps it."""
@@ -175,6 +198,10 @@ class Registered:
     namespace: str
     manner: registration.Manner = registration.USUAL
 
+    async def published(self) -> bytes:
+        """What the first webhook carries; all carry the same."""
+        return await _carried(self.client, self.name)
+
     async def publish(self, bundle: bytes) -> None:
         """Apply both configurations; to a server that has them already, that is no write."""
         text = b64encode(bundle).decode()
@@ -185,9 +212,13 @@ class Registered:
             await self.client.apply(resource, self.name, body, force=True)
 
 
-def _authority_of(ca: Pair, before: Pair | None, now: datetime) -> Authority:
-    trusted = [ca.certificate, *([before.certificate] if before else [])]
-    return Authority(ca, certs.bundle(trusted, now))
+async def _carried(client: Client, name: str) -> bytes:
+    """The bundle in the validating configuration called *name*."""
+    webhooks = (await client.get(VALIDATING_WEBHOOKS, name)).webhooks or ()
+    try:
+        return b64decode(webhooks[0].client_config.ca_bundle if webhooks else "")
+    except NotBase64:
+        return b""
 
 
 def _read(secret: Secret, now: datetime) -> Authority | None:

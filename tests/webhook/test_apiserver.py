@@ -292,6 +292,9 @@ def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane,
     leaves: list[Pair] = []
 
     class Noted:
+        async def published(self) -> bytes:
+            return b""
+
         async def publish(self, bundle: bytes) -> None:
             published.append(bundle)
 

@@ -29,6 +29,7 @@ class OneSecret:
     def __init__(self) -> None:
         """No Secret yet."""
         self.secret: Secret | None = None
+        self.trusted = b""  # caBundle
         self.calls: Counter[str] = Counter()
         self._version = 0
 
@@ -69,7 +70,7 @@ class Replica:
 
     def __init__(self, api: OneSecret, now: datetime = NOW) -> None:
         """A replica that has not started yet."""
-        self.now, self.done = now, list[tuple[str, object]]()
+        self.api, self.now, self.done = api, now, list[tuple[str, object]]()
         self.publishing: Exception | None = None
         self.rotation = Rotation(
             cast(Client, api),
@@ -80,10 +81,17 @@ class Replica:
             clock=lambda: self.now,
         )
 
+    async def published(self) -> bytes:
+        """What any replica has published last."""
+        if isinstance(self.publishing, NotFound):
+            raise self.publishing
+        return self.api.trusted
+
     async def publish(self, bundle: bytes) -> None:
         """Take note of *bundle*."""
         if self.publishing:
             raise self.publishing
+        self.api.trusted = bundle
         self.done.append(("bundle", bundle))
 
     async def tick(self, after: timedelta = timedelta()) -> list[str]:
@@ -175,12 +183,43 @@ async def test_a_secret_that_cannot_be_used_is_replaced() -> None:
         assert api.calls["patch"] == 1
 
 
-async def test_a_replaced_ca_is_followed_at_once() -> None:
-    """When somebody deletes the Secret, nobody trusts the old leaf any more: the next look gives a new one."""
+async def test_a_deleted_secret_is_a_renewal_without_a_gap() -> None:
+    """When somebody deletes the Secret, every leaf stays trusted, even where a replica without a past is the first."""
+    api = OneSecret()
+    old = [Replica(api), Replica(api)]
+    for replica in old:
+        await replica.tick()
+    first = old[0].bundle
+    api.secret = None
+    fresh = Replica(api)
+    for replica in (fresh, *old):
+        await replica.tick()
+        assert all(trusted(each.leaf, api.trusted) for each in (fresh, *old))
+    assert not trusted(fresh.leaf, first)
+    for replica in old:
+        assert await replica.tick(MINUTE) == ["bundle", "leaf"]
+        assert trusted(replica.leaf, api.trusted)
+        assert not trusted(replica.leaf, first)
+
+
+async def test_a_secret_deleted_again_and_again_does_not_grow_the_bundle() -> None:
+    """Two authorities are kept beside the new one."""
+    api = OneSecret()
+    replica = Replica(api)
+    for _ in range(5):
+        api.secret = None
+        await replica.tick(MINUTE)
+    assert len(certs.read_bundle(api.trusted)) == 3
+
+
+async def test_a_secret_of_a_stranger_is_followed_at_once() -> None:
+    """When the Secret is replaced by one that does not name our CA, nobody trusts our leaf any more."""
     api = OneSecret()
     replica = Replica(api)
     await replica.tick()
-    api.secret = None
+    stranger = OneSecret()
+    await Replica(stranger).tick()
+    api.secret = stranger.secret
     assert await replica.tick(MINUTE) == ["leaf", "bundle"]
     assert trusted(replica.leaf, replica.bundle)
 
@@ -197,8 +236,8 @@ async def test_a_leaf_is_served_though_nothing_can_be_published() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_failure_is_tried_again_soon_and_success_is_checked_each_minute() -> None:
-    """Two seconds after a failure, a minute after success."""
+async def test_a_failure_is_tried_again_soon_and_success_is_checked_now_and_then() -> None:
+    """Two seconds after a failure, longer after success."""
     replica = Replica(OneSecret())
     replica.publishing = Unavailable(0, "Unavailable", "no answer")
     task = asyncio.create_task(replica.rotation.run())
