@@ -26,7 +26,7 @@ cluster-down: ## remove that cluster: processes, mounts, namespaces, files
 	@$(RUN) python -m hack.testbed down
 
 ##@ Prove it
-.PHONY: test test-unit lint bench fuzz
+.PHONY: test test-unit lint bench fuzz endurance
 test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
@@ -49,6 +49,10 @@ bench: ## how fast, and how large, beside a bare client in the same run
 
 fuzz: ## 200,000 hostile reviews: well-formed answers, steady memory and time; a finding prints its seed
 	@$(RUN) python -m fuzz
+
+endurance: ## 20,000 writes of Services while kavip is rolled, drained, rotated and killed: not one call lost (root)
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.endurance
 
 ##@ Make it
 .PHONY: image format requirements clean

@@ -11,12 +11,10 @@ from hack.testbed import programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.progress import step
 
-LATEST = 5.0  # seconds after kill -9 in which a call may fail
-
 
 @click.command()
 @click.option("--writes", default=20_000, show_default=True, help="At least so many, over all disturbances.")
-@click.option("--rate", default=150.0, show_default=True, help="Writes a second.")
+@click.option("--rate", default=200.0, show_default=True, help="Writes a second.")
 @click.option("--set", "values", multiple=True, help="Chart values, as helm takes them.")
 @click.option("--only", multiple=True, type=click.Choice([*DISTURBANCES, KILL]), help="These disturbances alone.")
 def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...]) -> None:
@@ -58,7 +56,7 @@ def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
     run = Course(cluster)
     with run.writing(rate=rate), step(KILL):
         run.leg(KILL, disturb.kill)
-    return _told(run, all(leg.span < LATEST for leg in run.legs))
+    return _told(run, all(leg.span < course.LATEST for leg in run.legs))
 
 
 def _told(run: Course, good: bool) -> bool:

@@ -32,10 +32,12 @@ DISTURBANCES: Final[Mapping[str, Disturbance]] = {
     "kubectl delete pod": disturb.delete,
     "kubectl drain": disturb.drain,
     "CA rotated": disturb.rotate,
+    "CA rotated, all restarted": disturb.rotate_and_roll,
 }
 KILL: Final = "kill -9"
 CONNECTIONS: Final = 8
-_CALM: Final = 2.0  # seconds of writing before and after each disturbance
+LATEST: Final = 5.0  # seconds after kill -9 in which a call may fail
+_CALM: Final = 1.0  # seconds of writing before and after each disturbance
 _GRACE: Final = 60.0  # for the writer to end, which answers what it has asked
 
 

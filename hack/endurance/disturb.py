@@ -2,20 +2,26 @@
 
 import base64
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from cryptography import x509
+
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import Process, wait_for
 from kavip import names
+from kavip.webhook import certs
 
 NAMESPACE: Final = "kavip"
 CHART: Final = Path(__file__).parents[2] / "charts" / "kavip"
 _OWN: Final = f"--namespace={NAMESPACE}"
 _SELECTED: Final = "--selector=app.kubernetes.io/name=kavip"
 _PATIENCE: Final = 240.0
+_SHOW: Final = "import ssl, sys; [print(ssl.get_server_certificate((host, sys.argv[1]))) for host in sys.argv[2:]]"
 
 Disturbance = Callable[[Cluster], None]
 
@@ -50,18 +56,25 @@ def drain(cluster: Cluster) -> None:
     _replaced(cluster, {victim})
 
 
-def rotate(cluster: Cluster) -> None:
-    """The CA's Secret is deleted: replicas make a new CA, serve leaves of it, and are trusted all the while."""
-    before = _secret(cluster).get("metadata", {}).get("uid", "")
+def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None:
+    """The CA's Secret is deleted: replicas make a new CA, and serve leaves of it when they are trusted."""
+    before = _authority(cluster)
     cluster.kubectl("delete", "secret", names.CA_SECRET_NAME, _OWN)
+    meanwhile(cluster)
 
     def renewed() -> bool:
-        secret = _secret(cluster)
-        if secret.get("metadata", {}).get("uid", before) == before:
+        authority = _authority(cluster)
+        if authority is None or authority == before:
             return False
-        return secret["data"]["tls.crt"] in {_first(bundle) for bundle in _bundles(cluster)}
+        leaves = _leaves(cluster)
+        return bool(leaves) and all(certs.signed(authority, leaf) for leaf in leaves)
 
-    wait_for("caBundle begins with the new CA", renewed, timeout=_PATIENCE, interval=0.5)
+    wait_for("every replica serves a leaf of the new CA", renewed, timeout=_PATIENCE, interval=0.5)
+
+
+def rotate_and_roll(cluster: Cluster) -> None:
+    """As an administrator in a hurry: the Secret is deleted, and all replicas are restarted at once."""
+    rotate(cluster, meanwhile=roll)
 
 
 def kill(cluster: Cluster) -> None:
@@ -123,21 +136,20 @@ def _command(process: Process) -> list[str]:
         return []
 
 
-def _secret(cluster: Cluster) -> dict[str, Any]:
-    said = cluster.kubectl("get", "secret", names.CA_SECRET_NAME, _OWN, "--output=json", check=False).stdout
-    return dict(json.loads(said)) if said else {}
+def _authority(cluster: Cluster) -> x509.Certificate | None:
+    """The CA in the Secret; None where there is no Secret."""
+    path = "--output=jsonpath={.data.tls\\.crt}"
+    found = cluster.kubectl("get", "secret", names.CA_SECRET_NAME, _OWN, path, check=False).stdout
+    return x509.load_pem_x509_certificate(base64.b64decode(found)) if found else None
 
 
-def _bundles(cluster: Cluster) -> set[str]:
-    path = "--output=jsonpath={.items[*].webhooks[*].clientConfig.caBundle}"
-    kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
-    return set(cluster.kubectl("get", kinds, path).stdout.split())
-
-
-def _first(bundle: str) -> str:
-    """The first certificate of a *bundle*, both in base64."""
-    end = b"-----END CERTIFICATE-----\n"
-    return base64.b64encode(base64.b64decode(bundle).partition(end)[0] + end).decode()
+def _leaves(cluster: Cluster) -> list[x509.Certificate]:
+    """What each replica shows to whoever connects now; nothing where one does not answer."""
+    items = _get(cluster, "pods", _SELECTED)["items"]
+    hosts = [address for each in items if (address := each["status"].get("podIP"))]
+    command = cluster.control.command(sys.executable, "-c", _SHOW, str(names.WEBHOOK_PORT), *hosts)
+    done = subprocess.run(command, capture_output=True, check=False)
+    return x509.load_pem_x509_certificates(done.stdout) if done.returncode == 0 else []
 
 
 def _get(cluster: Cluster, *args: str) -> Any:

@@ -137,7 +137,8 @@ class Server:
         Close the port.
 
         For *drain* seconds before that, go on answering with ``Connection: close``: the API server keeps its
-        connections to a pod that has left the endpoints, and each must be told.
+        connections to a pod that has left the endpoints, and each must be told. Those on which nothing was asked
+        meanwhile get the listener's farewell.
         """
         self._draining = True
         await asyncio.sleep(drain)

@@ -212,6 +212,23 @@ async def test_a_secret_deleted_again_and_again_does_not_grow_the_bundle() -> No
     assert len(certs.read_bundle(api.trusted)) == 3
 
 
+async def test_an_old_authority_is_taken_out_by_hand() -> None:
+    """Without ca.crt in the Secret, the CA itself is all that is trusted; nobody has to change his leaf."""
+    api = OneSecret()
+    replica = Replica(api)
+    await replica.tick()
+    api.secret = None
+    for _ in range(2):
+        await replica.tick(MINUTE)
+    assert len(certs.read_bundle(api.trusted)) == 2
+    assert api.secret is not None
+    kept = {key: value for key, value in (api.secret.data or {}).items() if key != "ca.crt"}
+    await api.patch(None, "", {"metadata": {"resourceVersion": "2"}, "data": kept})
+    assert await replica.tick(MINUTE) == ["bundle"]
+    assert len(certs.read_bundle(api.trusted)) == 1
+    assert trusted(replica.leaf, api.trusted)
+
+
 async def test_a_secret_of_a_stranger_is_followed_at_once() -> None:
     """When the Secret is replaced by one that does not name our CA, nobody trusts our leaf any more."""
     api = OneSecret()

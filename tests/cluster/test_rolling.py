@@ -1,0 +1,57 @@
+"""On a real cluster: kavip is rolled, evicted, rotated, and not one admission call is lost; few when it is killed."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from hack.demo.__main__ import image
+from hack.endurance import course, disturb
+from hack.endurance.course import KILL, Course
+from hack.testbed.cluster import Cluster
+from tests import files
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+RATE = 50.0  # writes a second; `make endurance` writes more and faster
+WRITES = 3_000
+EVERYWHERE = ("--all", "--all-namespaces")
+
+
+@pytest.fixture
+def installed(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+    """The demo's cluster, without what the demo has left, and kavip on it as the chart installs it."""
+    found = cluster(nodes=3, images=(image(),))
+    course.install(found)
+    found.kubectl("delete", "services", "--all", "--namespace=shop")
+    found.kubectl("delete", "keepalivedgroups", *EVERYWHERE)
+    found.kubectl("delete", "vippools", "--all")
+    yield found
+    found.helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", "--wait")
+
+
+def test_not_one_call_is_lost(installed: Cluster) -> None:
+    """Every write is answered as it should be, and the API server has let none in unasked."""
+    run = Course(installed)
+    with course.prepared(installed), run.writing(rate=RATE):
+        run.leg("rollout restart", disturb.roll)
+        run.leg("drain", disturb.drain)
+        run.leg("CA rotated, the leader deleted", partial(disturb.rotate, meanwhile=disturb.delete))
+    assert not run.record.failures, run.table()
+    assert (run.judge.lost, run.judge.fail_open) == (0, 0), run.table()
+    # the judge saw what was written, and that updates which are to be refused are refused by kavip
+    writes = len(run.record.writes)
+    assert writes > WRITES
+    assert run.judge.calls > writes
+    assert run.judge.refused > writes / 20
+
+
+def test_a_killed_replica_costs_calls_for_seconds(installed: Cluster) -> None:
+    """What is lost to kill -9 is lost within 5 s, and every call that the API server missed is among the failures."""
+    course.install(installed, "--set=webhook.failurePolicy.mutating=Fail")
+    run = Course(installed)
+    with course.prepared(installed), run.writing(rate=RATE):
+        run.leg(KILL, disturb.kill)
+    assert all(leg.span < course.LATEST for leg in run.legs), run.table()
+    assert len(run.record.failures) == run.judge.lost, run.table()
+    assert run.judge.fail_open == 0
