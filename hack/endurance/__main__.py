@@ -11,6 +11,9 @@ from hack.testbed import programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.progress import step
 
+STRICT = "webhook.failurePolicy.mutating=Fail"
+KILLS = 4
+
 
 @click.command()
 @click.option("--writes", default=20_000, show_default=True, help="At least so many, over all disturbances.")
@@ -29,7 +32,10 @@ def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...
             with step("Install kavip"):
                 course.install(cluster, *(f"--set={value}" for value in values))
             with course.prepared(cluster):
-                good = all([_endure(cluster, writes, rate, only), _survive(cluster, rate, only)])
+                good = _endure(cluster, writes, rate, only)
+                # with Ignore a lost call of the mutating webhook would have neither text nor time
+                course.install(cluster, *(f"--set={value}" for value in (*values, STRICT)))
+                good &= _survive(cluster, rate, only)
         finally:
             cluster.stop()
     sys.exit(0 if good else 1)
@@ -54,8 +60,10 @@ def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
     if only and KILL not in only:
         return True
     run = Course(cluster)
-    with run.writing(rate=rate), step(KILL):
-        run.leg(KILL, disturb.kill)
+    with run.writing(rate=rate):
+        for _ in range(KILLS):
+            with step(KILL):
+                run.leg(KILL, disturb.kill)
     return _told(run, all(leg.span < course.LATEST for leg in run.legs))
 
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -42,15 +43,15 @@ def upgrade(cluster: Cluster) -> None:
 
 
 def delete(cluster: Cluster) -> None:
-    """``kubectl delete pod``, of the replica that leads."""
-    victim = _leader(cluster)
+    """``kubectl delete pod``, of the replica that the API server asks most."""
+    victim, _ = _busiest(cluster)
     cluster.kubectl("delete", "pod", victim, _OWN, "--wait=false")
     _replaced(cluster, {victim})
 
 
 def drain(cluster: Cluster) -> None:
-    """``kubectl drain`` of a node with a replica on it, and ``kubectl uncordon``."""
-    victim, node = sorted(_placed(cluster).items())[0]
+    """``kubectl drain`` of the node of the replica that the API server asks most, and ``kubectl uncordon``."""
+    victim, node = _busiest(cluster)
     cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
     cluster.kubectl("uncordon", node)
     _replaced(cluster, {victim})
@@ -78,10 +79,11 @@ def rotate_and_roll(cluster: Cluster) -> None:
 
 
 def kill(cluster: Cluster) -> None:
-    """``kill -9`` of a replica's process, unseen by Kubernetes."""
-    victim, node = sorted(_placed(cluster).items())[0]
+    """``kill -9`` of the process of the replica that the API server asks most."""
+    victim, node = _busiest(cluster)
+    before = _restarts(cluster, victim)
     _process(cluster, node).signal(9)
-    restarted = lambda: _restarts(cluster, victim) > 0 and _whole(cluster)  # noqa: E731 - a question
+    restarted = lambda: _restarts(cluster, victim) > before and _whole(cluster)  # noqa: E731 - a question
     wait_for("the killed replica is back", restarted, timeout=_PATIENCE, interval=0.3)
 
 
@@ -108,9 +110,14 @@ def _placed(cluster: Cluster) -> dict[str, str]:
     return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in items}
 
 
-def _leader(cluster: Cluster) -> str:
-    holder = str(_get(cluster, "lease", names.LEASE_NAME)["spec"]["holderIdentity"])
-    return next(name for name in sorted(_pods(cluster)) if holder.startswith(name))
+def _busiest(cluster: Cluster) -> tuple[str, str]:
+    """The replica to which the API server has most connections, and its node; to end another would prove little."""
+    command = ("ss", "--no-header", "--tcp", "--numeric", "state", "established", f"( dport = :{names.WEBHOOK_PORT} )")
+    said = subprocess.run(cluster.control.command(*command), capture_output=True, text=True, check=True).stdout
+    asked = Counter(line.split()[3].rpartition(":")[0].strip("[]") for line in said.splitlines())
+    pods = _get(cluster, "pods", _SELECTED)["items"]
+    found = max(pods, key=lambda pod: asked[pod["status"].get("podIP", "")])
+    return found["metadata"]["name"], found["spec"]["nodeName"]
 
 
 def _restarts(cluster: Cluster, pod: str) -> int:

@@ -18,25 +18,26 @@ WRITES = 3_000
 EVERYWHERE = ("--all", "--all-namespaces")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def installed(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
-    """The demo's cluster, without what the demo has left, and kavip on it as the chart installs it."""
+    """The demo's cluster, without what the demo has left, and kavip on it as the chart installs it; Services wanted."""
     found = cluster(nodes=3, images=(image(),))
     course.install(found)
     found.kubectl("delete", "services", "--all", "--namespace=shop")
     found.kubectl("delete", "keepalivedgroups", *EVERYWHERE)
     found.kubectl("delete", "vippools", "--all")
-    yield found
+    with course.prepared(found):
+        yield found
     found.helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", "--wait")
 
 
 def test_not_one_call_is_lost(installed: Cluster) -> None:
     """Every write is answered as it should be, and the API server has let none in unasked."""
     run = Course(installed)
-    with course.prepared(installed), run.writing(rate=RATE):
+    with run.writing(rate=RATE):
         run.leg("rollout restart", disturb.roll)
         run.leg("drain", disturb.drain)
-        run.leg("CA rotated, the leader deleted", partial(disturb.rotate, meanwhile=disturb.delete))
+        run.leg("CA rotated, a pod deleted", partial(disturb.rotate, meanwhile=disturb.delete))
     assert not run.record.failures, run.table()
     assert (run.judge.lost, run.judge.fail_open) == (0, 0), run.table()
     # the judge saw what was written, and that updates which are to be refused are refused by kavip
@@ -50,7 +51,7 @@ def test_a_killed_replica_costs_calls_for_seconds(installed: Cluster) -> None:
     """What is lost to kill -9 is lost within 5 s, and every call that the API server missed is among the failures."""
     course.install(installed, "--set=webhook.failurePolicy.mutating=Fail")
     run = Course(installed)
-    with course.prepared(installed), run.writing(rate=RATE):
+    with run.writing(rate=RATE):
         run.leg(KILL, disturb.kill)
     assert all(leg.span < course.LATEST for leg in run.legs), run.table()
     assert len(run.record.failures) == run.judge.lost, run.table()
