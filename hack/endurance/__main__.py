@@ -68,10 +68,7 @@ def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
 
 
 def _told(run: Course, good: bool) -> bool:
-    print(run.table())
-    for failure in run.record.failures[:20]:
-        print(f"  FAILED {failure.verb} at {failure.at - run.record.writes[0]:.2f} s: {failure.text}")
-    sys.stdout.flush()
+    print(run.table(), flush=True)
     return good
 
 

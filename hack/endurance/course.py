@@ -38,6 +38,7 @@ KILL: Final = "kill -9"
 CONNECTIONS: Final = 8
 LATEST: Final = 5.0  # seconds after kill -9 in which a call may fail
 _CALM: Final = 1.0  # seconds of writing before and after each disturbance
+_SHOWN: Final = 20
 _GRACE: Final = 60.0  # for the writer to end, which answers what it has asked
 
 
@@ -116,7 +117,13 @@ class Course:
         rows.append(f"  refused by kavip, as it should: {judge.refused}; refused for want of an answer: {judge.lost}")
         rows.append(f"  let in unasked (fail open): {judge.fail_open}; repeated at kavip's word: {judge.retried}")
         rows.append(f"  answered within: {judge.within(0.5):g} s (half), {judge.within(0.99):g} s (99 %)")
+        rows += [f"  FAILED {each.verb} {self._when(each.at)}: {each.text}" for each in whole.failures[:_SHOWN]]
         return "\n".join(rows)
+
+    def _when(self, at: float) -> str:
+        """Where in the course that was."""
+        found = (leg for leg in self.legs if leg.since <= at < leg.until)
+        return next((f"{at - leg.since:.2f} s after {leg.name}" for leg in found), "between two disturbances")
 
 
 def install(cluster: Cluster, *values: str) -> None:

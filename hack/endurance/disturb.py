@@ -22,7 +22,9 @@ CHART: Final = Path(__file__).parents[2] / "charts" / "kavip"
 _OWN: Final = f"--namespace={NAMESPACE}"
 _SELECTED: Final = "--selector=app.kubernetes.io/name=kavip"
 _PATIENCE: Final = 240.0
-_SHOW: Final = "import ssl, sys; [print(ssl.get_server_certificate((host, sys.argv[1]))) for host in sys.argv[2:]]"
+_SHOW: Final = (
+    "import ssl, sys; [print(ssl.get_server_certificate((host, sys.argv[1]), timeout=2)) for host in sys.argv[2:]]"
+)
 
 Disturbance = Callable[[Cluster], None]
 

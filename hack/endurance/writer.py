@@ -127,7 +127,7 @@ class Writer:
         self.writes.append(time.monotonic())
         if answer.status == wants:
             return json.loads(text)
-        self._failed(verb, f"{answer.status} in place of {wants}: {text[:_TEXT]}")
+        self._failed(verb, f"{answer.status} in place of {wants}: {_message(text)}")
         return None
 
     def _failed(self, verb: str, text: str) -> None:
@@ -160,6 +160,14 @@ def _service(name: str) -> dict[str, Any]:
         "ports": [{"port": 80}],
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def _message(text: str) -> str:
+    """What a Status says; of anything else the beginning."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, LookupError, TypeError):
+        return text[:_TEXT]
 
 
 def _annotation(key: str, value: str) -> str:

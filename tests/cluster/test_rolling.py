@@ -1,6 +1,6 @@
 """On a real cluster: kavip is rolled, evicted, rotated, and not one admission call is lost; few when it is killed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -8,27 +8,28 @@ import pytest
 from hack.demo.__main__ import image
 from hack.endurance import course, disturb
 from hack.endurance.course import KILL, Course
+from hack.testbed import runs
 from hack.testbed.cluster import Cluster
-from tests import files
+from hack.testbed.programs import Programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 RATE = 50.0  # writes a second; `make endurance` writes more and faster
 WRITES = 3_000
-EVERYWHERE = ("--all", "--all-namespaces")
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
-    """The demo's cluster, without what the demo has left, and kavip on it as the chart installs it; Services wanted."""
-    found = cluster(nodes=3, images=(image(),))
-    course.install(found)
-    found.kubectl("delete", "services", "--all", "--namespace=shop")
-    found.kubectl("delete", "keepalivedgroups", *EVERYWHERE)
-    found.kubectl("delete", "vippools", "--all")
-    with course.prepared(found):
-        yield found
-    found.helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", "--wait")
+def installed(programs: Programs) -> Iterator[Cluster]:
+    """
+    A cluster of three nodes with kavip on it, and what the writer needs.
+
+    Not the demo's: there the power of a node was cut, and the API server may keep connections to pods that were on it.
+    """
+    archive = image()
+    with runs.temporary() as state, Cluster(programs, state, nodes=3, images=[archive]) as found:
+        course.install(found)
+        with course.prepared(found):
+            yield found
 
 
 def test_not_one_call_is_lost(installed: Cluster) -> None:
