@@ -131,11 +131,11 @@ def install(cluster: Cluster, *values: str) -> None:
     image = f"--set=image.repository={REPOSITORY},image.tag={TAG},image.pullPolicy=Never"
     own = (f"--namespace={NAMESPACE}", "--create-namespace", "--wait=watcher", image)
     cluster.helm("upgrade", "--install", "kavip", str(CHART), *own, *values)
+    wait_for("every replica is ready", lambda: disturb.whole(cluster), timeout=60, interval=0.3)
 
 
-@contextmanager
-def prepared(cluster: Cluster) -> Iterator[None]:
-    """What the writer needs: a pool, and a default group that no node carries out."""
+def prepare(cluster: Cluster) -> None:
+    """Make what the writer needs: a pool, and a default group that no node carries out."""
     pool = {"addresses": ["192.0.2.128/26"]}
     nowhere = {"image": names.DEFAULT_IMAGE, "interface": "eth0", "nodeSelector": {"endurance": "nowhere"}}
     namespace, _, name = GROUP.partition("/")
@@ -152,14 +152,8 @@ def prepared(cluster: Cluster) -> Iterator[None]:
         )
         | {"spec": nowhere},
     ]
-    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    cluster.kubectl("apply", "--filename=-", input=manifests)
-    try:
-        wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=60, interval=0.2)
-        yield
-    finally:
-        cluster.kubectl("delete", "services", "--all", f"--namespace={WRITTEN}")
-        cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=manifests)
+    cluster.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=60, interval=0.2)
 
 
 def _taken_up(cluster: Cluster) -> bool:

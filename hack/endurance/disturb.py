@@ -85,17 +85,18 @@ def kill(cluster: Cluster) -> None:
     victim, node = _busiest(cluster)
     before = _restarts(cluster, victim)
     _process(cluster, node).signal(9)
-    restarted = lambda: _restarts(cluster, victim) > before and _whole(cluster)  # noqa: E731 - a question
+    restarted = lambda: _restarts(cluster, victim) > before and whole(cluster)  # noqa: E731 - a question
     wait_for("the killed replica is back", restarted, timeout=_PATIENCE, interval=0.3)
 
 
 def _replaced(cluster: Cluster, gone: set[str]) -> None:
     """Wait until none of the pods *gone* is left, and the Deployment is whole."""
-    over = lambda: not gone & _pods(cluster) and _whole(cluster)  # noqa: E731 - a question
+    over = lambda: not gone & _pods(cluster) and whole(cluster)  # noqa: E731 - a question
     wait_for("the old pods are gone and the new ones ready", over, timeout=_PATIENCE, interval=0.3)
 
 
-def _whole(cluster: Cluster) -> bool:
+def whole(cluster: Cluster) -> bool:
+    """Whether all replicas are of the newest kind, and ready."""
     found = _get(cluster, "deployment", "kavip")
     status, wanted = found.get("status", {}), found["spec"]["replicas"]
     observed = status.get("observedGeneration") == found["metadata"]["generation"]

@@ -28,8 +28,8 @@ def installed(programs: Programs) -> Iterator[Cluster]:
     archive = image()
     with runs.temporary() as state, Cluster(programs, state, nodes=3, images=[archive]) as found:
         course.install(found)
-        with course.prepared(found):
-            yield found
+        course.prepare(found)
+        yield found
 
 
 def test_not_one_call_is_lost(installed: Cluster) -> None:
