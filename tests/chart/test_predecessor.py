@@ -21,7 +21,7 @@ HERE = Path(__file__).parent / "predecessor"
 GROUP = "keepalivedgroups.redhatcop.redhat.io"
 HELM, OLM = "helm", "catalog"
 """The field managers under which the definition of keepalived-operator comes to be."""
-SILENT = ("--set=crds.enabled=false,replicaCount=0,webhook.failurePolicy.validating=Ignore",)
+SILENT = ("--set=crds.install=false,replicaCount=0,webhook.failurePolicy.validating=Ignore",)
 KINDS = "deployments,daemonsets,configmaps,services,leases,keepalivedgroups"
 NODE = {
     "apiVersion": "v1",
@@ -72,7 +72,7 @@ def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: lis
     """However kavip is installed, groups, Services, Lease, DaemonSet stay as they were; NOTES tell what to do next."""
     before = found(operated)
     definitions = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
-    crds = [] if flags else ["--set=crds.enabled=false"]
+    crds = [] if flags else ["--set=crds.install=false"]
     done = helm("install", *RELEASE, *flags, *crds, kubeconfig=operated.kubeconfig)
     assert found(operated) == before
     assert "scale deployment keepalived-operator-controller-manager --replicas=0" in done.stdout

@@ -46,7 +46,7 @@ class TestRendering:
         found = [each for each in rendered(helm) if each["kind"] == "CustomResourceDefinition"]
         assert [each["spec"] for each in found] == [each["spec"] for each in files.objects(*files.CRDS)]
         assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
-        assert not [each for each in rendered(helm, "crds.enabled=false") if each["kind"] == found[0]["kind"]]
+        assert not [each for each in rendered(helm, "crds.install=false") if each["kind"] == found[0]["kind"]]
 
     def test_webhooks_follow_the_namespace(self, helm: Helm) -> None:
         """Installed elsewhere, the configurations are those that kavip would register there."""

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
 def test_own_pods_are_restricted(helm: Helm, server: ControlPlane) -> None:
     """The pods of the Deployment and of `helm test` are let into a namespace with the level `restricted`."""
-    helm("install", *RELEASE, "--set=crds.enabled=false", kubeconfig=server.kubeconfig)
+    helm("install", *RELEASE, "--set=crds.install=false", kubeconfig=server.kubeconfig)
     server.kubectl("label", "namespace", files.NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     for name in ("kavip-test", "default"):
         server.kubectl("create", "serviceaccount", name, f"--namespace={files.NAMESPACE}", check=False)

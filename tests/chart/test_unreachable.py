@@ -63,7 +63,7 @@ def installed(helm: Helm, before: ControlPlane) -> Callable[..., ControlPlane]:
     """A function that installs kavip, which nobody runs here."""
 
     def install(*flags: str) -> ControlPlane:
-        helm("install", *RELEASE, "--set=replicaCount=0,crds.enabled=false", *flags, kubeconfig=before.kubeconfig)
+        helm("install", *RELEASE, "--set=replicaCount=0,crds.install=false", *flags, kubeconfig=before.kubeconfig)
         ours = service("new", metadata=MARKED)
         wait_for("the API server asks", lambda: refused(before, ours), timeout=60, interval=0.2)
         return before
