@@ -1,0 +1,205 @@
+"""Which addresses a Service keeps, loses in a contest, or leaves to somebody else."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip.api.address import parse_address
+from kavip.api.pool import Reservation, VIPPool
+from kavip.api.refusal import Refusal
+from kavip.api.service import Ingress, Service
+from kavip.ipam.allocate import Allocation, breaks_sharing, settle
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import read_request
+from kavip.names import Reason
+from tests.build import pool, service
+from tests.ipam.deciding import (
+    EDGE,
+    FOREIGN,
+    LAB,
+    PREFER,
+    REASSIGN,
+    REQUIRE,
+    SHARE,
+    given,
+    ours,
+    outcome,
+    told,
+)
+from tests.ipam.world import entered
+
+
+# --- keeping ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("more", "pools", "why"),
+    [
+        ({}, (LAB,), "192.0.2.130 is in no pool"),
+        ({}, (pool("edge", auto_assign=False),), "192.0.2.130 is in pool edge, which has autoAssign: false"),
+        ({}, (pool("edge", exclude=["192.0.2.130"]),), "192.0.2.130 is excluded from pool edge"),
+        ({}, (pool("edge", groups=["lb/b"]),), "192.0.2.130 is in pool edge, which serves only KeepalivedGroup lb/b"),
+        (
+            {},
+            (pool("edge", reservations=[Reservation(address="192.0.2.130", service="a/b")]),),
+            "192.0.2.130 is reserved for Service a/b",
+        ),
+        ({"pool": "edge"}, (LAB,), "192.0.2.130 is in no pool"),
+        ({"wants": "192.0.2.130"}, (LAB,), "192.0.2.130 is in no pool"),
+    ],
+)
+def test_an_edit_of_a_pool_strands_but_does_not_move(
+    more: dict[str, Any], pools: tuple[VIPPool, ...], why: str
+) -> None:
+    """Whatever an administrator does to the pool, the holder keeps its address, until it says that it may move."""
+    found = outcome(ours("shop/web", ["192.0.2.130"], **more), pools=pools)
+    assert (found.reason, found.kept, found.is_assigned) == (Reason.STRANDED, True, True)
+    assert found.message.startswith(f"keeps 192.0.2.130, although {why}")
+    assert found.message.endswith('; set kavip.io/reassign to "true" to move to a legal address')
+
+
+def test_reassign_moves_a_stranded_service_and_nobody_else() -> None:
+    """A stranded address is exchanged for a legal one where there is one; a legal one stays."""
+    stranded = ours("shop/web", ["10.0.0.1"], annotations=REASSIGN)
+    found = outcome(stranded)
+    assert ([str(address) for address in found.addresses], found.note) == (["192.0.2.128"], "was 10.0.0.1")
+    nowhere = outcome(stranded, pools=())
+    assert (nowhere.reason, nowhere.kept) == (Reason.STRANDED, True)
+    assert nowhere.message == "keeps 10.0.0.1, although 10.0.0.1 is in no pool; there is no VIPPool; create one"
+    assert given(ours("shop/web", ["192.0.2.135"], annotations=REASSIGN)) == ["192.0.2.135"]
+
+
+def test_another_wish_moves_and_a_wish_in_vain_does_not() -> None:
+    """A new address or pool is taken when it is to be had; else the old address stays, with the reason."""
+    assert given(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135")) == ["192.0.2.135"]
+    assert given(ours("shop/web", ["192.0.2.130"], pool="lab")) == ["198.51.100.0"]
+    found = outcome(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135"), service("z/a", holds=["192.0.2.135"]))
+    assert (found.kept, found.reason, found.is_assigned) == (True, Reason.ADDRESS_IN_USE, False)
+    assert found.message == "address 192.0.2.135 is used by Service z/a; ask for another; keeps 192.0.2.130"
+    gone = outcome(ours("shop/web", ["192.0.2.130"], pool="gone"))
+    assert (gone.kept, gone.reason) == (True, Reason.POOL_NOT_FOUND)
+
+
+def test_prefer_turned_into_require_keeps_what_there_is() -> None:
+    """In a pool that lacks a family the old address stays, with the reason."""
+    found = outcome(ours("shop/web", ["192.0.2.130"], **REQUIRE))
+    assert (found.kept, found.reason) == (True, Reason.FAMILY_NOT_AVAILABLE)
+
+
+def test_a_malformed_request_moves_nothing() -> None:
+    """A broken annotation is told; the address stays; a new Service gets none."""
+    found = outcome(ours("shop/web", ["192.0.2.130"], wants="nonsense"))
+    assert (found.kept, found.reason, found.is_assigned) == (True, Reason.INVALID_REQUEST, False)
+    assert outcome(service("shop/web", wants="nonsense")).reason is Reason.INVALID_REQUEST
+
+
+def test_the_address_of_a_lost_family_goes() -> None:
+    """A Service that has given up IPv6 gives up its IPv6 address; the other stays."""
+    assert given(ours("shop/web", ["198.51.100.9", "2001:db8::9"])) == ["198.51.100.9"]
+
+
+def test_the_order_in_status_is_never_rewritten() -> None:
+    """What stands in status keeps its order, whatever the order of the families."""
+    held = ["2001:db8::9", "198.51.100.9"]
+    found = outcome(ours("shop/web", held, **PREFER))
+    assert ([str(address) for address in found.addresses], found.kept) == (held, True)
+
+
+# --- contests ---------------------------------------------------------------------------------------------------------
+def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
+    """The younger gets another address of its own pool, where it did not ask for this one by name."""
+    old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year) for year in ("2020", "2026"))
+    assert given(old, young) == ["192.0.2.130"]
+    assert given(young, old) == ["192.0.2.128"]
+
+
+def test_a_loser_that_asked_by_name_is_told() -> None:
+    """It does not get another address: it wanted this one."""
+    old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year, wants="192.0.2.130") for year in ("2020", "2026"))
+    found = outcome(young, old)
+    assert isinstance(found, Refusal)
+    assert found.message == (
+        "address 192.0.2.130 is used by Service a/2020; ask for another or share it with kavip.io/sharing-key"
+    )
+
+
+def test_external_ips_take_nothing_away() -> None:
+    """An older Service's externalIPs keep an address from being handed out, and no holder loses it."""
+    greedy = service("a/old", type="ClusterIP", external_ips=["192.0.2.128", "192.0.2.130"], created="2020")
+    assert given(ours("a/web", ["192.0.2.130"]), greedy) == ["192.0.2.130"]
+    assert given(service("a/new"), greedy) == ["192.0.2.129"]
+    assert given(service("a/old", external_ips=["192.0.2.128"], wants="192.0.2.128")) == ["192.0.2.128"]
+
+
+def test_a_node_that_joins_with_a_vip_takes_it() -> None:
+    """A VIP that is a node's own address would delete that address from the node: the holder moves."""
+    pools = Pools.of([EDGE])
+    holder = ours("a/web", ["192.0.2.130"])
+    ledger = entered(pools, [holder])
+    ledger.reserve("Node n1", [parse_address("192.0.2.130")])
+    found = settle(holder, pools, ledger)
+    assert isinstance(found, Allocation)
+    assert str(found.addresses[0]) == "192.0.2.128"
+
+
+def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
+    """Admission asks whether the edited Service could still share what it shares."""
+    web, tls = (ours(f"a/{port}", ["192.0.2.130"], annotations=SHARE, port=port) for port in (80, 443))
+    pools = Pools.of([EDGE])
+    ledger = entered(pools, [web, tls])
+    edited, _ = read_request(ours("a/443", ["192.0.2.130"], annotations=SHARE, port=80))
+    fine, _ = read_request(ours("a/443", ["192.0.2.130"], annotations=SHARE, port=81))
+    assert breaks_sharing(fine, ledger) is None
+    found = breaks_sharing(edited, ledger)
+    assert found is not None
+    assert found.message == (
+        "address 192.0.2.130 is shared with Service a/80 and could not be any longer: both use TCP/80; undo that"
+    )
+
+
+# --- whose status -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        (service("a/web", holds=["192.0.2.130"]), Reason.ASSIGNED),
+        (service("a/web", holds=["10.0.0.1"]), FOREIGN),
+        (service("a/web", holds=["192.0.2.130", "10.0.0.1"]), FOREIGN),
+        (service("a/web", holds=["2001:db8::1"]), FOREIGN),
+        (told(service("a/web", holds=["10.0.0.1"]), Reason.ASSIGNED), Reason.STRANDED),
+        (told(service("a/web", holds=["10.0.0.1"]), Reason.STRANDED), Reason.STRANDED),
+        (told(service("a/web", holds=["10.0.0.1"]), FOREIGN), FOREIGN),
+        (told(service("a/web", holds=["10.0.0.1"]), Reason.LEFT_TO_PLATFORM, "Unknown"), FOREIGN),
+        (told(service("a/web", holds=["10.0.0.1"]), Reason.NO_POOL, "False"), FOREIGN),
+        (told(service("a/web", holds=["192.0.2.130"]), FOREIGN), Reason.ASSIGNED),
+    ],
+)
+def test_foreign_status_is_respected_or_adopted(subject: Service, reason: Reason) -> None:
+    """Without our own word for it, what is legal is adopted and what is not is another controller's; both stay."""
+    found = outcome(subject)
+    assert (found.reason, found.kept, found.is_assigned) == (reason, True, True)
+    assert found.addresses == subject.ingress_addresses
+
+
+def test_a_host_name_is_never_ours() -> None:
+    """A status with a host name is left alone, whatever our condition says."""
+    base = ours("a/web", ["192.0.2.130"])
+    balancer = msgspec.structs.replace(base.status.load_balancer, ingress=[Ingress(hostname="lb.example.com")])
+    subject = msgspec.structs.replace(base, status=msgspec.structs.replace(base.status, load_balancer=balancer))
+    found = outcome(subject)
+    assert (found.reason, found.addresses) == (FOREIGN, ())
+    assert found.message.startswith("the host name in status: written by another controller and left alone")
+
+
+def test_reassign_gives_kavip_a_free_hand() -> None:
+    """A Service that says so gets an address of kavip's in the place of a foreign one."""
+    assert given(service("a/web", holds=["10.0.0.1"], annotations=REASSIGN)) == ["192.0.2.128"]
+
+
+def test_a_write_of_ours_on_its_way_is_ours() -> None:
+    """A copy without our condition is not foreign while our write has not come back."""
+    pools = Pools.of([EDGE])
+    subject = service("a/web")
+    ledger = entered(pools, [subject])
+    ledger.expect("a/web", [parse_address("10.0.0.1")], resource_version="1")
+    assert settle(subject, pools, ledger).reason is Reason.STRANDED

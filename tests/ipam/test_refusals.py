@@ -1,0 +1,216 @@
+"""Why a Service gets no address, and the words that say so."""
+
+from typing import Any
+
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.meta import LabelSelector
+from kavip.api.pool import Reservation, VIPPool
+from kavip.api.refusal import Refusal
+from kavip.ipam.allocate import Allocation, settle
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from kavip.names import Reason
+from tests.build import pool, service
+from tests.ipam.deciding import (
+    EDGE,
+    FULL,
+    LAB,
+    POOL_FIELD,
+    PREFER,
+    REQUIRE,
+    SELECTIVE,
+    SHARE,
+    WISH_FIELD,
+    given,
+    outcome,
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason", "field", "message"),
+    [
+        ({"pool": "edeg"}, Reason.POOL_NOT_FOUND, POOL_FIELD, 'pool "edeg" does not exist; did you mean "edge"?'),
+        ({"pool": "x"}, Reason.POOL_NOT_FOUND, POOL_FIELD, 'pool "x" does not exist; pools: edge, team, lab'),
+        (
+            {"pool": "edge"},
+            Reason.POOL_EXHAUSTED,
+            POOL_FIELD,
+            "pool edge is full: 16 of 16 addresses are assigned; free one, enlarge the pool or name another",
+        ),
+        (
+            {"wants": "10.0.0.1"},
+            Reason.ADDRESS_NOT_IN_POOL,
+            WISH_FIELD,
+            "address 10.0.0.1 is in no pool; pools: edge 192.0.2.128/28, team 203.0.113.0/28, lab 198.51.100.0/24",
+        ),
+        (
+            {"load_balancer_ip": "192.0.2.130"},
+            Reason.ADDRESS_IN_USE,
+            "spec.loadBalancerIP",
+            "address 192.0.2.130 is used by Service z/2; ask for another",
+        ),
+        (
+            {"wants": "198.51.100.1", "pool": "edge"},
+            Reason.ADDRESS_NOT_IN_POOL,
+            WISH_FIELD,
+            "address 198.51.100.1 is in pool lab, not in pool edge that kavip.io/pool names; change one of the two",
+        ),
+        (
+            {**PREFER, "wants": "203.0.113.1, 2001:db8::1"},
+            Reason.ADDRESS_NOT_ALLOWED,
+            WISH_FIELD,
+            "address 203.0.113.1 is in pool team and 2001:db8::1 in pool lab; ask for addresses of one pool",
+        ),
+        (
+            {"pool": "team"},
+            Reason.POOL_SELECTOR_MISMATCH,
+            POOL_FIELD,
+            "pool team does not select namespace shop; name another pool",
+        ),
+        (
+            {**REQUIRE, "pool": "edge"},
+            Reason.FAMILY_NOT_AVAILABLE,
+            POOL_FIELD,
+            "pool edge has no IPv6 addresses; name a pool that has them",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_do_next(more: dict[str, Any], reason: Reason, field: str, message: str) -> None:
+    """Each refusal has its reason, the field at fault, and a message with the next step and numbers."""
+    assert outcome(service("shop/web", **more), *FULL, pools=(EDGE, LAB, SELECTIVE)) == Refusal(reason, message, field)
+
+
+@pytest.mark.parametrize(
+    ("pools", "reason", "message"),
+    [
+        ((), Reason.NO_POOL, "there is no VIPPool; create one"),
+        (
+            (pool("edge", auto_assign=False),),
+            Reason.NO_POOL,
+            "no pool has autoAssign: true; name one with kavip.io/pool, such as edge",
+        ),
+        (
+            (pool("edge", "10.0.0.1/8"),),
+            Reason.NO_POOL,
+            (
+                "pool edge is not in force: spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or "
+                "10.0.0.1; mend it"
+            ),
+        ),
+        (
+            (SELECTIVE,),
+            Reason.POOL_SELECTOR_MISMATCH,
+            "pool team does not select namespace shop; let a pool select it or add one",
+        ),
+        (
+            (EDGE, pool("edge2", "203.0.113.0/32", max_per_namespace=0)),
+            Reason.POOL_EXHAUSTED,
+            (
+                "pool edge is full: 16 of 16 addresses are assigned; namespace shop has no more than 0 addresses of "
+                "pool edge2 (maxPerNamespace); free one, enlarge a pool or add one"
+            ),
+        ),
+        (
+            (pool("six", "2001:db8::/64"),),
+            Reason.FAMILY_NOT_AVAILABLE,
+            "pool six has no IPv4 addresses; add them to a pool or change spec.ipFamilyPolicy",
+        ),
+    ],
+)
+def test_who_merely_waits_is_told_what_for(pools: tuple[VIPPool, ...], reason: Reason, message: str) -> None:
+    """A Service that names nothing is refused by no field but that of its families."""
+    found = outcome(service("shop/web"), *FULL, pools=pools)
+    assert (found.reason, found.message) == (reason, message)
+    assert found.field in ("", "spec.ipFamilyPolicy")
+
+
+def test_many_pools_make_no_long_message() -> None:
+    """Five are named, the rest is counted."""
+    selector = LabelSelector(match_labels={"env": "prod"})
+    many = tuple(pool(f"p{index:03}", f"10.0.{index}.0/24", namespace_selector=selector) for index in range(200))
+    found = outcome(service("shop/web"), pools=many)
+    assert found.message.count("does not select") == 5
+    assert "and 195 more pools" in found.message
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "why"),
+    [
+        ({"port": 80}, {}, "z/web has no kavip.io/sharing-key"),
+        ({"port": 80}, {"annotations": {names.SHARING_KEY_ANNOTATION: "x"}}, "z/web has another kavip.io/sharing-key"),
+        ({"port": 80}, {"annotations": SHARE}, "both use TCP/80"),
+        ({"port": 443, "group": "lb/b"}, {"annotations": SHARE}, "z/web belongs to another KeepalivedGroup"),
+        (
+            {"port": 443, "external_traffic_policy": "Local"},
+            {"annotations": SHARE},
+            "only one of the two has externalTrafficPolicy: Local",
+        ),
+        (
+            {"port": 443, "external_traffic_policy": "Local", "selector": {"app": "a"}},
+            {"annotations": SHARE, "external_traffic_policy": "Local", "selector": {"app": "b"}},
+            "with externalTrafficPolicy: Local both need the same selector",
+        ),
+    ],
+)
+def test_sharing_is_refused_with_its_cause(mine: dict[str, Any], theirs: dict[str, Any], why: str) -> None:
+    """Each rule of sharing has its own words."""
+    holder = service("z/web", holds=["192.0.2.130"], port=80, **theirs)
+    found = outcome(service("z/new", wants="192.0.2.130", annotations=SHARE, **mine), holder)
+    assert (found.reason, found.field) == (Reason.SHARING_REFUSED, WISH_FIELD)
+    assert found.message == (
+        f"address 192.0.2.130 is used by Service z/web and cannot be shared: {why}; ask for another"
+    )
+
+
+def test_an_address_that_its_pool_keeps_back_is_refused() -> None:
+    """Excluded, avoided and reserved addresses are not for the asking."""
+    careful = pool(
+        "edge",
+        "10.0.0.0/24",
+        exclude=["10.0.0.1"],
+        avoid_buggy_ips=True,
+        reservations=[Reservation(address="10.0.0.2", service="a/b")],
+    )
+    messages = [outcome(service("shop/web", wants=f"10.0.0.{last}"), pools=(careful,)).message for last in (0, 1, 2)]
+    assert messages == [
+        "address 10.0.0.0 ends in .0 or .255, which pool edge does not hand out (avoidBuggyIPs); ask for another",
+        "address 10.0.0.1 is excluded from pool edge; ask for another",
+        "address 10.0.0.2 is reserved for Service a/b in pool edge; ask for another",
+    ]
+
+
+def test_a_nodes_own_address_is_never_given() -> None:
+    """Neither by lot nor by wish; a group's own virtual IP is in use."""
+    pools = Pools.of([EDGE])
+    ledger = Ledger(pools)
+    ledger.reserve("Node n1", [parse_address("192.0.2.128")])
+    ledger.reserve("KeepalivedGroup lb/edge", [parse_address("192.0.2.129")])
+    found = settle(service("shop/web"), pools, ledger)
+    assert isinstance(found, Allocation)
+    assert str(found.addresses[0]) == "192.0.2.130"
+    node = settle(service("shop/web", wants="192.0.2.128"), pools, ledger)
+    group = settle(service("shop/web", wants="192.0.2.129"), pools, ledger)
+    assert (node.reason, node.message) == (
+        Reason.ADDRESS_NOT_ALLOWED,
+        "address 192.0.2.128 is an address of Node n1; ask for another",
+    )
+    assert (group.reason, group.message) == (
+        Reason.ADDRESS_IN_USE,
+        "address 192.0.2.129 is a virtual IP of KeepalivedGroup lb/edge; ask for another",
+    )
+
+
+def test_quota_counts_distinct_addresses_over_both_families() -> None:
+    """At the limit a Service that names the pool is refused, one that does not goes to another pool."""
+    tight = pool("edge", "192.0.2.128/28", "2001:db8:1::/64", max_per_namespace=2)
+    holder = service("shop/a", holds=["192.0.2.128", "2001:db8:1::"], **PREFER)
+    found = outcome(service("shop/web", pool="edge"), holder, pools=(tight, LAB))
+    assert (found.reason, found.field) == (Reason.QUOTA_EXCEEDED, POOL_FIELD)
+    assert found.message == (
+        "namespace shop has no more than 2 addresses of pool edge (maxPerNamespace); free one or ask for a larger quota"
+    )
+    assert given(service("shop/web"), holder, pools=(tight, LAB)) == ["198.51.100.0"]
+    assert given(service("other/web"), holder, pools=(tight, LAB)) == ["192.0.2.129"]
