@@ -112,11 +112,10 @@ class App:
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
-        unfilled = lambda: ", ".join(self._caches.unready())  # noqa: E731 - a question for the server
         access = Access(self._client)
         server = Server(
             self._caches.snapshot,
-            unready=unfilled,
+            unready=lambda: ", ".join(self._caches.unready()),
             options=options,
             may_set_external_ips=access.may_set_external_ips,
         )

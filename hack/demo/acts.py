@@ -16,8 +16,7 @@ def install(story: Story, *, repository: str, tag: str) -> None:
     story.title("Install kavip")
     image = ["--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=Never"]
     story.helm("install", "kavip", str(CHART), "-n", NAMESPACE, "--create-namespace", *image)
-    deployed = lambda: _ready_replicas(story) == 2  # noqa: E731
-    story.wait("both replicas of kavip are ready", deployed)
+    story.wait("both replicas of kavip are ready", lambda: _ready_replicas(story) == 2)
     story.kubectl("get", "pods", "-n", NAMESPACE, "-o", "wide")
 
 

@@ -85,13 +85,19 @@ def kill(cluster: Cluster) -> None:
     victim, node = _busiest(cluster)
     before = _restarts(cluster, victim)
     _process(cluster, node).signal(9)
-    restarted = lambda: _restarts(cluster, victim) > before and whole(cluster)  # noqa: E731 - a question
+
+    def restarted() -> bool:
+        return _restarts(cluster, victim) > before and whole(cluster)
+
     wait_for("the killed replica is back", restarted, timeout=_PATIENCE, interval=0.3)
 
 
 def _replaced(cluster: Cluster, gone: set[str]) -> None:
     """Wait until none of the pods *gone* is left, and the Deployment is whole."""
-    over = lambda: not gone & _pods(cluster) and whole(cluster)  # noqa: E731 - a question
+
+    def over() -> bool:
+        return not gone & _pods(cluster) and whole(cluster)
+
     wait_for("the old pods are gone and the new ones ready", over, timeout=_PATIENCE, interval=0.3)
 
 

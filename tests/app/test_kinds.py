@@ -43,11 +43,14 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
     done = installation.apply(a_service("early", annotations=NOTES))
     assert done.returncode == 0, done.stderr
     assert "Warning:" in done.stderr
-    programmed = lambda: installation.condition("early", "kavip.io/Programmed")  # noqa: E731 - asked again and again
-    wait_for("the condition says so", lambda: programmed().get("reason") == "GroupNotFound")
+
+    def programmed() -> str | None:
+        return installation.condition("early", "kavip.io/Programmed").get("reason")
+
+    wait_for("the condition says so", lambda: programmed() == "GroupNotFound")
     assert installation.addresses("early") == ["192.0.2.128"]
     installation.applied(a_group("edge"))
-    wait_for("the group has found it", lambda: programmed().get("reason") == "NoNodes")
+    wait_for("the group has found it", lambda: programmed() == "NoNodes")
 
     def text() -> str:
         found = installation.get("configmap", "edge", "-n", "lb") or {}
