@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md and metrics.md from the code (``make reference``); a test compares them."""
+"""Writes the generated pages of docs/reference from the code (``make reference``); a test compares them."""
 
 import dataclasses
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client import Metric
 
+from hack import refusals, refused
 from kavip import names, telemetry
 from kavip.agent.run import PREFIX, AgentSettings
 from kavip.settings import Settings
@@ -46,7 +47,11 @@ def metrics() -> str:
 
 def pages() -> dict[Path, str]:
     """Each page with its text."""
-    return {FOLDER / "settings.md": settings(), FOLDER / "metrics.md": metrics()}
+    return {
+        FOLDER / "settings.md": settings(),
+        FOLDER / "metrics.md": metrics(),
+        FOLDER / "refusals.md": refused.page(refusals.cases()),
+    }
 
 
 def _table(kind: type, prefix: str) -> list[str]:

@@ -12,12 +12,10 @@ from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import policy, verdict
+from kavip.webhook import policy, services, verdict
 from kavip.webhook.checks import Options
-from kavip.webhook.verdict import Awaited, Subject, Verdict, message_of
+from kavip.webhook.verdict import Awaited, Subject, Verdict
 from tests.build import group, metadata, namespace, node, pool, service
-from tests.webhook import cases
-from tests.webhook.cases import Case
 
 SHOP = namespace("shop")
 EDGE = group("lb/edge", segment="default")
@@ -37,18 +35,6 @@ def update(old: Object, new: Object, *world: Object) -> Verdict:
 def reasons(found: Verdict) -> list[str]:
     """The reasons of all refusals."""
     return [refusal.reason for refusal in found.refusals]
-
-
-@pytest.mark.parametrize("case", cases.ALL, ids=lambda case: case.sentence)
-def test_a_refusal_says_what_is_wrong_where_and_what_to_do(case: Case) -> None:
-    """Each rule has its words; all findings come at once, and the code tells a quota from a mistake."""
-    found = policy.review(Review(Operation.CREATE, case.asked), cases.cluster())
-    assert [(refusal.field, message_of(refusal)) for refusal in found.refusals] == list(case.causes)
-    answer = verdict.response("u1", found, Subject("Kind", "name"))
-    assert answer.status is not None
-    assert answer.status.code == case.code
-    assert "\n" not in answer.status.message
-    assert all(f"{field}: {message}" in answer.status.message for field, message in case.causes)
 
 
 # --- Services -----------------------------------------------------------------------------------------------------
@@ -108,7 +94,7 @@ def test_a_missing_group_may_be_softened_to_a_warning() -> None:
     found = create(asked, EDGE, pool(), options=Options(allow_missing_group="warn"))
     assert found.allowed
     assert found.warnings == (
-        f'{cases.GROUP}: group "lb/new" does not exist; did you mean "lb/edge"?; the Service waits for it',
+        f'{services.GROUP_FIELD}: group "lb/new" does not exist; did you mean "lb/edge"?; the Service waits for it',
     )
 
 
@@ -316,14 +302,7 @@ def test_an_update_may_leave_an_old_violation() -> None:
     assert found.allowed
     assert [text.partition(": ")[0] for text in found.warnings] == ["accepted, because it is not new"] * 2
     touched = service("shop/web", group="lb/gone", annotations={names.SPREAD_ANNOTATION: "no"}, labels={"a": "b"})
-    assert [refusal.field for refusal in update(old, touched, EDGE, pool()).refusals] == [cases.SPREAD]
-
-
-@pytest.mark.parametrize("case", cases.ALL, ids=lambda case: case.sentence)
-def test_an_update_that_changes_nothing_passes(case: Case) -> None:
-    """Whatever is wrong with an object, writing it again as it is is not refused."""
-    found = policy.review(Review(Operation.UPDATE, case.asked, case.asked), cases.cluster())
-    assert found.allowed
+    assert [refusal.field for refusal in update(old, touched, EDGE, pool()).refusals] == [services.SPREAD_FIELD]
 
 
 def test_becoming_managed_is_judged_like_creation() -> None:
@@ -402,13 +381,7 @@ def test_deleting_a_pool_strands_nobody() -> None:
     holder = service("shop/web", group="lb/edge", holds=["192.0.2.130"])
     snapshot = Snapshot.from_objects([EDGE, pool(), holder])
     found = policy.review(Review(Operation.DELETE, pool()), snapshot)
-    assert [(refusal.field, refusal.message) for refusal in found.refusals] == [
-        cases.cause(
-            "metadata.name",
-            "deleting the pool leaves 1 address in use without a pool: shop/web (192.0.2.130); "
-            'move these Services first, or annotate the pool kavip.io/allow-stranding: "true"',
-        )
-    ]
+    assert [refusal.field for refusal in found.refusals] == ["metadata.name"]
     willing = pool()
     notes = {names.ALLOW_STRANDING_ANNOTATION: "true"}
     willing = msgspec.structs.replace(willing, metadata=metadata("edge", annotations=notes))

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 import structlog
 
+from hack import refusals
 from kavip import names, telemetry
 from kavip.snapshot import Snapshot
-from kavip.webhook import body, certs
+from kavip.webhook import body, certs, services
 from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service
-from tests.webhook import cases
 from tests.webhook.serving import HOSTS, Connection, connected, question
 
 PATHS = sorted(ROUTES)
@@ -32,7 +32,7 @@ def wire(obj: Any) -> Any:
 @pytest.fixture
 async def snapshot() -> Snapshot:
     """The cluster of all cases."""
-    return cases.cluster()
+    return refusals.snapshot()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,8 +81,8 @@ async def test_a_refusal_carries_code_message_and_causes(webhook: Connection) ->
     )
     assert (status["details"]["name"], status["details"]["kind"]) == ("web", "Service")
     assert [(cause["reason"], cause["field"], cause["message"]) for cause in status["details"]["causes"]] == [
-        ("GroupNotFound", cases.GROUP, 'group "lb/edeg" does not exist; did you mean "lb/edge"?'),
-        ("InvalidRequest", cases.SPREAD, '"yes": want "true" or "false"'),
+        ("GroupNotFound", services.GROUP_FIELD, 'group "lb/edeg" does not exist; did you mean "lb/edge"?'),
+        ("InvalidRequest", services.SPREAD_FIELD, '"yes": want "true" or "false"'),
     ]
 
 
@@ -143,7 +143,7 @@ async def test_other_methods_and_paths_are_none(webhook: Connection) -> None:
 async def test_reviews_are_answered_503_until_the_caches_are_filled() -> None:
     """Never a guess: the reason is told, and the readiness says the same."""
     missing = ["services are not synced yet"]
-    server = Server(cases.cluster(), unready=lambda: "".join(missing))
+    server = Server(refusals.snapshot(), unready=lambda: "".join(missing))
     assert server.unready() == "no certificate yet"
     async with connected(server) as connection:
         data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
