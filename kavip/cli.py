@@ -134,30 +134,46 @@ def _homes(command: F) -> F:
     )(command)
 
 
+_output = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+
+
 @cli.command()
 @_files
 @_homes
-def check(paths: tuple[Path, ...], homes: tuple[str, ...]) -> None:
-    """Say what the admission webhook would refuse of the objects in files."""
+@_output
+def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
+    """
+    Say what the admission webhook would refuse of the objects in files.
+
+    Refusals go to standard output, warnings to standard error. Exit status: 0 nothing is refused, 1 something is,
+    2 the files cannot be read.
+    """
     from kavip import files, offline
 
-    judged = offline.admit(files.load(paths), homes=homes)
-    for line in offline.lines(judged):
+    found = files.find(paths)
+    judged = offline.admit((each.object for each in found), homes=homes)
+    places = {each.key: str(each) for each in found}
+    for line in offline.remarks(judged, places):
         click.echo(line, err=True)
+    if output == "json":
+        click.echo(json.dumps(offline.refusals(judged), indent=2, sort_keys=True))
+    else:
+        for line in offline.lines(judged, places):
+            click.echo(line)
     sys.exit(1 if judged.refused else 0)
 
 
 @cli.command()
 @_files
 @_homes
-@click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+@_output
 def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
     from kavip import files, offline
 
     planned = offline.plan(files.load(paths), homes=homes)
     data = offline.as_data(planned)
-    for line in offline.lines(planned):
+    for line in offline.remarks(planned) + offline.lines(planned):
         click.echo(line, err=True)
     if output == "json":
         click.echo(json.dumps(data, indent=2, sort_keys=True))

@@ -7,6 +7,7 @@ not what its schema says, and for I/O::
     KavipError
     ├── BadInput               what somebody wrote cannot be read; names field, value and remedy
     │   └── UnsafeValue        a value that must not reach keepalived.conf
+    ├── BadFile                a file of objects cannot be read; names file, document and line
     ├── SettingsError          a flag, variable or file of our own; exit status 2
     ├── LeaseLost              the lease could not be renewed in time
     ├── QueueClosed            the work queue was shut down; its workers end
@@ -37,6 +38,15 @@ class BadInput(KavipError):
 
 class UnsafeValue(BadInput):
     """A value that must not reach keepalived.conf."""
+
+
+class BadFile(KavipError):
+    """A file of objects cannot be read. Says which, where in it, and why."""
+
+    def __init__(self, where: str, problem: str, *, document: int = 0, line: int = 0) -> None:
+        """Name the file or stream *where*, the *document* and the *line* where they are known, and the *problem*."""
+        parts = (where, f"document {document}" if document else "", f"line {line}" if line else "")
+        super().__init__(f"{', '.join(filter(None, parts))}: {problem}")
 
 
 class SettingsError(KavipError):

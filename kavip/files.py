@@ -2,111 +2,149 @@
 Objects from files of YAML or JSON, for the offline commands.
 
 Files of a folder are read in the order of their names; kinds that kavip does not read are passed over. What cannot be
-read is a :class:`BadInput` that names the file, the document and the field.
+read is a :class:`BadFile` that names the file, the document and the line.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
-import yaml
 
 from kavip import names
 from kavip.api.cluster import Namespace, Network, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.errors import BadInput
-from kavip.snapshot import Object
+from kavip.documents import Document, read
+from kavip.errors import BadFile
+from kavip.snapshot import KINDS, Object
 
-_DEEPEST: Final = 200  # levels; Kubernetes' own objects stay below 30
+_LARGEST: Final = 64 * 1024 * 1024  # bytes; a List of 10,000 Services with all their managedFields is half of it
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-_TYPES: Final[dict[tuple[str, str], type[Object]]] = {
-    ("", names.SERVICE): Service,
-    (names.REDHATCOP_GROUP, names.KEEPALIVED_GROUP): KeepalivedGroup,
-    (names.KAVIP_GROUP, names.VIP_POOL): VIPPool,
-    ("", names.NODE): Node,
-    ("", names.NAMESPACE): Namespace,
-    ("config.openshift.io", names.NETWORK): Network,
+_TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
+    ("", names.SERVICE): (Service, "v1"),
+    (names.REDHATCOP_GROUP, names.KEEPALIVED_GROUP): (KeepalivedGroup, f"{names.REDHATCOP_GROUP}/{names.VERSION}"),
+    (names.KAVIP_GROUP, names.VIP_POOL): (VIPPool, f"{names.KAVIP_GROUP}/{names.VERSION}"),
+    ("", names.NODE): (Node, "v1"),
+    ("", names.NAMESPACE): (Namespace, "v1"),
+    ("config.openshift.io", names.NETWORK): (Network, "config.openshift.io/v1"),
 }
 _NAMESPACED: Final = (Service, KeepalivedGroup)
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: what looks like a date is text."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object, and where it stands."""
 
+    object: Object
+    file: str
+    document: int
+    line: int
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its kind, and ``ns/name`` or name."""
+        return KINDS[type(self.object)], self.object.metadata.key
+
+    def __str__(self) -> str:
+        """Where it stands, as compilers and editors write it."""
+        return f"{self.file}:{self.line}"
 
 
 def load(paths: Iterable[Path]) -> list[Object]:
     """The objects in *paths*: files, folders, or ``-`` for standard input."""
-    return [found for path in paths for where, text in _texts(path) for found in _objects(where, text)]
+    return [each.object for each in find(paths)]
 
 
-def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    if str(path) == "-":
-        yield "standard input", sys.stdin.read()
-        return
-    files = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES) if path.is_dir() else [path]
-    for file in files:
-        try:
-            yield str(file), file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-            raise BadInput("file", str(file), f"cannot be read: {why}") from None
+def find(paths: Iterable[Path]) -> list[Found]:
+    """The objects in *paths* with their places. A file that is named twice is read once, an object stands once."""
+    places: dict[tuple[str, str], Found] = {}
+    nameless = []
+    for file in dict.fromkeys(file for path in paths for file in _files(path)):
+        for each in _objects(*_text(file)):
+            if not each.object.metadata.name:  # the API server gives it one
+                nameless.append(each)
+            elif (first := places.setdefault(each.key, each)) is not each:
+                problem = f"{' '.join(each.key)} stands already in {first}; keep one of them"
+                raise BadFile(each.file, problem, document=each.document, line=each.line)
+    return [*places.values(), *nameless]
 
 
-def _objects(where: str, text: str) -> Iterator[Object]:
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
     try:
-        _measure(where, text)
-        documents = list(yaml.load_all(text, Loader=_Loader))
-    except yaml.YAMLError as error:
-        raise BadInput("file", where, f"is not YAML: {' '.join(str(error).split())}") from None
-    for number, document in enumerate(documents, start=1):
-        for each in _flat(document):
-            if (found := _object(f"{where}, document {number}", each)) is not None:
-                yield found
+        return sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and not each.is_dir())
+    except OSError as error:
+        raise BadFile(str(path), f"cannot be read: {error.strerror}") from None
 
 
-def _measure(where: str, text: str) -> None:
-    """Refuse what is nested so deeply that the loader, which recurses in C, would take the process down with it."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        match event:
-            case yaml.CollectionStartEvent():
-                depth += 1
-            case yaml.CollectionEndEvent():
-                depth -= 1
-        if depth > _DEEPEST:
-            raise BadInput("file", where, f"is nested more than {_DEEPEST} levels deep")
+def _text(file: Path) -> tuple[str, str]:
+    where = "standard input" if str(file) == "-" else str(file)
+    try:
+        if str(file) == "-":
+            data = _bounded(sys.stdin.buffer)
+        else:
+            with file.open("rb") as stream:
+                data = _bounded(stream)
+    except OSError as error:
+        raise BadFile(where, f"cannot be read: {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise BadFile(where, f"larger than {_LARGEST // 1024**2} MiB; split it")
+    try:
+        return where, data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFile(where, "not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _flat(document: Any) -> Iterator[Any]:
-    """*document*, or the items of a List."""
-    if isinstance(document, dict) and document.get("kind") == "List":
-        yield from document.get("items") or ()
-    elif document is not None:
-        yield document
+def _bounded(stream: IO[bytes]) -> bytes:
+    """All of *stream*, or one byte more than may be: a device has no end."""
+    return stream.read(_LARGEST + 1)
 
 
-def _object(where: str, document: Any) -> Object | None:
-    if not isinstance(document, dict):
-        raise BadInput(where, document, "want a Kubernetes object")
-    group = str(document.get("apiVersion", "")).rpartition("/")[0]
-    kind = _TYPES.get((group, str(document.get("kind", ""))))
+def _objects(where: str, text: str) -> Iterator[Found]:
+    for document in read(where, text):
+        for path, content in _flat(document.content):
+            if (found := _object(where, document, path, content)) is not None:
+                yield Found(found, where, document.number, document.line(path))
+
+
+def _flat(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
+    """*content* with its path, or each of the items where it is a List (``v1 List``, ``ServiceList``)."""
+    if isinstance(content, dict) and str(content.get("kind", "")).endswith("List") and "items" in content:
+        for index, each in enumerate(content["items"] or ()):
+            yield from _flat(each, f"{path}.items[{index}]")
+    else:
+        yield path, content
+
+
+def _object(where: str, document: Document, path: str, content: Any) -> Object | None:
+    def bad(problem: str, at: str = "") -> BadFile:
+        return BadFile(where, problem, document=document.number, line=document.line(f"{path}{at}"))
+
+    if not isinstance(content, dict):
+        raise bad("not a Kubernetes object: want apiVersion, kind and metadata")
+    version, name = str(content.get("apiVersion", "")), str(content.get("kind", ""))
+    kind, wanted = _TYPES.get((version.rpartition("/")[0], name), (None, ""))
     if kind is None:
         return None
+    if version != wanted:
+        raise bad(f'{name}: apiVersion "{version}" is not served; want "{wanted}"', ".apiVersion")
     try:
-        found = msgspec.convert(document, kind)
+        found = msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        name = (document.get("metadata") or {}).get("name", "")
-        raise BadInput(f"{where}, {document['kind']}", name, str(error)) from None
+        problem, _, at = str(error).removesuffix("`").partition(" - at `$")
+        field = f"{at.lstrip('.')}: " if at else ""
+        raise bad(f"{name}{_named(content)}: {field}{problem}", at) from None
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
         found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
     return found
+
+
+def _named(content: dict[Any, Any]) -> str:
+    metadata = content.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f" {name}" if isinstance(name, str) and name else ""

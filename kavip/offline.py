@@ -6,14 +6,16 @@ admitted goes through the controller's own plans until nothing changes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from kavip import names
 from kavip.api import conditions
+from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import VIPPool
@@ -24,16 +26,17 @@ from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Apply, Options, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.names import Reason
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import KINDS, Object, Snapshot
 from kavip.vrrp import groups as vrrp_groups
 from kavip.webhook import policy
 from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import Verdict, message_of, told
 
 NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same bytes
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
-_NEEDS_POOLS: Final = {Reason.POOL_NOT_FOUND, Reason.ADDRESS_NOT_IN_POOL, Reason.NO_POOL, Reason.ADDRESS_NOT_ALLOWED}
 _KINDS: Final = (VIPPool, KeepalivedGroup, Service)  # in the order in which they are admitted
+_REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +68,29 @@ class Planned:
 def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
     """Judge *objects*, each as if those before it were there; groups count only in the namespaces *homes*."""
     given = list(objects)
-    present = {type(each) for each in given}
-    notes = tuple(
-        f"the files hold no {kind}: references to one were not checked"
-        for kind, there in ((names.KEEPALIVED_GROUP, KeepalivedGroup in present), (names.VIP_POOL, VIPPool in present))
-        if not there
-    )
-    around = (each for each in given if not isinstance(each, _KINDS))
+    absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
+    options = PolicyOptions(ipam="never" if VIPPool in absent else "auto")
+    unjudged = {Reason.GROUP_NOT_FOUND} if KeepalivedGroup in absent else set()
+    around = (_labelled(each) for each in given if not isinstance(each, _KINDS))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
-    options = PolicyOptions(allow_missing_group="refuse" if KeepalivedGroup in present else "warn")
     judged = []
-    for kind in _KINDS:
-        for each in (one for one in given if isinstance(one, _KINDS)):
-            if type(each) is not kind:
-                continue
-            subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
-            verdict = policy.review(Review(Operation.CREATE, subject), snapshot, options=options)
-            if VIPPool not in present:
-                verdict = _without(verdict, _NEEDS_POOLS)
-            metadata = each.metadata
-            judged.append(Judged(_name_of(each), metadata.namespace, metadata.name, verdict))
-            if verdict.allowed:
-                snapshot.put(subject)
+    for each in sorted((one for one in given if isinstance(one, _KINDS)), key=lambda one: _KINDS.index(type(one))):
+        subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
+        verdict = policy.review(Review(Operation.CREATE, subject), snapshot, options=options)
+        verdict = _without(verdict, unjudged)
+        judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
+        if verdict.allowed:
+            snapshot.put(_open(subject) if Namespace in absent else subject)
     ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
-    return Planned(tuple(ordered), snapshot, notes=notes)
+    return Planned(tuple(ordered), snapshot, notes=_notes(given, absent))
+
+
+def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple[str, ...]:
+    """What could not be judged, in one line; nothing where nothing is asked."""
+    kinds = [KINDS[kind] for kind in _REFERRED if kind in absent]
+    if not kinds or not any(isinstance(each, _KINDS) for each in given):
+        return ()
+    return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 
 
 def plan(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
@@ -118,21 +120,35 @@ def _state(snapshot: Snapshot) -> tuple[dict[str, Service], dict[str, Keepalived
     return dict(snapshot.services), dict(snapshot.groups)
 
 
-def lines(planned: Planned) -> list[str]:
-    """Each refusal, warning and note as one line."""
-    result = [f"warning: {note}" for note in planned.notes]
-    for each in planned.judged:
-        name = f"{each.kind} {each.namespace}/{each.name}" if each.namespace else f"{each.kind} {each.name}"
-        result += [f"{name}: refused: {told(refusal)}" for refusal in each.verdict.refusals]
-        result += [f"{name}: warning: {text}" for text in each.verdict.warnings]
-    return result
+def lines(planned: Planned, places: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[str]:
+    """Each refusal as one line; where its kind and key are among *places*, the line begins with that."""
+    return [
+        f"{_subject(each, places)}: refused: {told(one)}" for each in planned.refused for one in each.verdict.refusals
+    ]
+
+
+def remarks(planned: Planned, places: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[str]:
+    """Each warning as one line, and what was not judged."""
+    found = [f"{_subject(each, places)}: warning: {text}" for each in planned.judged for text in each.verdict.warnings]
+    return [*(f"warning: {note}" for note in planned.notes), *found]
+
+
+def _subject(judged: Judged, places: Mapping[tuple[str, str], str]) -> str:
+    key = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
+    place = places.get((judged.kind, key))
+    return f"{place}: {judged.kind} {key}" if place else f"{judged.kind} {key}"
+
+
+def refusals(planned: Planned) -> dict[str, Any]:
+    """What ``kavip check -o json`` prints; sorted."""
+    return {"refused": [_refused(each) for each in planned.refused]}
 
 
 def as_data(planned: Planned) -> dict[str, Any]:
     """What ``kavip plan -o json`` prints; sorted throughout."""
     snapshot = planned.snapshot
     return {
-        "refused": [_refused(each) for each in planned.refused],
+        **refusals(planned),
         "services": [_service(snapshot, key) for key in sorted(snapshot.services) if _is_managed(snapshot, key)],
         "groups": [
             {
@@ -148,7 +164,8 @@ def as_data(planned: Planned) -> dict[str, Any]:
 
 
 def _refused(each: Judged) -> dict[str, Any]:
-    causes = [{"field": one.field, "reason": one.reason, "message": message_of(one)} for one in each.verdict.refusals]
+    found = sorted(each.verdict.refusals, key=lambda one: (one.field, one.reason, one.message))
+    causes = [{"field": one.field, "reason": one.reason, "message": message_of(one)} for one in found]
     warnings = list(each.verdict.warnings)
     return {"kind": each.kind, "namespace": each.namespace, "name": each.name, "causes": causes, "warnings": warnings}
 
@@ -194,10 +211,24 @@ def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) ->
             snapshot.put(msgspec.convert(data, type(obj)))
 
 
-def _name_of(obj: Object) -> str:
-    return type(obj).__name__
+def _labelled(obj: Object) -> Object:
+    """*obj* with the label that the API server gives every namespace."""
+    if not isinstance(obj, Namespace):
+        return obj
+    labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
 
 
-def _without(verdict: Verdict, reasons: set[Reason]) -> Verdict:
+def _open(obj: Object) -> Object:
+    """*obj* without its selectors of namespaces, for nobody knows whom they would let in."""
+    match obj:
+        case KeepalivedGroup():
+            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, allowed_namespaces=None))
+        case VIPPool():
+            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, namespace_selector=None))
+    return obj
+
+
+def _without(verdict: Verdict, reasons: Collection[Reason]) -> Verdict:
     kept = tuple(refusal for refusal in verdict.refusals if refusal.reason not in reasons)
-    return Verdict(kept, verdict.warnings)
+    return replace(verdict, refusals=kept)

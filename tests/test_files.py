@@ -1,39 +1,120 @@
-"""Files: what cannot be read is told with file, document and field, and harms nobody."""
+"""Files: what cannot be read is told with file, document and line, and harms nobody."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from kavip.errors import BadInput
-from kavip.files import load
+from kavip import files
+from kavip.errors import BadFile
+from kavip.files import find, load
+
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[" * 100_000, "is nested more than 200 levels deep"),
-        ("{a: " * 100_000, "is nested more than 200 levels deep"),
-        ("a: [", "is not YAML"),
-        ("!!python/object/apply:os.system [true]", "is not YAML"),
-        ("apiVersion: v1\nkind: Service\nmetadata: {name: 5}", "Expected `str`, got `int` - at `$.metadata.name`"),
-        ("- 1", "want a Kubernetes object"),
+        ("[" * 100_000, "document 1, line 1: nested more than 200 levels deep"),
+        ("{a: " * 100_000, "document 1, line 1: nested more than 200 levels deep"),
+        ('{"a": ' * 100_000, "document 1, line 1: nested more than 200 levels deep"),
+        ("a: [", "document 1, line 1: not YAML: "),
+        ("a: 1\n---\nb: 2\n---\nc: }\n", "document 3, line 5: not YAML: "),
+        ("a: 1\n---\nb: *nowhere\n", "document 2, line 3: not YAML: found undefined alias"),
+        ("a: 1\n---\na: {{ .Values.a }}\n", "document 2, line 3: not YAML: "),
+        ("!!python/object/apply:os.system [true]", "document 1, line 1: not YAML: could not determine a constructor"),
+        ("a: 1\n---\n" + BOMB, "document 2, line 8: aliases repeat more than 100000 nodes"),
+        ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a stands in what it names"),
+        (SERVICE % "a" + "  name: b\n", 'document 1, line 5: the key "name" stands twice in one object'),
+        ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" stands twice in one object'),
+        ("a: \x00", "not YAML: "),
+        ("a: " + "9" * 5000, "document 1: not YAML: "),
+        ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
+        (SERVICE % "5", "document 1, line 4: Service: metadata.name: Expected `str`, got `int`"),
+        (
+            f"{SERVICE % 'a'}---\n{SERVICE % 'web'}spec:\n  ports:\n  - port: 80\n  - port: http\n",
+            "document 2, line 13: Service web: spec.ports[1].port: Expected `int`, got `str`",
+        ),
+        ("apiVersion: v1\nkind: List\nitems:\n- 5\n", "document 1, line 4: not a Kubernetes object"),
+        (
+            "kind: VIPPool\napiVersion: kavip.io/v1\n",
+            'document 1, line 2: VIPPool: apiVersion "kavip.io/v1" is not served; want "kavip.io/v1alpha1"',
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, words: str) -> None:
-    """One line that names the file and what is wrong."""
+    """One line that names the file, the place and what is wrong."""
     file = tmp_path / "objects.yaml"
     file.write_text(text)
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadFile) as refused:
         load([file])
-    assert words in str(refused.value)
-    assert str(file) in str(refused.value)
+    assert str(refused.value).startswith(f"{file}, {words}" if words.startswith("document") else f"{file}: {words}")
     assert "\n" not in str(refused.value)
 
 
+def test_bytes_that_are_not_utf_8_are_told(tmp_path: Path) -> None:
+    """The line of the first one."""
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"a: 1\n# Gr\xfc\xdfe\n")
+    with pytest.raises(BadFile, match=r"latin.yaml, line 2: not UTF-8$"):
+        load([file])
+
+
+def test_a_file_without_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is read up to the bound and no further."""
+    monkeypatch.setattr(files, "_LARGEST", 2 * 1024 * 1024)
+    with pytest.raises(BadFile, match=r"/dev/zero: larger than 2 MiB; split it"):
+        load([Path("/dev/zero")])
+
+
 def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
-    """Files of a folder come in the order of their names, items of a List singly, unknown kinds not at all."""
+    """Files of a folder come in the order of their names, items of Lists singly, unknown kinds not at all."""
     service = "{apiVersion: v1, kind: Service, metadata: {name: %s}}"
     (tmp_path / "b.yaml").write_text(f"apiVersion: v1\nkind: List\nitems: [{service % 'second'}]")
     (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "first"}}')
     (tmp_path / "c.yml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: none}")
-    assert [each.metadata.key for each in load([tmp_path])] == ["default/first", "default/second"]
+    (tmp_path / "d.yml").write_text(f"apiVersion: v1\nkind: ServiceList\nitems: [{service % 'third'}]")
+    (tmp_path / "values.yaml").write_text("image: {tag: 1}")
+    (tmp_path / "notes.txt").write_text("}")
+    assert [each.metadata.key for each in load([tmp_path])] == ["default/first", "default/second", "default/third"]
+
+
+def test_what_helm_prints_is_read(tmp_path: Path) -> None:
+    """Comments, documents of comments alone, anchors and merge keys are ordinary; places are those of the objects."""
+    file = tmp_path / "rendered.yaml"
+    file.write_text(
+        "---\n# Source: shop/templates/none.yaml\n---\n# Source: shop/templates/web.yaml\n"
+        + SERVICE % "web"
+        + "  labels: &labels {app: web}\n---\n"
+        + SERVICE.replace("v1", "v1 # the only one") % "api"
+        + "  labels: &mine\n    <<: {tier: front}\n    app: api\n  annotations:\n    <<: *mine\n    app: other\n"
+    )
+    web, api = find([file])
+    assert (str(web), str(api)) == (f"{file}:5", f"{file}:11")
+    assert api.object.metadata.labels == {"tier": "front", "app": "api"}
+    assert api.object.metadata.annotations == {"tier": "front", "app": "other"}
+
+
+def test_json_documents_may_follow_one_another(tmp_path: Path) -> None:
+    """As kubectl reads them; YAML that merely begins like JSON is YAML."""
+    file = tmp_path / "objects.json"
+    named = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}} for name in ("a\U0001f600", "b")]
+    file.write_text("\n\n".join(json.dumps(each, indent=1) for each in named))
+    assert [(each.object.metadata.name, each.line) for each in find([file])] == [("a\U0001f600", 1), ("b", 9)]
+    file.write_text("{apiVersion: v1, kind: Service, metadata: {name: a}}")
+    assert [each.metadata.name for each in load([file])] == ["a"]
+
+
+def test_an_object_stands_once(tmp_path: Path) -> None:
+    """A second one is an error that names both places; a file that is named twice is read once."""
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text(SERVICE % "web")
+    assert len(load([first, tmp_path])) == 1
+    second.write_text(f"# the same\n{SERVICE % 'web'}  namespace: default\n")
+    with pytest.raises(BadFile) as refused:
+        load([tmp_path])
+    message = f"{second}, document 1, line 2: Service default/web stands already in {first}:1; keep one of them"
+    assert str(refused.value) == message

@@ -1,0 +1,122 @@
+"""``kavip check``, the real process: what CI sees of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.files import ROOT, SAMPLES
+
+GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
+GROUPS = """
+apiVersion: redhatcop.redhat.io/v1alpha1
+kind: KeepalivedGroup
+metadata: {name: edge, namespace: lb}
+spec: {interface: eth0, allowedNamespaces: {matchLabels: {kubernetes.io/metadata.name: shop}}}
+"""
+POOLS = """
+apiVersion: kavip.io/v1alpha1
+kind: VIPPool
+metadata: {name: edge}
+spec: {addresses: [192.0.2.128/27], namespaceSelector: {matchLabels: {tier: front}}}
+"""
+SHOP = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {tier: front}}\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+
+
+def service(name: str, *, namespace: str = "shop", **annotations: str) -> dict[str, Any]:
+    """A LoadBalancer Service of group lb/edge unless *annotations*, their keys in full, say otherwise."""
+    metadata = {"name": name, "namespace": namespace, "annotations": {GROUP: "lb/edge", **annotations}}
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def check(*arguments: object, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``kavip check`` from the root of the repository."""
+    command = [sys.executable, "-m", "kavip", "check", *map(str, arguments)]
+    return subprocess.run(command, input=given, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+
+
+def test_refusals_stand_in_the_output_with_their_places(tmp_path: Path) -> None:
+    """From several files and standard input: one line each with its place, exit status 1."""
+    (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
+    web = tmp_path / "web.yaml"
+    web.write_text(f"# the shop\n{json.dumps(service('web', **{'kavip.io/pool': 'egde', GROUP: 'lb/egde'}))}\n")
+    done = check("-f", tmp_path / "cluster.yaml", "-f", web, "-f", "-", given=json.dumps(service("api")))
+    assert done.returncode == 1
+    assert done.stderr == ""
+    pool, group = sorted(done.stdout.splitlines(), key=lambda line: "keepalivedgroup" in line)
+    assert pool.startswith(f"{web}:2: Service shop/web: refused: metadata.annotations[kavip.io/pool]: ")
+    assert 'group "lb/egde" does not exist; did you mean "lb/edge"?' in group
+
+
+def test_json_is_for_programs(tmp_path: Path) -> None:
+    """One object on standard output, its refusals and their causes sorted, the same bytes whatever the order."""
+    (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
+    bad = {"kavip.io/pool": "other", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
+    subjects = [service("web", **bad), service("good"), service("api", namespace="dark")]
+    given = [{"apiVersion": "v1", "kind": "List", "items": items} for items in (subjects, subjects[::-1])]
+    first, second = (check("-f", tmp_path, "-f", "-", "-o", "json", given=json.dumps(each, indent=1)) for each in given)
+    assert first.returncode == 1
+    assert first.stdout == second.stdout
+    api, web = json.loads(first.stdout)["refused"]
+    assert set(json.loads(first.stdout)) == {"refused"}
+    assert set(web) == {"kind", "namespace", "name", "causes", "warnings"}
+    assert [(each["field"], each["reason"]) for each in web["causes"]] == [
+        ("metadata.annotations[kavip.io/pool]", "PoolNotFound"),
+        ("metadata.annotations[keepalived-operator.redhat-cop.io/spreadvips]", "InvalidRequest"),
+    ]
+    assert (api["kind"], api["namespace"], api["name"]) == ("Service", "dark", "api")
+    assert [each["reason"] for each in api["causes"]] == ["NamespaceNotAllowed"]
+
+
+def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
+    """References to a kind that is nowhere in the files are told in one warning, and refuse nothing."""
+    wants = {"kavip.io/pool": "other", "kavip.io/addresses": "192.0.2.7"}
+    alone = check("-f", "-", given=json.dumps(service("web", **wants)))
+    assert (alone.returncode, alone.stdout) == (0, "")
+    assert alone.stderr == (
+        "warning: the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: "
+        "references to them were not checked\n"
+    )
+    (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS)))
+    beside = check("-f", tmp_path, "-f", "-", given=json.dumps(service("web", namespace="dark")))
+    assert (beside.returncode, beside.stdout) == (0, "")
+    assert beside.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
+
+
+def test_what_can_be_judged_of_a_lone_service_is(tmp_path: Path) -> None:
+    """What is wrong in itself is refused whatever the files hold."""
+    wants = {"kavip.io/addresses": "192.0.2.300", GROUP: "edge"}
+    done = check("-f", "-", given=json.dumps(service("web", **wants)))
+    assert done.returncode == 1
+    assert [line.partition("refused: ")[2].partition("]")[0] for line in sorted(done.stdout.splitlines())] == [
+        f"metadata.annotations[{key}" for key in ("kavip.io/addresses", GROUP)
+    ]
+
+
+def test_what_ships_is_clean() -> None:
+    """The samples pass, and nothing that is no business of kavip's makes a noise."""
+    arguments = [argument for path in SAMPLES for argument in ("-f", path)]
+    done = check(*arguments, "-f", ROOT / "config" / "manager", "-f", ROOT / "config" / "crd", "-o", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"refused": []})
+    assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "told"),
+    [
+        (("-f", "nowhere.yaml"), "", "kavip: nowhere.yaml: cannot be read: No such file or directory\n"),
+        (("-f", "-"), "a: 1\n---\n}", "kavip: standard input, document 2, line 3: not YAML: did not find expected"),
+        ((), "", "kavip: Missing option '-f' / '--filename'."),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, told: str) -> None:
+    """Exit status 2, nothing on standard output, and no traceback."""
+    done = check(*arguments, given=given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1
