@@ -8,7 +8,6 @@ as its client likes, because closing it under a client that is about to use it l
 """
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -21,14 +20,14 @@ from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
 from yarl import URL
 
-_BACKLOG: Final = 1024
+from kavip.sockets import bound
+
 _SWEEP: Final = 0.25  # seconds between two looks at the deadlines
 _IDLE: Final = 3600.0
 _UNREAD: Final = 32 * 1024  # bytes of answers that wait for a slow reader, before the next one does
 _ASSUMED_GONE: Final = 120.0  # Go's transport, and with it every API server, closes what it has not used for 90 s
 _PARTING: Final = 1.0  # seconds for a peer's close_notify, and to go after the farewell
 _NOWHERE: Final = URL("/")
-_NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # what a kernel without IPv6 says
 
 FAREWELL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -169,7 +168,7 @@ class Listener:
 
     async def start(self, host: str, port: int) -> int:
         """Open the port, and return it: with *port* 0 the kernel has chosen. OSError where it cannot be had."""
-        self._sockets = await _bound(host, port)
+        self._sockets = await bound(host, port)
         self._server = _Server(self._handler, self._limits)
         self._tasks = [asyncio.create_task(self._accept(each), name="accept") for each in self._sockets]
         self._tasks.append(asyncio.create_task(self._sweep(), name="sweep"))
@@ -255,27 +254,3 @@ class Listener:
             for connection in list(self._server.standing):
                 if connection.deadline < now:
                     connection.cut()
-
-
-async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets on every address of *host*, or of the machine."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    lacking: list[OSError] = []
-    for family, _, _, _, address in dict.fromkeys(found):
-        try:
-            listening = socket.create_server((address[0], port, *address[2:]), family=family, backlog=_BACKLOG)
-        except OSError as error:
-            if not host and error.errno in _NO_FAMILY:
-                lacking.append(error)
-                continue
-            for each in sockets:
-                each.close()
-            raise
-        listening.setblocking(False)
-        sockets.append(listening)
-        port = listening.getsockname()[1]  # of every family the same
-    if not sockets:
-        raise lacking[0]
-    return sockets

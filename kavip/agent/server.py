@@ -2,10 +2,14 @@
 The agent's port: ``/livez``, ``/readyz``, ``/state``, ``/metrics``, over plain HTTP on the node's address.
 
 It stands on the node's network, so it takes little from anybody: GET and HEAD, one request for each connection, 1 KiB,
-5 seconds, 32 connections. That is less than a web framework can be told, and costs none of its 16 MB.
+5 seconds, 32 connections. Some of these are kept for the node itself, whose kubelet judges the pod by the answers; some
+are for those who are not allowed, to be told so. That is less than a web framework can be told, and costs none of its
+16 MB.
 """
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,10 +19,21 @@ from typing import Final
 
 import structlog
 
-MOST_CONNECTIONS: Final = 32
-LARGEST_REQUEST: Final = 1024
+from kavip.agent.places import LARGEST_REQUEST, Connection, Places, Stage, sender
+from kavip.sockets import bound
+
+OWN, CLIENTS, STRANGERS = 8, 20, 4
+"""Connections: of the node itself, of others, and of those who are sent away."""
 SECONDS: Final = 5.0
-_MOST_DRAINED: Final = 64 << 10
+_BURST: Final = 16  # newcomers at a time, so that each is heard before those who come after it can take its place
+_SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE: Final = 0.25  # seconds without newcomers, where the system has nothing left for them
+_OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 10),
+    (socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SECONDS * 1000)),
+)
+"""What the kernel keeps for a connection, and for how long after we have closed it."""
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -43,7 +58,7 @@ class Server:
 
     def __init__(self, pages: Mapping[str, Page], *, allowed: tuple[Network, ...] = ()) -> None:
         self._pages, self._allowed = pages, allowed
-        self._connections: set[asyncio.Task[None]] = set()
+        self._own, self._clients, self._strangers = Places(OWN), Places(CLIENTS), Places(STRANGERS)
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
@@ -52,78 +67,97 @@ class Server:
 
         Raises OSError where *host* is not here yet or *port* is taken.
         """
-        accept, most = self._accept, MOST_CONNECTIONS
-        listener = await asyncio.start_server(accept, host or None, port, limit=LARGEST_REQUEST, backlog=most)
+        sockets = await bound(host, port)
+        for each in sockets:
+            for option in _OPTIONS:
+                each.setsockopt(*option)  # those that are accepted inherit it
+        accepting = [asyncio.get_running_loop().create_task(self._accept(each)) for each in sockets]
         try:
-            yield listener.sockets[0].getsockname()[1]
+            yield sockets[0].getsockname()[1]
         finally:
-            listener.close()
-            for task in tuple(self._connections):
+            for task in accepting:
                 task.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
-            await listener.wait_closed()
+            await asyncio.gather(*accepting, return_exceptions=True)
+            for each in sockets:
+                each.close()
+            for places in (self._own, self._clients, self._strangers):
+                await places.clear()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            for _ in range(_BURST):
+                try:
+                    accepted, peer = await loop.sock_accept(listening)
+                    self._seat(accepted, str(peer[0]))
+                except OSError as error:
+                    if error.errno in _SCARCE:
+                        await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(0)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _seat(self, accepted: socket.socket, client: str) -> None:
+        address = ip_address(client.partition("%")[0])
+        newcomer = Connection(accepted, sender(address))
+        if address.is_loopback or client == accepted.getsockname()[0]:
+            # the kernel lets nobody else speak from an address of this node
+            self._own.give(newcomer, lambda: self._serve(newcomer, self._answer))
+        elif not self._allowed or any(address in network for network in self._allowed):
+            self._clients.give(newcomer, lambda: self._serve(newcomer, self._answer))
+        else:
+            self._strangers.give(newcomer, lambda: self._serve(newcomer, _refuse))
+
+    async def _serve(self, client: Connection, answer: Callable[[bytes], Awaitable[tuple[str, Answer]]]) -> None:
         try:
             async with asyncio.timeout(SECONDS):
-                method, answer = await self._answer(reader, str(writer.get_extra_info("peername")[0]))
-                writer.write(_response(answer, with_body=method != "HEAD"))
-                writer.write_eof()
-                writer.transport.set_write_buffer_limits(high=0)
-                await writer.drain()
-                await _drain(reader)
+                head = await client.head()  # to answer before it is whole would take the answer from most clients
+                client.stage = Stage.AWAITING
+                method, answered = await answer(head)
+                await client.tell(_response(answered, with_body=method != "HEAD"))
+                await client.end()
         except (TimeoutError, OSError):
             pass  # too slow, or gone
-        finally:
-            writer.transport.abort()  # all was said, or would not be heard
 
-    async def _answer(self, reader: asyncio.StreamReader, client: str) -> tuple[str, Answer]:
+    async def _answer(self, head: bytes) -> tuple[str, Answer]:
         """The method asked with, and what to answer."""
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            return "", _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        except asyncio.IncompleteReadError:
-            return "", _plain(HTTPStatus.BAD_REQUEST)
-        if not self._admits(client):
-            return "", _plain(HTTPStatus.FORBIDDEN)
-        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-        target, _, version = rest.partition(" ")
-        if not version.startswith("HTTP/1."):
-            return "", _plain(HTTPStatus.BAD_REQUEST)
-        if method not in ("GET", "HEAD"):
-            return "", _plain(HTTPStatus.METHOD_NOT_ALLOWED)
-        page = self._pages.get(target.partition("?")[0])
+        asked = parse(head)
+        if isinstance(asked, HTTPStatus):
+            return "", _plain(asked)
+        page = self._pages.get(asked.path)
         if page is None:
-            return method, _plain(HTTPStatus.NOT_FOUND)
+            return asked.method, _plain(HTTPStatus.NOT_FOUND)
         try:
-            return method, await page()
+            return asked.method, await page()
         except TimeoutError:
             raise
         except Exception:  # the edge: one bad answer must not take the agent down
-            log.exception("page failed", path=target.partition("?")[0])
-            return method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-    def _admits(self, client: str) -> bool:
-        if not self._allowed:
-            return True
-        address = ip_address(client.partition("%")[0])
-        return any(address in network for network in self._allowed)
+            log.exception("page failed", path=asked.path)
+            return asked.method, _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-async def _drain(reader: asyncio.StreamReader) -> None:
-    """Take what the client still sends until it closes: to close before it does would take the answer from it."""
-    taken = 0
-    while taken < _MOST_DRAINED and (chunk := await reader.read(LARGEST_REQUEST)):
-        taken += len(chunk)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request."""
+
+    method: str
+    path: str
+
+
+def parse(head: bytes) -> Asked | HTTPStatus:
+    """What *head* asks for, or what is wrong with it."""
+    if not head.endswith(b"\r\n\r\n"):
+        too_long = len(head) >= LARGEST_REQUEST
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target, _, version = rest.partition(" ")
+    if not version.startswith("HTTP/1."):
+        return HTTPStatus.BAD_REQUEST
+    if method not in ("GET", "HEAD"):
+        return HTTPStatus.METHOD_NOT_ALLOWED
+    return Asked(method, target.partition("?")[0])
+
+
+async def _refuse(_head: bytes) -> tuple[str, Answer]:
+    return "", _plain(HTTPStatus.FORBIDDEN)
 
 
 def _plain(status: HTTPStatus) -> Answer:

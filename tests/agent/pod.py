@@ -56,6 +56,7 @@ class Pod:
         self.run_dir.mkdir(parents=True)
         self.agent_log = folder / "agent.log"
         self.keepalived_log = folder / "keepalived.log"
+        self.flags: tuple[str, ...] = ()
         self.agent: Process | None = None
         self.keepalived: Process | None = None
 
@@ -115,18 +116,18 @@ class Pod:
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body of one page; status 0 without an answer."""
+    def get(self, path: str, *, source: Host | None = None) -> tuple[int, str]:
+        """Status and body of one page, asked for on the node or on *source*; status 0 without an answer."""
         answer = b""
         try:
-            with connected(self.host.netns, self.host.ipv4, names.AGENT_PORT) as connection:
+            with connected((source or self.host).netns, self.host.ipv4, names.AGENT_PORT) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
                 while chunk := connection.recv(65536):
                     answer += chunk
         except OSError:
             return 0, ""
         head, _, body = answer.decode().partition("\r\n\r\n")
-        return int(head.split()[1]), body
+        return int(head.split()[1]) if head else 0, body
 
     def state(self) -> dict[str, Any]:
         """The agent's ``/state``."""
@@ -191,4 +192,5 @@ class Pod:
             f"--password-file={self.password}",
             f"--run-dir={self.run_dir}",
             f"--keepalived={self.keepalived_program}",
+            *self.flags,
         )

@@ -1,14 +1,20 @@
 """The agent's port takes little from anybody."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from ipaddress import ip_network
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kavip.agent import server as serving
-from kavip.agent.server import JSON, Answer, Server
+from kavip.agent.places import LARGEST_REQUEST
+from kavip.agent.server import JSON, Answer, Server, parse
 
 
 async def hello() -> Answer:
@@ -29,11 +35,13 @@ async def listening(allowed: str = "") -> AsyncIterator[int]:
         yield port
 
 
-async def ask(port: int, request: bytes) -> bytes:
-    """Send *request* and read the answer to its end."""
+async def ask(port: int, request: bytes, *, eof: bool = False) -> bytes:
+    """Send *request*, with *eof* nothing after it, and read the answer to its end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
+        if eof:
+            writer.write_eof()
         async with asyncio.timeout(30):
             return await reader.read()
     finally:
@@ -88,39 +96,25 @@ async def test_what_is_not_served_is_refused(request_: bytes, status: int) -> No
     assert b"secret" not in answer
 
 
-async def test_strangers_are_refused() -> None:
-    """Only clients within the allowed networks are answered."""
+async def test_the_node_itself_is_always_answered() -> None:
+    """Whatever is allowed: the probes of its kubelet decide about the pod."""
     async with listening("192.0.2.0/24") as port:
-        assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 403 ")
-    async with listening("127.0.0.0/8") as port:
         assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_the_connection_that_is_too_many_is_closed() -> None:
-    """Those that hold theirs open are not served any worse, and there is room again when one of them is done."""
+async def test_a_newcomer_takes_the_place_of_the_oldest_that_asks_nothing() -> None:
+    """That one is cut, the others are served when they ask at last, and as many as ever are idle again."""
     async with listening() as port:
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(serving.MOST_CONNECTIONS)]
-        try:
-            with suppress(OSError):
-                assert await ask(port, get("/state")) == b""
-            reader, writer = idle[0]
-            writer.write(get("/state"))
-            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(serving.OWN)]
+        for turn in range(2):
+            assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
+            assert await idle[turn][0].read() == b""
+            idle.append(await asyncio.open_connection("127.0.0.1", port))
+        reader, writer = idle[-1]
+        writer.write(get("/state"))
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        for _, writer in idle:
             await leave(writer)
-            async with asyncio.timeout(30):
-                while not await asked(port):
-                    await asyncio.sleep(0.01)
-        finally:
-            for _, writer in idle:
-                await leave(writer)
-
-
-async def asked(port: int) -> bool:
-    """Whether there is an answer."""
-    try:
-        return (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
-    except OSError:
-        return False
 
 
 async def test_a_slow_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +123,35 @@ async def test_a_slow_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     async with listening() as port:
         with suppress(ConnectionResetError):
             assert await ask(port, b"GET /state HTTP/1.1\r\n") == b""
+
+
+async def test_whatever_is_sent_is_answered() -> None:
+    """Bytes that are no request, and requests with bytes lost, doubled and exchanged, get an answer of HTTP."""
+    dice = Random(9650)
+    statuses = set()
+    async with listening() as port:
+        for _ in range(400):
+            answer = await ask(port, garbled(get("/state"), dice), eof=True)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            status = re.match(rb"HTTP/1\.1 (\d{3}) [A-Za-z ]+\r\n", head)
+            assert status is not None and f"Content-Length: {len(body)}\r\n".encode() in head, answer
+            statuses.add(int(status[1]))
+    assert statuses == {200, 400, 404, 405, 431}
+
+
+def garbled(request: bytes, dice: Random) -> bytes:
+    """*request* after a few accidents."""
+    text = bytearray(request if dice.random() < 0.8 else dice.randbytes(dice.randrange(3000)))
+    for _ in range(dice.randrange(4)):
+        at = dice.randrange(len(text) + 1)
+        end = at + dice.randrange(8)
+        text[at:end] = dice.choice((b"", bytes(text[at:end]) * dice.choice((2, 400)), dice.randbytes(2)))
+    return bytes(text)
+
+
+@given(st.binary(max_size=LARGEST_REQUEST))
+def test_a_request_is_one_or_is_not(head: bytes) -> None:
+    """What can be asked is a page by GET or HEAD; all else is an error of the client's."""
+    for text in (head, head + b"\r\n\r\n", b"GET /" + head + b" HTTP/1.1\r\n\r\n"):
+        asked = parse(text)
+        assert 400 <= asked < 500 if isinstance(asked, HTTPStatus) else asked.method in ("GET", "HEAD")

@@ -1,0 +1,107 @@
+"""The agent's port on a real network: a crowd of strangers costs the node little, and those who are served nothing."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process
+from hack.testbed.segment import Host, Segment
+from kavip import names
+from kavip.agent import server
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import PATIENCE, Pod, connected
+
+pytestmark = pytest.mark.netns
+
+CROWD = 500
+ROUNDS = 25
+WEB = scene.rendered({"shop/web": "192.0.2.130"})
+PROBES = (names.LIVE_PATH, names.READY_PATH, names.STATE_PATH)
+MOST = server.OWN + server.CLIENTS + server.STRANGERS
+
+
+def started(pod: Pod, *flags: str) -> Pod:
+    """*pod* with these flags, when its configuration runs."""
+    pod.flags = flags
+    config_hash = pod.config.write(WEB)
+    pod.start()
+    pod.runs(config_hash)
+    return pod
+
+
+@contextmanager
+def crowd(stranger: Host, pod: Pod, log: Path) -> Iterator[None]:
+    """A crowd of connections from *stranger*, all of which were opened at least once."""
+    command = (sys.executable, "-m", "tests.agent.crowd", pod.host.ipv4, str(names.AGENT_PORT), str(CROWD))
+    running = stranger.spawn(*command, log=log)
+    try:
+        process.wait_for("the crowd stands", lambda: opened(log) >= CROWD, timeout=PATIENCE)
+        yield
+        assert running.alive, process.tail(log)
+    finally:
+        process.kill([running])
+
+
+def opened(log: Path) -> int:
+    """How many connections the crowd has opened so far."""
+    return int(process.tail(log, 1) or 0)
+
+
+def descriptors(pod: Pod) -> int:
+    """How many files the agent has open."""
+    assert pod.agent is not None
+    return len(list(Path(f"/proc/{pod.agent.pid}/fd").iterdir()))
+
+
+def resident(pod: Pod) -> int:
+    """KiB of memory that the agent has taken at most."""
+    assert pod.agent is not None
+    lines = Path(f"/proc/{pod.agent.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def served(pod: Pod, scraper: Host) -> list[int]:
+    """What kubelet's probes and a scrape are answered."""
+    asked = [pod.get(path)[0] for path in PROBES]
+    return [*asked, pod.get(names.METRICS_PATH, source=scraper)[0]]
+
+
+def test_a_crowd_keeps_neither_kubelet_nor_prometheus_out(pod: MakePod, lan: Segment, tmp_path: Path) -> None:
+    """Every probe and every scrape is answered, and memory and open files stay what they were, within limits."""
+    node, scraper = started(pod("n1")), lan.node("n2")
+    assert served(node, scraper) == [200] * 4
+    memory, files = resident(node), descriptors(node)
+    with crowd(lan.client, node, tmp_path / "crowd.log"):
+        found = {(number, *served(node, scraper)) for number in range(ROUNDS)}
+        more = descriptors(node) - files
+        before = opened(tmp_path / "crowd.log")
+        node.wait_until("the crowd goes on", lambda: opened(tmp_path / "crowd.log") > before + CROWD)
+    assert found == {(number, 200, 200, 200, 200) for number in range(ROUNDS)}
+    assert more <= MOST + 16  # those that are just being cut
+    assert resident(node) - memory < 8 << 10
+    node.wait_until("the files are closed", lambda: descriptors(node) <= files)
+
+
+def test_a_stranger_is_told_so_and_takes_no_place(pod: MakePod, lan: Segment, tmp_path: Path) -> None:
+    """Outside allowedCIDRs there is a 403, and a crowd from there moves no connection of those inside."""
+    scraper = lan.node("n2")
+    node = started(pod("n1"), f"--allowed-cidrs={ip_network(scraper.ipv4)}")
+    assert node.get(names.METRICS_PATH, source=lan.client) == (403, "Forbidden\n")
+    assert served(node, scraper) == [200] * 4
+    with crowd(lan.client, node, tmp_path / "crowd.log"):
+        standing = [connected(scraper.netns, node.host.ipv4, names.AGENT_PORT) for _ in range(server.CLIENTS)]
+        before = opened(tmp_path / "crowd.log")
+        node.wait_until("the crowd goes on", lambda: opened(tmp_path / "crowd.log") > before)
+        for each in standing:
+            each.sendall(b"GET /state HTTP/1.1\r\n\r\n")
+        answers = [each.recv(12) for each in standing]
+        found = served(node, scraper)
+    assert answers == [b"HTTP/1.1 200"] * server.CLIENTS
+    assert found == [200] * 4
+    for each in standing:
+        each.close()
