@@ -12,10 +12,8 @@ from typing import Final
 
 from kavip.api.address import BITS, read_address
 from kavip.names import MAX_ROUTER_ID
+from kavip.vrrp.tokens import MAX_LINE
 from kavip.vrrp.virtualips import VirtualIP
-
-MAX_LINE: Final = 512
-"""keepalived cuts lines at 1,023 bytes and reads the rest as a new line."""
 
 _DEFAULT_PRIORITY: Final = 100
 _ALIEN: Final = re.compile(r"[^\x20-\x7e]")

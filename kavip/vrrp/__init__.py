@@ -7,7 +7,8 @@ measurements decide the shape of the text. The way through the package, in the o
 * :mod:`kavip.vrrp.groups`: what a KeepalivedGroup by itself must satisfy, and the defaults of a new one;
 * :mod:`kavip.vrrp.members`: what the group's Services and Nodes ask for;
 * :mod:`kavip.vrrp.routerids`, :mod:`kavip.vrrp.openshift`: who gets which VRID, and which are never used;
-* :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.verbatim`: the keywords that users may write;
+* :mod:`kavip.vrrp.tokens`, :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.keywords`, :mod:`kavip.vrrp.verbatim`: the
+  lines that users may write;
 * :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address;
 * :mod:`kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.priorities` and :mod:`kavip.vrrp.timing`;
 * :mod:`kavip.vrrp.config`: the model as the text of ``keepalived.conf``.

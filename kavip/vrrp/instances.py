@@ -41,6 +41,12 @@ second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable
 
 NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
 
+_NAMES_INTERFACES: Final = frozenset({"track_interface", "virtual_routes"})
+"""
+Where a group allows these its Services may name any interface. With ``dynamic_interfaces`` one that a node lacks is
+that Service's loss; without, the node would refuse the configuration of all.
+"""
+
 _SHARED_GLOBALS: Final = (
     Line("vrrp_garp_interval", ("0.0002",)),
     Line("vrrp_garp_master_refresh", ("60",)),
@@ -198,6 +204,8 @@ def _globals(group: KeepalivedGroup) -> tuple[Line, ...]:
         "router_id": Line("router_id", (group.metadata.name,)),
         "vrrp_process_name": Line("vrrp_process_name", ("kavip_vrrp",)),
     }
+    if _NAMES_INTERFACES & set(group.spec.allow_verbatim or ()):
+        own["dynamic_interfaces"] = Line("dynamic_interfaces")
     if group.is_shared:
         own |= {line.keyword: line for line in _SHARED_GLOBALS}
     found = verbatim.read_global(group.spec.verbatim_config, allow_scripts=group.spec.allow_scripts)

@@ -58,11 +58,7 @@ class Peer:
 
 def member_of(service: Service, group: KeepalivedGroup) -> Member:
     """*service* as a member of *group*."""
-    found = verbatim.read_service(
-        service.metadata.annotation(VERBATIM_ANNOTATION),
-        allowed=group.spec.allow_verbatim or (),
-        interfaces=interfaces_of(group.spec),
-    )
+    found = verbatim_of(service, group.spec)
     problem = verbatim.summary(found.refusals)
     ingress = service.ingress_addresses if service.is_load_balancer else ()
     return Member(
@@ -74,6 +70,20 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         lines=() if problem else found.lines,
         problem=problem,
     )
+
+
+def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.Findings:
+    """
+    What becomes of the lines that *service* asks for in a group of *spec*, which may be unknown.
+
+    Where each node finds its interface by itself, any name may be that of the instance's own, and keepalived refuses
+    to track that: so none but the group's, which are left out, may be named, whatever the group allows.
+    """
+    allowed = set(spec.allow_verbatim or ()) if spec else set()
+    if spec and spec.interface_from_ip:
+        allowed.discard("track_interface")
+    text = service.metadata.annotation(VERBATIM_ANNOTATION)
+    return verbatim.read_service(text, allowed=allowed, interfaces=interfaces_of(spec) if spec else None)
 
 
 def served(vips: Iterable[Address]) -> tuple[Address, ...]:

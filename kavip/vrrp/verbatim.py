@@ -1,8 +1,9 @@
 """
 Lines that users add: ``verbatimconfig`` on a Service, ``verbatimConfig`` of a group.
 
-Nothing is ever pasted: a keyword is on a list, its value has that keyword's grammar (:mod:`kavip.vrrp.grammar`), and
-what comes out are :class:`Line` values. All findings are reported, not only the first.
+Nothing is ever pasted: a keyword is on a list (:mod:`kavip.vrrp.keywords`), its value is read as keepalived reads it
+(:mod:`kavip.vrrp.tokens`) and has that keyword's grammar (:mod:`kavip.vrrp.grammar`), and what comes out are
+:class:`Line` values. All findings are reported, not only the first.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,11 +15,14 @@ import msgspec
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.errors import BadInput
 from kavip.names import VERBATIM_ANNOTATION, Reason
-from kavip.vrrp import grammar
-from kavip.vrrp.grammar import Line
+from kavip.vrrp import keywords
+from kavip.vrrp.grammar import Line, Value
+from kavip.vrrp.tokens import Fault, tokens
 
 FIELD: Final = annotation_field(VERBATIM_ANNOTATION)
 GLOBAL_FIELD: Final = "spec.verbatimConfig"
+MOST_KEYWORDS: Final = 64
+"""More than there are; what a hostile annotation costs is bounded before anything is looked up."""
 
 _MOST_SHOWN: Final = 5  # findings in one summary; a message is one line
 
@@ -87,27 +91,37 @@ def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collec
         line = _service_line(keyword, value, allowed=allowed, interfaces=interfaces)
         if isinstance(line, BadInput):
             refusals.append(Refusal.of(Reason.INVALID_VERBATIM, line))
-        elif keyword in grammar.NOT_RENDERED:
+        elif keyword in keywords.NOT_RENDERED:
             warnings.append(f"{FIELD}: {keyword} has no effect: kavip sets it, alike on all nodes; remove it")
         else:
             lines.append(line)
-    if {"nopreempt", "preempt_delay"} <= wanted.keys():
-        error = BadInput(FIELD, "nopreempt with preempt_delay", "they exclude each other; remove one")
-        refusals.append(Refusal.of(Reason.INVALID_VERBATIM, error))
+    for first, second in keywords.EXCLUSIVE:
+        if first in wanted and second in wanted:
+            error = BadInput(FIELD, f"{first} with {second}", "they exclude each other; remove one")
+            refusals.append(Refusal.of(Reason.INVALID_VERBATIM, error))
     return Findings(tuple(lines), tuple(refusals), tuple(warnings))
 
 
 def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Findings:
     """Judge every entry of a group's ``verbatimConfig``; each finding has the entry's own field path."""
+    entries = sorted((mapping or {}).items())
+    if len(entries) > MOST_KEYWORDS:
+        error = BadInput(GLOBAL_FIELD, f"{len(entries)} keywords", f"want at most {MOST_KEYWORDS}")
+        return Findings(refusals=(Refusal.of(Reason.INVALID, error),))
     lines: list[Line] = []
     refusals: list[Refusal] = []
-    for keyword, value in sorted((mapping or {}).items()):
+    for keyword, value in entries:
         line = _global_line(keyword, value, allow_scripts=allow_scripts)
         if isinstance(line, BadInput):
             refusals.append(Refusal.of(Reason.INVALID, line))
         else:
             lines.append(line)
     return Findings(tuple(lines), tuple(refusals))
+
+
+def allow_verbatim_problem(keyword: str) -> str:
+    """Why a group may not allow its Services *keyword*; "" where it may."""
+    return keywords.instance_problem(keyword)
 
 
 def _service_line(
@@ -119,16 +133,16 @@ def _service_line(
 ) -> Line | BadInput:
     if not isinstance(value, str):
         return BadInput(FIELD, {keyword: value}, f'want a string: {{"{_plain(keyword)}": "..."}}')
-    known = grammar.SERVICE.get(keyword) or grammar.NOT_RENDERED.get(keyword)
+    known = keywords.SERVICE.get(keyword) or keywords.NOT_RENDERED.get(keyword)
     if known is None:
-        if problem := allow_verbatim_problem(keyword):
+        if problem := keywords.instance_problem(keyword):
             return BadInput(FIELD, keyword, problem)
         if keyword not in allowed:
             return BadInput(FIELD, keyword, "not a keyword that Services may use; remove it, or let the group allow it")
-        known = grammar.plain_words()
-    line = known.read(keyword, value.strip(" "))
-    if line is None:
-        return BadInput(FIELD, f"{keyword} {value}", known.want)
+        known = keywords.ALLOWABLE[keyword]
+    line = _read(known, keyword, value)
+    if isinstance(line, str):
+        return BadInput(FIELD, f"{keyword} {value}", line)
     free = interfaces is None or keyword in allowed  # the group's owner answers for any interface
     if keyword == "track_interface" and not free and line.block[0] not in (interfaces or ()):
         names = ", ".join(sorted(interfaces or ()))
@@ -138,27 +152,18 @@ def _service_line(
 
 def _global_line(keyword: str, value: str, *, allow_scripts: bool) -> Line | BadInput:
     field = f"{GLOBAL_FIELD}[{_plain(keyword)}]"
-    known = grammar.GLOBAL.get(keyword)
-    if known is None and keyword in grammar.GLOBAL_SCRIPTS:
-        if not allow_scripts:
-            return BadInput(field, value, "runs programs or writes files: set spec.allowScripts, or remove it")
-        known = grammar.GLOBAL_SCRIPTS[keyword]
-    if known is None and grammar.is_kavips(keyword):
-        return BadInput(field, value, "kavip writes this keyword itself; remove it")
-    if known is None:
-        return BadInput(field, value, f"not a keyword of global_defs that groups may use; remove {_plain(keyword)}")
-    return known.read(keyword, value.strip(" ")) or BadInput(field, value, known.want)
+    if problem := keywords.global_problem(keyword, allow_scripts=allow_scripts):
+        return BadInput(field, value, problem)
+    line = _read(keywords.GLOBAL.get(keyword) or keywords.GLOBAL_SCRIPTS[keyword], keyword, value)
+    return BadInput(field, value, line) if isinstance(line, str) else line
 
 
-def allow_verbatim_problem(keyword: str) -> str:
-    """Why a group may not allow its Services *keyword*; "" where it may."""
-    if grammar.is_kavips(keyword):
-        return "kavip writes this keyword itself; remove it"
-    if grammar.runs_programs(keyword):
-        return "it runs programs or reads files, which no Service may; remove it"
-    if not grammar.KEYWORD.fullmatch(keyword):
-        return "want a keyword of vrrp_instance: lower-case letters, digits and '_'"
-    return ""
+def _read(known: Value, keyword: str, value: str) -> Line | str:
+    """The line of *keyword* with *value*, or what is wrong with it and what would be right."""
+    given = tokens(value)
+    if isinstance(given, Fault):
+        return f"{given.reason}; {known.want}"
+    return known.read(keyword, given) or known.want
 
 
 def _json_object(text: str) -> dict[str, Any] | BadInput:
@@ -167,9 +172,13 @@ def _json_object(text: str) -> dict[str, Any] | BadInput:
         wanted = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return BadInput(FIELD, text, remedy)
-    return wanted if isinstance(wanted, dict) else BadInput(FIELD, text, remedy)
+    if not isinstance(wanted, dict):
+        return BadInput(FIELD, text, remedy)
+    if len(wanted) > MOST_KEYWORDS:
+        return BadInput(FIELD, f"{len(wanted)} keywords", f"want at most {MOST_KEYWORDS}")
+    return wanted
 
 
 def _plain(keyword: str) -> str:
     """*keyword* as it may stand in a field path: hostile ones are shortened and escaped."""
-    return keyword if grammar.KEYWORD.fullmatch(keyword) else ascii(keyword[:48])
+    return keyword if keywords.KEYWORD.fullmatch(keyword) else ascii(keyword[:48])

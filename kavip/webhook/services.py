@@ -14,7 +14,7 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.names import Reason
-from kavip.vrrp import members, routerids, verbatim
+from kavip.vrrp import members, routerids
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
 from kavip.webhook.verdict import Awaited, counted, listed, suggestion
@@ -89,15 +89,8 @@ def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
 
 def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     """``verbatimconfig`` holds keywords and values of the safe list, or those that the group allows."""
-    text = service.metadata.annotation(names.VERBATIM_ANNOTATION)
-    if not text:
-        return
-    spec = group.spec if (group := _group(context)) else None
-    found = verbatim.read_service(
-        text,
-        allowed=(spec.allow_verbatim or ()) if spec else (),
-        interfaces=members.interfaces_of(spec) if spec else None,
-    )
+    group = _group(context)
+    found = members.verbatim_of(service, group.spec if group else None)
     yield from found.refusals
     yield from map(Caution, found.warnings)
 

@@ -37,7 +37,7 @@ FINE: list[dict[str, Any]] = [
     {"instances": {"mode": "Shared", "count": 254}, "blacklistRouterIDs": [1]},
     {"allowedNamespaces": {}},
     {"allowedNamespaces": {"matchExpressions": [{"key": "a/b", "operator": "In", "values": ["x", ""]}]}},
-    {"allowVerbatim": ["use_vmac", "virtual_routes", "track_interface"]},
+    {"allowVerbatim": ["promote_secondaries", "virtual_routes", "track_interface"]},
     {"passwordAuth": {"secretRef": {}}, "vrrpVersion": 3},
 ]
 
@@ -120,7 +120,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"allowVerbatim": ["accept", "notify_master"]}, "spec.allowVerbatim[1]", "runs programs"),
     ({"allowVerbatim": ["interface"]}, "spec.allowVerbatim[0]", "kavip writes"),
-    ({"allowVerbatim": ["Bad Word"]}, "spec.allowVerbatim[0]", "want a keyword"),
+    ({"allowVerbatim": ["Bad Word"]}, "spec.allowVerbatim[0]", "not a keyword of keepalived's"),
+    ({"allowVerbatim": ["use_vmac"]}, "spec.allowVerbatim[0]", "interfaces that kavip does not watch"),
+    ({"allowVerbatim": ["promote_secondary"]}, "spec.allowVerbatim[0]", "did you mean promote_secondaries?"),
 ]
 
 

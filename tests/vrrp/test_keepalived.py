@@ -9,7 +9,7 @@ from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.service import Service
-from kavip.vrrp import config, grammar
+from kavip.vrrp import config, keywords
 from tests import build
 from tests.vrrp import lab
 from tests.vrrp.samples import NEW, SAMPLES, annotated, conf, model, nodes, shared
@@ -101,14 +101,14 @@ def test_every_keyword_passes(segment: MakeSegment) -> None:
     kinds = [NEW, {}, {"unicast_enabled": True}, {"vrrp_version": 3}]
     faults: dict[tuple[str, ...], str] = {}
     for spec in kinds:
-        for keyword in sorted(grammar.SERVICE):
+        for keyword in sorted(keywords.SERVICE):
             for value in BOUNDS.get(keyword, ("",)):
                 wanted = f'{{"{keyword}": "{value}"}}'
                 group = build.group(**spec, allow_verbatim=["track_interface"])
                 found = model(group, [annotated("a/b", "192.0.2.130", "2001:db8::1", verbatim=wanted)], nodes(2))
                 assert not found.problems
                 faults[keyword, value, str(spec)] = lab.check(host, config.render(found).text)
-    for keyword in grammar.GLOBAL:
+    for keyword in keywords.GLOBAL:
         for value in BOUNDS.get(keyword, ("",)):
             group = build.group(**NEW, verbatim_config={keyword: value})
             faults[keyword, value] = lab.check(host, conf(group, [annotated("a/b", "192.0.2.130")], nodes(2)))
