@@ -11,6 +11,7 @@ import ssl
 from typing import Final
 
 import structlog
+import yaml
 
 from kavip.errors import SettingsError, Unavailable
 from kavip.kube.lean import ConfigException, Configuration, KubeConfigLoader, load_incluster_config, load_kube_config
@@ -117,8 +118,18 @@ class Credentials:
 
 def _told(error: Exception) -> str:
     """*error* in one line without file contents: only the library's own words are known to have none."""
-    if isinstance(error, ConfigException):
-        return " ".join(str(error).split())[:300]
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    match error:
+        case ConfigException():
+            words = " ".join(str(error).split()).partition("{")[0]  # it quotes whole entries, keys and all
+            return words.rstrip("/")[:300]
+        case yaml.MarkedYAMLError() if error.problem_mark:
+            return f"not YAML, line {error.problem_mark.line + 1}"
+        case yaml.YAMLError() | UnicodeDecodeError():
+            return "not YAML"
+        case OSError(strerror=str(why), filename=name):
+            return f"{why}: {name}" if name else why
+        case TimeoutError():
+            return f"no answer within {_PLUGIN_SECONDS:g} s from the plugin that it names"
+        case AttributeError() | KeyError() | TypeError() | ValueError():
+            return "want a kubeconfig: clusters, users, contexts and a current-context"
     return f"cannot be read ({type(error).__name__})"

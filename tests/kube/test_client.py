@@ -16,6 +16,12 @@ from tests.kube.conftest import until
 from tests.kube.fake import FakeApi, configmap, kubeconfig, refusal, serving
 
 Api = tuple[FakeApi, Client]
+KUBECONFIG = """
+current-context: a
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+users: [{name: a, %s}]
+"""
 
 
 async def test_a_server_that_hangs_costs_the_timeout_and_no_more(api: Api) -> None:
@@ -133,7 +139,16 @@ def test_paths_are_quoted_and_follow_the_group() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "key: [s3cret", "[]", '{"current-context": "x"}', '{"s3cret": 1, "contexts": 5, "clusters": [], "users": []}'],
+    [
+        "",
+        "key: [s3cret",
+        "[]",
+        '{"current-context": "x"}',
+        '{"s3cret": 1, "contexts": 5, "clusters": [], "users": []}',
+        KUBECONFIG % "usr: {token: s3cret}",
+        KUBECONFIG.replace("server", "serve") % "user: {token: s3cret}",
+        KUBECONFIG.replace("cluster: a", "token: s3cret") % "user: {token: s3cret}",
+    ],
 )
 async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Path, content: str) -> None:
     """It names the file and keeps its contents to itself."""
@@ -144,6 +159,7 @@ async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Pat
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "s3cret" not in str(caught.value)
+    assert "Error" not in str(caught.value)
 
 
 async def test_a_missing_kubeconfig_and_a_missing_service_account_are_told() -> None:
