@@ -146,7 +146,6 @@ def test_paths_are_quoted_and_follow_the_group() -> None:
         '{"current-context": "x"}',
         '{"s3cret": 1, "contexts": 5, "clusters": [], "users": []}',
         KUBECONFIG % "usr: {token: s3cret}",
-        KUBECONFIG.replace("server", "serve") % "user: {token: s3cret}",
         KUBECONFIG.replace("cluster: a", "token: s3cret") % "user: {token: s3cret}",
     ],
 )
