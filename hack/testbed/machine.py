@@ -16,7 +16,8 @@ from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 
 # Runs as pid 1 of the machine. File descriptor 9 holds `home`, so that it can be put back should /var or /run hide it.
-# With SIGCHLD ignored the kernel reaps orphans, and a process that exits is gone at once.
+# With SIGCHLD ignored the kernel reaps orphans, and a process that exits is gone at once. A shell cannot pass that on:
+# it has a handler of its own.
 _BOOT = """
 set -e
 exec 9<"$1"
@@ -33,8 +34,7 @@ for scope in all default; do
   echo 1 >/proc/sys/net/ipv6/conf/$scope/forwarding || true
 done
 echo 1 >/proc/sys/net/ipv4/ip_forward
-trap '' CHLD
-exec sleep infinity 9<&-
+exec env --ignore-signal=CHLD sleep infinity 9<&-
 """
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts")
 

@@ -8,6 +8,7 @@ import pytest
 from hack.testbed import process
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.machine import Machine
+from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 
 pytestmark = pytest.mark.netns
@@ -16,6 +17,11 @@ pytestmark = pytest.mark.netns
 def reaches(segment: Segment, host: Host) -> bool:
     """Whether the client gets an answer."""
     return segment.client.exec("ping", "-c1", "-W1", host.ipv4, check=False).returncode == 0
+
+
+def zombies(parent: Process) -> set[int]:
+    """The children for which *parent* has not waited."""
+    return {pid for pid in process.children([parent.pid]) if process.find(pid) is None}
 
 
 def test_hosts_reach_each_other_in_both_families(segment: MakeSegment) -> None:
@@ -49,6 +55,17 @@ def test_a_power_cut_ends_everything_in_a_machine(segment: MakeSegment, tmp_path
     lan.power_off(host)
     assert not started.alive
     assert not inner.alive
+
+
+def test_what_ends_in_a_machine_is_gone(segment: MakeSegment, tmp_path: Path) -> None:
+    """Nobody waits for an orphan there: the kernel clears it away, and the child that it has not waited for."""
+    host = segment(nodes=1).nodes[0]
+    orphan = host.spawn("sh", "-c", "sleep 0.01 & exec sleep 64", log=tmp_path / "log")
+    process.wait_for("its child has ended", lambda: bool(zombies(orphan)), timeout=20)
+    (child,) = zombies(orphan)
+    orphan.signal(signal.SIGKILL)
+    paths = [Path(f"/proc/{pid}") for pid in (orphan.pid, child)]
+    process.wait_for("both are gone", lambda: not any(path.exists() for path in paths), timeout=20)
 
 
 def test_only_processes_of_that_machine_are_killed_by_name(segment: MakeSegment, tmp_path: Path) -> None:
