@@ -69,10 +69,10 @@ class App:
         async with AsyncExitStack() as stack:
             probes = ports.probes(self.unready)
             with _listening("probe", settings.probe_host, settings.probe_port) as address:
-                await stack.enter_async_context(ports.serving(probes, *address))
+                await stack.enter_async_context(ports.serving(probes, *address, name="probe"))
             metrics = ports.metrics(self._measure)
             with _listening("metrics", settings.metrics_host, settings.metrics_port) as address:
-                await stack.enter_async_context(ports.serving(metrics, *address))
+                await stack.enter_async_context(ports.serving(metrics, *address, name="metrics"))
             start = await stack.enter_async_context(_starting(stopped))
             for informer in self._caches.informers:
                 start(informer.run(), f"inform {informer.resource.kind}")

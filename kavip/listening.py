@@ -34,6 +34,8 @@ FAREWELL: Final = (
 )
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Counted = Callable[[], None]
+"""Called for each connection that gives its place to a newcomer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +161,16 @@ class _Server(web.Server):
 class Listener:
     """Serves *handler* on a port; with *tls* over TLS."""
 
-    def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None, limits: Limits = Limits()) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits = Limits(),
+        evicted: Counted = lambda: None,
+    ) -> None:
         """Nothing is opened before :meth:`start`."""
-        self._handler, self._tls, self._limits = handler, tls, limits
+        self._handler, self._tls, self._limits, self._evicted = handler, tls, limits, evicted
         self._server: _Server
         self._sockets: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -239,6 +248,7 @@ class Listener:
             else:
                 self._server.forget(least)
                 least.cut()
+                self._evicted()
 
     def _least_missed(self) -> Connection | None:
         idle = [each for each in self._server.standing if not each.in_flight]

@@ -18,8 +18,8 @@ Pages = Mapping[str, Callable[[], web.Response]]
 
 
 @asynccontextmanager
-async def serving(pages: Pages, host: str, port: int) -> AsyncIterator[int]:
-    """Serve *pages* for the duration of the block; the port, which with 0 the kernel has chosen."""
+async def serving(pages: Pages, host: str, port: int, *, name: str) -> AsyncIterator[int]:
+    """Serve *pages* for the duration of the block; the port, which with 0 the kernel has chosen, counts as *name*."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         page = pages.get(request.path)
@@ -29,7 +29,7 @@ async def serving(pages: Pages, host: str, port: int) -> AsyncIterator[int]:
             return web.Response(text="want GET\n", status=405, headers={"Allow": "GET, HEAD"})
         return page()
 
-    listener = Listener(answer, limits=LIMITS)
+    listener = Listener(answer, limits=LIMITS, evicted=telemetry.EVICTIONS.labels(name).inc)
     bound = await listener.start(host, port)
     try:
         yield bound

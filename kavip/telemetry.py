@@ -46,9 +46,14 @@ CERTIFICATE_EXPIRY: Final = _gauge(
     "certificate_expiry_timestamp_seconds", "When a certificate of the webhook ends.", "certificate"
 )
 POOL_ADDRESSES: Final = _gauge("pool_addresses", "Addresses of a pool.", "pool", "family", "state")
+EVICTIONS: Final = _counter(
+    "connections_evicted_total", "Idle connections that gave way to others: a port had no place left.", "port"
+)
 SERVICES_WAITING: Final = _gauge("services_waiting", "Managed Services without the addresses they ask for.")
 
 BUILD_INFO.labels(__version__).set(1)
+for _port in ("webhook", "metrics", "probe"):
+    EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):
     RECONCILE_SECONDS.labels(_kind)
     for _result in ("done", "error", "conflict"):

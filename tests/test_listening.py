@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -46,10 +47,10 @@ class Page:
 
 
 @asynccontextmanager
-async def listening(limits: Limits, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Page, int]]:
+async def listening(limits: Limits, tls: ssl.SSLContext | None = None, **more: Any) -> AsyncIterator[tuple[Page, int]]:
     """A listener on a free port."""
     page = Page()
-    listener = Listener(page, tls=tls, limits=limits)
+    listener = Listener(page, tls=tls, limits=limits, **more)
     port = await listener.start(HOST, 0)
     try:
         yield page, port
@@ -151,7 +152,8 @@ async def test_what_asks_for_nowhere_is_answered(head: bytes) -> None:
 
 async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
     """Where no place is left, who has never been answered goes, the oldest first, and nobody else."""
-    async with listening(LONG) as (_, port):
+    evictions: list[None] = []
+    async with listening(LONG, evicted=lambda: evictions.append(None)) as (_, port):
         kept = await asyncio.open_connection(HOST, port)
         await ask(kept)
         strangers = []
@@ -161,6 +163,7 @@ async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
         newcomer = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(newcomer)
         assert await is_cut(strangers[0])
+        assert len(evictions) == 1
         assert not strangers[1][0].at_eof()
         assert b" 200 " in await ask(kept)
         for _, writer in (kept, newcomer, *strangers):

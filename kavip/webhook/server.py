@@ -102,7 +102,7 @@ class Server:
         self._draining = False
         self._desks = {path: _Desk(path, route) for path, route in routes.items()}
         self._bodies = Reader()
-        self._listener = Listener(self._serve, tls=self._context)
+        self._listener = Listener(self._serve, tls=self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc)
 
     def unready(self) -> str:
         """Say why reviews are not answered, or should not be sent here any more; "" when all is well."""
