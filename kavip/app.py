@@ -10,10 +10,9 @@ import asyncio
 import errno
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -25,10 +24,9 @@ from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
 from kavip.leading import Leading
 from kavip.settings import Settings, shown
-from kavip.webhook import registration
 from kavip.webhook.access import Access
 from kavip.webhook.checks import Options as WebhookOptions
-from kavip.webhook.rotation import Injected, Publisher, Registered, Rotation
+from kavip.webhook.keeper import keeper
 from kavip.webhook.server import Server
 
 log = structlog.get_logger()
@@ -121,27 +119,15 @@ class App:
         )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
             await server.start(*address)
-        publisher, hosts = self._registration()
-        rotation = Rotation(
-            self._client, namespace=settings.namespace, hosts=hosts, present=server.present, publisher=publisher
-        )
-        self._webhook_unready += [server.unready, rotation.unready]
-        start(rotation.run(), "rotation")
+        kept = keeper(self._client, settings, server.present)
+        self._webhook_unready += [server.unready, kept.work.unready]
+        start(kept.lookout.run(), "lookout")
+        start(kept.events.run(), "webhook events")
+        start(kept.work.run(), "certificates")
         try:
             yield
         finally:
             await server.stop(settings.drain_seconds)
-
-    def _registration(self) -> tuple[Publisher, Sequence[str]]:
-        """How the API server learns where we are, and the names that the leaf is for."""
-        settings = self._settings
-        if settings.webhook_url:
-            reached = registration.ByURL(settings.webhook_url)
-            manner = registration.Manner(external_ips=settings.external_ips_scope)
-            registered = Registered(self._client, settings.webhook_configuration, reached, settings.namespace, manner)
-            return registered, [urlsplit(settings.webhook_url).hostname or ""]
-        service = f"{settings.webhook_service}.{settings.namespace}.svc"
-        return Injected(self._client, settings.webhook_configuration), [service, f"{service}.cluster.local"]
 
     # --- controller -----------------------------------------------------------------------------------------------
     @asynccontextmanager

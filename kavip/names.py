@@ -40,6 +40,7 @@ ADDRESSES_ANNOTATION: Final = "kavip.io/addresses"
 SHARING_KEY_ANNOTATION: Final = "kavip.io/sharing-key"
 REASSIGN_ANNOTATION: Final = "kavip.io/reassign"
 
+ROTATE_ANNOTATION: Final = "kavip.io/rotate"  # on the CA's Secret
 ALLOW_STRANDING_ANNOTATION: Final = "kavip.io/allow-stranding"  # on a VIPPool
 TAKE_OVER_ANNOTATION: Final = "kavip.io/take-over"  # on a KeepalivedGroup
 DEFAULT_GROUP_LABEL: Final = "kavip.io/default-group"  # on a KeepalivedGroup
@@ -58,6 +59,7 @@ SERVICE_ANNOTATIONS: Final = (
 # --- What kavip writes --------------------------------------------------------------------------------------------
 FIELD_MANAGER: Final = "kavip"
 CA_FIELD_MANAGER: Final = "kavip-ca"  # owns caBundle alone, so that `helm upgrade` keeps it
+CONFIRMED_PREFIX: Final = "confirmed.kavip.io/"  # of an annotation per replica, on the CA's Secret
 CONFIG_HASH_ANNOTATION: Final = "kavip.io/config-hash"
 SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"
 GROUP_LABEL: Final = "keepalivedGroup"  # DaemonSet selector and pods, ConfigMap
@@ -73,6 +75,7 @@ IP_MODE_VIP: Final = "VIP"
 LEASE_NAME: Final = "kavip-controller"
 OLD_OPERATOR_LEASE: Final = "03846a46.redhat.io"
 OLD_OPERATOR_DEPLOYMENTS: Final = ("keepalived-operator", "keepalived-operator-controller-manager")  # Helm's; OLM's
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"  # on EndpointSlices
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"
@@ -164,6 +167,9 @@ class Reason(StrEnum):
     NO_ADDRESSES = "NoAddresses"
     PODS_NOT_READY = "PodsNotReady"
     VRID_COLLISION = "VRIDCollision"
+    # Events about the webhook's certificate, on its Secret
+    CERTIFICATE_RENEWED = "CertificateRenewed"
+    CERTIFICATE_UNUSABLE = "CertificateUnusable"
     # keepalived-operator's, misspelling included: its users wait for these words
     RECONCILE_SUCCEEDED = "LastReconcileCycleSucceded"
     RECONCILE_FAILED = "LastReconcileCycleFailed"

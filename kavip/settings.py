@@ -95,6 +95,9 @@ class Settings:
             _check(each.name, getattr(self, each.name), each.metadata)
         if self.webhook_url and not re.fullmatch(r"https://[^/\s]+(:\d+)?/?", self.webhook_url):
             raise SettingsError(f"{shown('webhook_url')}: {self.webhook_url!r}: want https://HOST:PORT")
+        if self.webhook_url and self.certs_mode in ("cert-manager", "service-ca"):
+            why = "nobody injects a caBundle at a URL; want self or provided"
+            raise SettingsError(f"{shown('certs_mode')}: {self.certs_mode!r}: {why}")
         for text in listed(self.agent_allowed_cidrs):
             _check_network(text)
         if not re.fullmatch(r"[a-z0-9-]+/[a-z0-9.-]+", self.prometheus_account):

@@ -18,8 +18,13 @@ EDGES = (
     "kavip.controller.worker",
     "kavip.webhook.access",
     "kavip.webhook.body",
+    "kavip.webhook.keeper",
+    "kavip.webhook.lookout",
+    "kavip.webhook.provided",
+    "kavip.webhook.publisher",
     "kavip.webhook.rotation",
     "kavip.webhook.server",
+    "kavip.webhook.tls",
 )
 CALLS = frozenset({"open", "print", "input", "exec", "eval"})
 CLOCKS = frozenset({"now", "utcnow", "today"})  # of datetime and date

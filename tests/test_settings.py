@@ -19,6 +19,10 @@ from kavip.settings import Settings, unknown_variables
             {"agent_allowed_cidrs": "10.0.0.0/8, 10.0.0.1/8"},
             "--agent-allowed-cidrs (KAVIP_AGENT_ALLOWED_CIDRS): 10.0.0.1/8 has host bits set",
         ),
+        (
+            {"webhook_url": "https://h:1", "certs_mode": "service-ca"},
+            "--certs-mode (KAVIP_CERTS_MODE): 'service-ca': nobody injects a caBundle at a URL; want self or provided",
+        ),
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )

@@ -19,6 +19,7 @@ from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
 from kavip.api.registration import WebhookConfiguration
 from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
 from kavip.api.workload import ConfigMap, DaemonSet, Deployment, PodMonitor, Role, RoleBinding
 from kavip.errors import BadInput
 
@@ -170,13 +171,16 @@ ACCESS: Final = Resource(
 DAEMONSET_EVENTS: Final = Resource(
     "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, dispensable=True
 )  # why a DaemonSet gets no pods
+ENDPOINT_SLICES: Final = Resource(
+    "discovery.k8s.io/v1", "endpointslices", "EndpointSlice", EndpointSlice, verbs=("list",)
+)  # whether a replica still stands behind the webhook's Service
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=("get", *_APPLY),
+    verbs=(*_READ, *_APPLY),
 )
 VALIDATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -184,7 +188,7 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     WebhookConfiguration,
     namespaced=False,
-    verbs=("get", *_APPLY),
+    verbs=(*_READ, *_APPLY),
 )
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
@@ -207,6 +211,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     EVENTS,
     ACCESS,
     DAEMONSET_EVENTS,
+    ENDPOINT_SLICES,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )

@@ -1,20 +1,22 @@
 """
-Certificates as values: a CA, the leaves that it signs, and when they are due.
+Certificates as values: a CA, the leaves that it signs, and when they are due; and what is wrong with those of others.
 
-ECDSA P-256 throughout. A certificate is due for renewal when two thirds of its life are over; a leaf never outlives its
-CA. Time is an argument; so a test can stand at any moment of a certificate's life.
+What kavip makes is ECDSA P-256; what others make may be RSA or Ed25519 as well. A certificate is due for renewal when
+two thirds of its life are over; a leaf never outlives its CA. Time is an argument; so a test can stand at any moment of
+a certificate's life.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Final, Self
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -32,32 +34,36 @@ SKEW: Final = timedelta(minutes=5)  # a node whose clock is late accepts a new c
 RENEW_AFTER: Final = 2 / 3  # of a life
 
 
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+"""Those that every API server can verify."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its private key, which no representation shows."""
+    """A certificate with its private key, which no representation shows, and the *chain* between it and its CA."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey = field(compare=False)  # the certificate says which
+    chain: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
         """Read both from PEM; :class:`BadInput` where either is unreadable or the two do not belong together."""
         try:
-            found, private = x509.load_pem_x509_certificate(certificate), load_pem_private_key(key, password=None)
-        except (ValueError, TypeError) as error:
+            found, *chain = x509.load_pem_x509_certificates(certificate)
+            private = load_pem_private_key(key, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise BadInput("", "certificate and key", f"cannot be read as PEM: {type(error).__name__}") from None
-        if not isinstance(private, ec.EllipticCurvePrivateKey):
-            raise BadInput("", type(private).__name__, "want an ECDSA key")
-        if _public(private.public_key()) != found.public_key().public_bytes(
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        ):
+        if not isinstance(private, PrivateKey):
+            raise BadInput("", type(private).__name__, "want an ECDSA, RSA or Ed25519 key")
+        if _der(private.public_key()) != _der(found.public_key()):
             raise BadInput("", "certificate and key", "do not belong together")
-        return cls(found, private)
+        return cls(found, private, tuple(chain))
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate as PEM."""
-        return self.certificate.public_bytes(Encoding.PEM)
+        """The certificate as PEM, with its chain."""
+        return pem((self.certificate, *self.chain))
 
     @property
     def key_pem(self) -> bytes:
@@ -76,6 +82,69 @@ def signed(issuer: x509.Certificate, leaf: x509.Certificate) -> bool:
     except (InvalidSignature, ValueError, TypeError):
         return False
     return True
+
+
+def vouched(leaf: Pair, trusted: Iterable[x509.Certificate]) -> bool:
+    """Whether who trusts *trusted* trusts *leaf*: itself, or by whoever signed it or a certificate of its chain."""
+    roots = list(trusted)
+    reached, rest = [leaf.certificate], list(leaf.chain)
+    while reached:
+        one = reached.pop()
+        if any(one == root or signed(root, one) for root in roots):
+            return True
+        reached += [each for each in rest if signed(each, one)]
+        rest = [each for each in rest if each not in reached]
+    return False
+
+
+def fault(leaf: x509.Certificate, host: str, now: datetime) -> str:
+    """Why no API server would accept *leaf* for *host* at *now*; "" where it would."""
+    if over := ended(leaf, now):
+        return over
+    if now < leaf.not_valid_before_utc:
+        return f"the certificate begins at {leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} only"
+    found = hosts(leaf)
+    if not {host, f"*.{host.partition('.')[2]}"} & {*found}:
+        return f"the certificate is for {', '.join(found) or 'no name'}, not for {host} (subject alternative names)"
+    purposes = _purposes(leaf)
+    if purposes and not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & purposes:
+        return "the certificate is not one for servers (extended key usage)"
+    return ""
+
+
+def ended(certificate: x509.Certificate, now: datetime) -> str:
+    """That *certificate* is over, where it is; else ""."""
+    end = certificate.not_valid_after_utc
+    return f"the certificate ended at {end:%Y-%m-%dT%H:%M:%SZ}" if now >= end else ""
+
+
+def alive(certificates: Iterable[x509.Certificate], now: datetime) -> list[x509.Certificate]:
+    """Those *certificates* that have not ended, in the order given, each once."""
+    return list(dict.fromkeys(one for one in certificates if now < one.not_valid_after_utc))
+
+
+def hosts(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The subject alternative names of *certificate*: DNS names and IP addresses, sorted."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):  # ValueError: an extension that is not what it says
+        return ()
+    addresses = (str(each) for each in found.get_values_for_type(x509.IPAddress))
+    return tuple(sorted({*found.get_values_for_type(x509.DNSName), *addresses}))
+
+
+def is_authority(pair: Pair) -> bool:
+    """Whether *pair* may sign leaves, and is of the kind that kavip makes."""
+    try:
+        constraints = pair.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    return constraints.ca and isinstance(pair.key, ec.EllipticCurvePrivateKey)
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of *certificate*, in hexadecimal: what ``openssl x509 -fingerprint -sha256`` shows with colons."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def due(certificate: x509.Certificate, now: datetime) -> bool:
@@ -113,8 +182,12 @@ def new_leaf(ca: Pair, hosts: Sequence[str], now: datetime, *, life: timedelta =
 
 def bundle(certificates: Iterable[x509.Certificate], now: datetime) -> bytes:
     """The PEM of those *certificates* that have not ended, in the order given, each once."""
-    alive = {one: None for one in certificates if now < one.not_valid_after_utc}
-    return b"".join(one.public_bytes(Encoding.PEM) for one in alive)
+    return pem(alive(certificates, now))
+
+
+def pem(certificates: Iterable[x509.Certificate]) -> bytes:
+    """The PEM of *certificates*, one after the other."""
+    return b"".join(one.public_bytes(Encoding.PEM) for one in certificates)
 
 
 def read_bundle(pem: bytes) -> list[x509.Certificate]:
@@ -175,5 +248,12 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _public(key: ec.EllipticCurvePublicKey) -> bytes:
+def _purposes(certificate: x509.Certificate) -> set[x509.ObjectIdentifier]:
+    try:
+        return {*certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value}
+    except (x509.ExtensionNotFound, ValueError):
+        return set()
+
+
+def _der(key: PublicKeyTypes) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

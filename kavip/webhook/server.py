@@ -9,8 +9,6 @@ with a guess. How long a stranger may take, and how much, is decided in :mod:`ka
 """
 
 import asyncio
-import os
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +31,7 @@ from kavip.errors import BadInput
 from kavip.listening import Listener
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook import mutation, policy, verdict
+from kavip.webhook import mutation, policy, tls, verdict
 from kavip.webhook.body import Reader, Unreadable
 from kavip.webhook.certs import Pair
 from kavip.webhook.checks import Options
@@ -95,9 +93,7 @@ class Server:
         """Make the server; :meth:`start` opens the port, :meth:`present` gives it a certificate."""
         self._may_set_external_ips = may_set_external_ips
         self._snapshot, self._caches_unready, self._options = snapshot, unready, options
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._context.set_alpn_protocols(["http/1.1"])
+        self._context = tls.context()
         self._has_certificate = False
         self._draining = False
         self._desks = {path: _Desk(path, route) for path, route in routes.items()}
@@ -116,13 +112,7 @@ class Server:
 
     def present(self, leaf: Pair) -> None:
         """Serve with *leaf* from the next connection on; those that stand keep theirs."""
-        # OpenSSL reads files only. A memfd is one that never touches a disk, and works on a read-only root.
-        descriptor = os.memfd_create("kavip-webhook-leaf", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, leaf.certificate_pem + leaf.key_pem)
-            self._context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
+        tls.load(self._context, leaf)
         self._has_certificate = True
         telemetry.CERTIFICATE_EXPIRY.labels("leaf").set(leaf.certificate.not_valid_after_utc.timestamp())
 

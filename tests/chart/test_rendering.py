@@ -99,6 +99,27 @@ class TestRendering:
         assert [each["secretName"] for each in leaf] == (["tls"] if mode == "cert-manager" else [])
 
     @pytest.mark.parametrize(
+        ("mode", "writes", "secrets"),
+        [
+            ("self", True, {("kavip-webhook-ca", "get list watch patch"), ("", "create")}),
+            ("provided", True, {("tls", "list watch")}),
+            ("cert-manager", False, {("tls", "list watch")}),
+            ("service-ca", False, {("tls", "list watch")}),
+        ],
+    )
+    def test_rights_are_those_of_the_mode(
+        self, helm: Helm, mode: str, writes: bool, secrets: set[tuple[str, str]]
+    ) -> None:
+        """Only where kavip is the CA may it write a Secret, and only where caBundle is its own may it write that."""
+        objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
+        rules = [rule for kind in ("ClusterRole", "Role") for rule in files.only(objects, kind, "kavip")["rules"]]
+        (configurations,) = [rule for rule in rules if "validatingwebhookconfigurations" in rule["resources"]]
+        assert ("patch" in configurations["verbs"]) is writes
+        found = [rule for rule in rules if "secrets" in rule["resources"]]
+        assert {(*rule.get("resourceNames", [""]), " ".join(rule["verbs"])) for rule in found} == secrets
+        assert bool([rule for rule in rules if "endpointslices" in rule["resources"]]) is (mode == "self")
+
+    @pytest.mark.parametrize(
         ("setting", "variable", "value"),
         [
             ('ipam="never"', "KAVIP_IPAM", "never"),

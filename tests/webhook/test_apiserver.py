@@ -26,8 +26,9 @@ from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
 from kavip.webhook import certs, registration
 from kavip.webhook.certs import Pair
+from kavip.webhook.publisher import Injected, Registered
 from kavip.webhook.registration import ByService, ByURL
-from kavip.webhook.rotation import Injected, Registered, Rotation
+from kavip.webhook.rotation import Rotation
 from kavip.webhook.server import Server
 from tests.build import group, service
 

@@ -1,0 +1,56 @@
+"""Watches objects by name, and wakes who waits as soon as one changes."""
+
+import asyncio
+from typing import Any, Final
+
+from kavip.api.cluster import Secret
+from kavip.kube.client import Client
+from kavip.kube.informer import Informer
+from kavip.kube.resources import SECRETS, Resource
+from kavip.webhook.publisher import CONFIGURATIONS
+
+_BREATH: Final = 0.2  # seconds: what comes together is looked at once, and a quarrel with others does not spin
+
+
+class Lookout:
+    """An eye on the Secret ``namespace/name`` and on both webhook configurations called *configuration*."""
+
+    def __init__(self, client: Client, *, secret: str, configuration: str) -> None:
+        """:meth:`run` begins to watch."""
+        self._secret = secret
+        namespace, _, name = secret.partition("/")
+        self._secrets = _by_name(client, SECRETS, name, namespace=namespace)
+        self._informers = [self._secrets, *(_by_name(client, each, configuration) for each in CONFIGURATIONS)]
+        self._changed = asyncio.Event()
+        for informer in self._informers:
+            informer.subscribe(lambda _old, _new: self._changed.set())
+
+    async def run(self) -> None:
+        """Watch, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"look out for {informer.resource.kind}")
+
+    async def pause(self, seconds: float) -> None:
+        """Return when something has changed, or after *seconds*."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+                await asyncio.sleep(_BREATH)
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    def secret(self) -> Secret | str:
+        """The Secret as it was seen last, or why there is none."""
+        found: Secret | None = self._secrets.store.get(self._secret)
+        if found is not None:
+            return found
+        if self._secrets.synced.is_set():
+            return "does not exist"
+        return f"cannot be read: {self._secrets.trouble}" if self._secrets.trouble else "is not read yet"
+
+
+def _by_name(client: Client, resource: Resource[Any], name: str, *, namespace: str = "") -> Informer[Any]:
+    """RBAC can grant that much and no more."""
+    return Informer(client, resource, namespace=namespace, fields=f"metadata.name={name}")

@@ -1,0 +1,94 @@
+"""What the API server trusts: ``caBundle`` in the two webhook configurations, and who writes it."""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kavip import names
+from kavip.errors import NotFound
+from kavip.kube.client import Client
+from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kavip.webhook import certs, registration
+
+CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+
+
+class Publisher(Protocol):
+    """Makes the API server trust a bundle."""
+
+    async def published(self) -> bytes:
+        """What the API server trusts now; empty where that is nothing."""
+
+    async def publish(self, bundle: bytes) -> None:
+        """See that the webhook configurations carry *bundle*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Writes ``caBundle`` into the configurations called *name*, which the chart has installed."""
+
+    client: Client
+    name: str
+
+    async def published(self) -> bytes:
+        """What every webhook carries."""
+        return await carried(self.client, self.name)
+
+    async def publish(self, bundle: bytes) -> None:
+        """Apply the one field, where it differs, under a field manager of its own: ``helm upgrade`` keeps it."""
+        text = b64encode(bundle).decode()
+        for resource in CONFIGURATIONS:
+            found = (await self.client.get(resource, self.name)).webhooks or ()
+            if all(webhook.client_config.ca_bundle == text for webhook in found):
+                continue
+            body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in found]}
+            await self.client.apply(resource, self.name, body, field_manager=names.CA_FIELD_MANAGER, force=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Writes the configurations whole: kavip runs outside the cluster, and is reached at a URL."""
+
+    client: Client
+    name: str
+    reached: registration.ByURL
+    namespace: str
+    manner: registration.Manner = registration.USUAL
+
+    async def published(self) -> bytes:
+        """What every webhook carries; nothing while there are no configurations."""
+        try:
+            return await carried(self.client, self.name)
+        except NotFound:
+            return b""
+
+    async def publish(self, bundle: bytes) -> None:
+        """Apply both configurations; to a server that has them already, that is no write."""
+        text = b64encode(bundle).decode()
+        wanted = registration.configurations(
+            self.name, self.reached, namespace=self.namespace, ca_bundle=text, manner=self.manner
+        )
+        for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
+            await self.client.apply(resource, self.name, body, force=True)
+
+
+async def carried(client: Client, name: str) -> bytes:
+    """The certificates that every webhook of the configurations called *name* trusts."""
+    texts = [
+        webhook.client_config.ca_bundle
+        for resource in CONFIGURATIONS
+        for webhook in (await client.get(resource, name)).webhooks or ()
+    ]
+    first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [b""]
+    if not rest:
+        return first
+    everywhere = [{*certs.read_bundle(each)} for each in rest]
+    return certs.pem(one for one in certs.read_bundle(first) if all(one in each for each in everywhere))
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text)
+    except NotBase64:
+        return b""
