@@ -2,25 +2,21 @@
 
 import asyncio
 import json
-import threading
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 
 from hack import refusals
-from hack.refusals import Case
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
 from kavip import names
-from kavip.api.review import Operation
 from kavip.kube.client import Client
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
@@ -31,6 +27,7 @@ from kavip.webhook.registration import ByService, ByURL
 from kavip.webhook.rotation import Rotation
 from kavip.webhook.server import Server
 from tests.build import group, service
+from tests.loop import Loop
 
 pytestmark = pytest.mark.apiserver
 
@@ -42,38 +39,7 @@ API_VERSIONS = {
     "KeepalivedGroup": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
     "VIPPool": f"{names.KAVIP_GROUP}/{names.VERSION}",
 }
-CREATED = [
-    case
-    for case in refusals.cases()
-    if case.causes and case.operation is Operation.CREATE and not (case.given or case.settings)
-]
 PATIENCE = 60.0  # seconds for what takes a moment
-
-T = TypeVar("T")
-
-
-class Loop:
-    """An event loop in a thread of its own, so that tests may wait for kubectl while it serves."""
-
-    def __init__(self) -> None:
-        """Start it."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do *work* there and wait for it."""
-        return self.submit(work).result(PATIENCE)
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Do *work* there."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        """End it."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @dataclass
@@ -154,24 +120,6 @@ def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
         started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)
         started.until(lambda: "lb/edge" in started.apply(plain, "--dry-run=server", "-o", "yaml").stdout)
         yield started
-
-
-@pytest.mark.parametrize("case", [case for case in CREATED if case.by == "kavip"], ids=str)
-def test_kubectl_apply_prints_each_cause(kavip: Kavip, case: Case) -> None:
-    """What kubectl prints names every field, the value and the remedy; a dry run prints the same."""
-    for flags in ((), ("--dry-run=server",), ("--server-side",)):
-        done = kavip.kubectl("apply", *flags, "-f", "-", manifest=case.asked)
-        assert done.returncode != 0
-        for field, message in case.causes:
-            assert f"{field}: {message}" in done.stderr, flags
-
-
-@pytest.mark.parametrize("case", [case for case in CREATED if case.by != "kavip"], ids=str)
-def test_a_wrong_shape_does_not_get_in(kavip: Kavip, case: Case) -> None:
-    """Whoever is asked first, the schema or kavip: the object is refused."""
-    done = kavip.kubectl("apply", "-f", "-", manifest=case.asked)
-    assert done.returncode != 0
-    assert case.causes[0][0].partition("[")[0] in done.stderr
 
 
 def test_a_plain_service_gets_the_default_group(kavip: Kavip) -> None:

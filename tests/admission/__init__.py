@@ -1,0 +1,1 @@
+"""Admission as a user meets it: the real API server, the real kubectl and helm."""

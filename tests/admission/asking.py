@@ -1,0 +1,75 @@
+"""The API server's own words: requests as kubectl sends them, without a process for each."""
+
+import json
+import ssl
+from dataclasses import dataclass, field
+from http.client import HTTPSConnection
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from hack.refusals import Manifest
+from hack.testbed.controlplane import ADMINS, ControlPlane
+
+_PLURALS: Final = {"Service": "services", "KeepalivedGroup": "keepalivedgroups", "VIPPool": "vippools"}
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+STEPS: Final = "application/json-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    code: int
+    body: Any
+
+    @property
+    def causes(self) -> list[tuple[str, str]]:
+        """Fields and messages of a refusal, in their order."""
+        details = self.body.get("details") or {}
+        return [(each.get("field", ""), each["message"]) for each in details.get("causes") or ()]
+
+
+@dataclass(slots=True)
+class Api:
+    """One connection to *plane*, as its administrator."""
+
+    plane: ControlPlane
+    _connection: HTTPSConnection = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the credentials; the connection opens with the first request."""
+        trust = ssl.create_default_context(cadata=self.plane.authority.pem.decode())
+        trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        pair = self.plane.authority.issue("asking", ADMINS)
+        trust.load_cert_chain(*pair.write(self.plane.state, "asking"))
+        address = self.plane.address
+        self._connection = HTTPSConnection(address.host, address.port, context=trust, timeout=60)
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
+    ) -> Answer:
+        """Send one request."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        self._connection.request(
+            method, target, body=json.dumps(body) if body else None, headers={"Content-Type": kind}
+        )
+        answer = self._connection.getresponse()
+        return Answer(answer.status, json.loads(answer.read()))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def home(manifest: Manifest) -> str:
+    """The path under which objects like *manifest* are created."""
+    version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/{f'namespaces/{namespace}/' if namespace else ''}{_PLURALS[manifest['kind']]}"
+
+
+def place(manifest: Manifest) -> str:
+    """The path of the object *manifest*."""
+    return f"{home(manifest)}/{manifest['metadata']['name']}"

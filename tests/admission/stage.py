@@ -1,0 +1,104 @@
+"""
+kavip's webhook at a real API server, which judges by the cluster of the case that is played.
+
+Everything is real but the Snapshot: that of a case holds what no API server would keep as it is, such as addresses that
+an informer has not brought yet. While no case is played everything passes, so that a case finds what it starts from.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from hack import refusals
+from hack.refusals import Case, Manifest
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.place import Result
+from kavip.api.review import AdmissionRequest
+from kavip.kube.client import Client
+from kavip.snapshot import Snapshot
+from kavip.webhook import policy
+from kavip.webhook.checks import Options
+from kavip.webhook.registration import ByURL, Manner
+from kavip.webhook.rotation import Registered, Rotation
+from kavip.webhook.server import ROUTES, Route, Server
+from kavip.webhook.verdict import Verdict
+from tests.admission.asking import APPLY, MERGE, Answer, Api, place
+from tests.loop import Loop
+
+NAME = "kavip-stage"  # of the configurations, and the namespace of the CA
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(slots=True)
+class Stage:
+    """The API server of *plane*, kubectl, and the case that is played."""
+
+    plane: ControlPlane
+    api: Api
+    case: Case | None = None
+    _snapshot: Snapshot = field(default_factory=Snapshot)
+
+    def decide(self, route: Route, request: AdmissionRequest, _snapshot: Snapshot, _options: Options) -> Verdict:
+        """Answer as kavip would in the cluster of the case; what is on its way there is not waited for."""
+        if self.case is None:
+            return policy.PASSED
+        return replace(route.decide(request, self._snapshot, self.case.options), awaits=())
+
+    @contextmanager
+    def playing(self, case: Case) -> Iterator[None]:
+        """Put what *case* starts from into the API server, judge by its cluster, and clean up."""
+        start = case.old
+        if start:
+            self.put(start)
+        self.case, self._snapshot = case, refusals.snapshot(case)
+        try:
+            yield
+        finally:
+            self.case = None
+            for path in {place(each) for each in (case.asked, start) if each}:
+                self.api.ask("DELETE", path)
+
+    def put(self, manifest: Manifest) -> None:
+        """Create *manifest* as somebody's ``kubectl apply`` would have done, of either kind; its status too."""
+        body = {key: value for key, value in manifest.items() if key != "status"}
+        body["metadata"] = {key: value for key, value in body["metadata"].items() if key != "creationTimestamp"}
+        note = {"metadata": {"annotations": {_APPLIED: json.dumps(body)}}}
+        named = {key: manifest[key] for key in ("apiVersion", "kind")}
+        self._written(place(manifest), body, kind=APPLY, fieldManager="kubectl")
+        self._written(place(manifest), {**named, **note}, kind=APPLY, fieldManager="kubectl-last-applied")
+        if status := manifest.get("status"):
+            self._written(f"{place(manifest)}/status", {"status": status}, kind=MERGE)
+
+    def _written(self, path: str, body: object, **how: str) -> None:
+        answer = self.api.ask("PATCH", path, body, **how)
+        assert answer.code in (200, 201), answer.body
+
+    def found(self, manifest: Manifest) -> Answer:
+        """The object that *manifest* names, as it is now."""
+        return self.api.ask("GET", place(manifest))
+
+    def kubectl(self, *args: str, given: object = None) -> Result:
+        """Run kubectl with *given* on its standard input; never raises."""
+        return self.plane.kubectl(*args, input=json.dumps(given) if given else None, check=False)
+
+
+@contextmanager
+def opened(plane: ControlPlane, loop: Loop) -> Iterator[Stage]:
+    """A stage at *plane*, registered for every Service that could be ours."""
+    stage = Stage(plane, Api(plane))
+    routes = {path: replace(route, decide=partial(stage.decide, route)) for path, route in ROUTES.items()}
+    server, client = Server(Snapshot(), routes=routes), Client.from_settings(str(plane.kubeconfig))
+    port = loop.run(server.start("127.0.0.1", 0))
+    loop.run(client.__aenter__())
+    publisher = Registered(client, NAME, ByURL(f"https://127.0.0.1:{port}"), NAME, manner=Manner(external_ips="all"))
+    rotation = Rotation(client, namespace=NAME, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
+    try:
+        loop.run(rotation.tick())
+        yield stage
+    finally:
+        plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
+        loop.run(client.__aexit__(None, None, None))
+        loop.run(server.stop())
+        stage.api.close()

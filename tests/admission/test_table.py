@@ -1,0 +1,124 @@
+"""Every case of the table, asked of the real API server: the words that a user reads, and nothing is changed."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hack import refusals
+from hack.refusals import Case
+from hack.testbed.place import Result
+from kavip.api.review import Operation
+from kavip.webhook.verdict import shortened
+from tests.admission.asking import APPLY, MERGE, STEPS, STRATEGIC, Answer, home, place
+from tests.admission.stage import Stage
+
+pytestmark = pytest.mark.apiserver
+
+OURS = [case for case in refusals.cases() if case.by == "kavip"]
+DRY = ("apply", "--dry-run=server", "-f", "-")
+OWNER = {"fieldManager": "kubectl", "force": "true"}
+WAYS = (DRY, (*DRY, "--server-side"))
+REFUSED = [case for case in OURS if case.causes]
+
+
+def words(case: Case) -> str:
+    """How what kubectl prints of a refusal ends: of a 422 it is all there is."""
+    kind, name = case.kind, case.asked["metadata"]["name"]
+    causes = [f"{field}: {message}" for field, message in case.causes]
+    if case.code == 403:
+        ending = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
+        return f" denied the request: {ending}\n"
+    if len(causes) == 1:
+        return f'The {kind} "{name}" is invalid: {causes[0]}\n'
+    return f'The {kind} "{name}" is invalid: \n' + "".join(f"* {each}\n" for each in causes)
+
+
+def is_told(case: Case, done: Result) -> bool:
+    """Whether kubectl printed what *case* says, and ended as it says."""
+    lines = done.stderr.splitlines(keepends=True)
+    warnings = [line for line in lines if line.startswith("Warning: ")]
+    rest = "".join(line for line in lines if line not in warnings)
+    if warnings != [f"Warning: {shortened(each)}\n" for each in case.warnings]:
+        return False
+    return rest.endswith(words(case)) and done.returncode != 0 if case.causes else not (rest or done.returncode)
+
+
+@pytest.mark.parametrize("case", [case for case in OURS if case.operation is not Operation.DELETE], ids=str)
+def test_kubectl_apply_prints_what_the_table_says(stage: Stage, case: Case) -> None:
+    """Every field, value and remedy, each warning, and no more; by a dry run, server-side, and in earnest."""
+    with stage.playing(case), ThreadPoolExecutor() as threads:
+        before = stage.found(case.asked)
+        tried = [threads.submit(stage.kubectl, *way, given=case.asked) for way in WAYS]
+        for done in (*(each.result() for each in tried), stage.kubectl("apply", "-f", "-", given=case.asked)):
+            assert is_told(case, done), done
+        if case.causes:
+            assert stage.found(case.asked) == before
+
+
+@pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is Operation.DELETE], ids=str)
+def test_kubectl_delete_prints_what_the_table_says(stage: Stage, case: Case) -> None:
+    """A deletion that is refused says why, and the object stays."""
+    with stage.playing(case):
+        before = stage.found(case.asked)
+        for flags in ((), ("--dry-run=server",)):
+            done = stage.kubectl("delete", "-f", "-", *flags, given=case.asked)
+            assert is_told(case, done), done
+        assert stage.found(case.asked) == before
+
+
+@pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is not Operation.DELETE], ids=str)
+def test_every_verb_is_refused_alike(stage: Stage, case: Case) -> None:
+    """create, replace, patch of each type, server-side apply: the same causes, and the object stays as it was."""
+    edited = case if case.old else replace(case, operation=Operation.UPDATE, old=case.passes)
+    if not case.old:
+        with stage.playing(case):
+            assert causes(stage.api.ask("POST", home(case.asked), case.asked)) == case.causes
+            assert causes(stage.api.ask("PATCH", place(case.asked), case.asked, kind=APPLY, **OWNER)) == case.causes
+            assert stage.found(case.asked).code == 404
+    with stage.playing(edited):
+        before = stage.found(case.asked)
+        assert before.code == 200
+        for answer in changes(stage, edited, before):
+            assert causes(answer) == case.causes
+        assert stage.found(case.asked) == before
+
+
+def changes(stage: Stage, case: Case, before: Answer) -> Iterator[Answer]:
+    """What the API server says to each way of making what is asked of the object that was *before*."""
+    path, asked, ask = place(case.asked), case.asked, stage.api.ask
+    version = before.body["metadata"]["resourceVersion"]
+    difference = merge_patch(case.old, asked)
+    yield ask("PUT", path, {**asked, "metadata": {**asked["metadata"], "resourceVersion": version}})
+    yield ask("PATCH", path, asked, kind=APPLY, **OWNER)
+    yield ask("PATCH", path, difference, kind=MERGE)
+    if asked["kind"] == "Service":
+        yield ask("PATCH", path, difference, kind=STRATEGIC)
+    parts = {f"/metadata/{part}": asked["metadata"].get(part, {}) for part in ("labels", "annotations")}
+    parts["/spec"] = {**before.body["spec"], **asked["spec"]} if asked["kind"] == "Service" else asked["spec"]
+    yield ask("PATCH", path, [{"op": "add", "path": at, "value": value} for at, value in parts.items()], kind=STEPS)
+
+
+def merge_patch(old: Any, new: Any) -> Any:
+    """What makes *new* of *old* (RFC 7386)."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    gone: dict[str, Any] = dict.fromkeys(set(old) - set(new) - {"status", "creationTimestamp"})
+    return {**gone, **{key: merge_patch(old.get(key), each) for key, each in new.items() if old.get(key) != each}}
+
+
+def causes(answer: Answer) -> tuple[tuple[str, str], ...]:
+    """Fields and messages, or what came instead."""
+    return tuple(answer.causes) or ((str(answer.code), str(answer.body)),)
+
+
+@pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by != "kavip"], ids=str)
+def test_a_wrong_shape_does_not_get_in(stage: Stage, case: Case) -> None:
+    """The schema refuses in the words of the table; what kavip would say offline, it says in its own, naming the field."""
+    with stage.playing(case):
+        done = stage.kubectl("apply", "-f", "-", given=case.asked)
+        assert done.returncode != 0
+        for field, message in case.causes:
+            assert (f"{field}: {message}" if case.by == "crd" else field.partition("[")[0]) in done.stderr, done.stderr
