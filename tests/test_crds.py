@@ -2,74 +2,27 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
-from kavip import names
-from tests import files
+from tests import files, shapes
+from tests.shapes import POOL_API, check, group, new, pool, refusal
 
 pytestmark = pytest.mark.apiserver
-
-GROUP_API = f"{names.REDHATCOP_GROUP}/{names.VERSION}"
-POOL_API = f"{names.KAVIP_GROUP}/{names.VERSION}"
-PLURALS = ("keepalivedgroups", "vippools")
 
 
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
     """An API server that serves both kinds."""
-    manifests = [argument for path in files.CRDS for argument in ("--filename", str(path))]
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", *manifests)
-    crds = [f"crd/{files.parsed(path.read_text())[0]['metadata']['name']}" for path in files.CRDS]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
-    for plural in PLURALS:  # established is not yet served
-        wait_for(
-            f"the API server serves {plural}",
-            lambda plural=plural: not control_plane.kubectl("get", plural, "-A", check=False).returncode,
-            timeout=60,
-            interval=0.2,
-        )
+    shapes.serve(control_plane)
     return control_plane
-
-
-def group(**spec: Any) -> files.Object:
-    """A KeepalivedGroup."""
-    metadata = {"name": "shape", "namespace": "default"}
-    return {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": metadata, "spec": spec}
-
-
-def new(**spec: Any) -> files.Object:
-    """A KeepalivedGroup with some of kavip's own fields."""
-    return group(interface="eth0", **spec)
-
-
-def pool(*addresses: str, **spec: Any) -> files.Object:
-    """A VIPPool."""
-    spec = {"addresses": list(addresses) or ["192.0.2.0/28"], **spec}
-    return {"apiVersion": POOL_API, "kind": "VIPPool", "metadata": {"name": "shape"}, "spec": spec}
-
-
-def check(name: str = "web", **more: Any) -> files.Object:
-    """A health check."""
-    return {"name": name, "url": "http://192.0.2.1/", **more}
-
-
-def refusal(server: ControlPlane, subject: files.Object) -> str:
-    """What the API server says against *subject*; "" where it would accept it."""
-    done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
-    return done.stderr if done.returncode else ""
 
 
 @pytest.mark.parametrize(
     "subject",
     [
-        {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": {"name": "bare", "namespace": "default"}},
-        group(interface=""),
-        group(interface="an interface that no kernel would take, and far too long"),
-        group(interface="ens3", blacklistRouterIDs=[-5, 0, 999]),
+        group(interface="ens3", blacklistRouterIDs=[1, 255]),
         group(interface="ens3", interfaceFromIP="192.0.2.1"),
         group(interface="ens3", interfaceFromIP="::ffff:192.0.2.1"),
         group(interface="ens3", passwordAuth={"secretRef": {}}),
@@ -81,7 +34,7 @@ def refusal(server: ControlPlane, subject: files.Object) -> str:
     ids=lambda subject: json.dumps(subject.get("spec")),
 )
 def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subject: files.Object) -> None:
-    """Objects of the predecessor pass, also those that make no sense."""
+    """What keepalived can run passes as the predecessor's users wrote it."""
     assert refusal(server, subject) == ""
 
 
@@ -106,7 +59,7 @@ def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subj
         pool(
             "192.0.2.0/28", "192.0.2.100-192.0.2.120", "192.0.2.77", "2001:DB8::/120", "2001:db8:1::1 - 2001:db8:1::9"
         ),
-        pool("0.0.0.0/0", "::/0", "255.255.255.255/32", "::1", "1:2:3:4:5:6:7:8/128", "64:ff9b::192.0.2.0/120"),
+        pool("1:2:3:4:5:6:7:8/128", "64:ff9b::192.0.2.0/120", "128.0.0.0/1", "192.0.2.7-192.0.2.7", "192.0.2.8/31"),
         pool(exclude=["192.0.2.1"], autoAssign=False, priority=0, cooldownSeconds=0, maxPerNamespace=0),
         pool(groups=["lb/edge"], reservations=[{"address": "192.0.2.3", "service": "shop/web"}]),
         *(sample for sample in files.objects(*files.SAMPLES) if sample["kind"] != "Service"),
@@ -121,20 +74,55 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: files.Object) ->
 @pytest.mark.parametrize(
     ("subject", "field", "message"),
     [
-        (new(vrrpInterface="lo"), "spec.vrrpInterface", "not an interface name"),
-        (new(virtualIPs=[{"address": "192.0.2"}]), "spec.virtualIPs[0].address", "want 192.0.2.10"),
+        (group(), "spec.interface", "Required value"),
+        (group(interface=""), "spec.interface", '"" is no interface name'),
+        (group(interface="a-name-that-is-too-long"), "spec.interface", "want 1 to 15 letters"),
+        (group(interface="eth0\n"), "spec.interface", '"eth0\\n" is no interface name'),
+        (new(vrrpInterface="lo"), "spec.vrrpInterface", '"lo" is no interface name'),
+        (new(interfaceFromIP="192.0.2.256"), "spec.interfaceFromIP", '"192.0.2.256" is no address'),
+        (new(blacklistRouterIDs=[7, 0]), "spec.blacklistRouterIDs[1]", "0 is no virtual router ID; want 1 to 255"),
+        (new(blacklistRouterIDs=[256]), "spec.blacklistRouterIDs[0]", "256 is no virtual router ID"),
+        (new(blacklistRouterIDs=[7, 7]), "spec.blacklistRouterIDs[1]", "Duplicate value: 7"),
+        (new(virtualIPs=[{"address": "192.0.2"}]), "spec.virtualIPs[0].address", '"192.0.2" is no address; want one'),
+        (new(virtualIPs=[{"address": "192.0.2.1/33"}]), "spec.virtualIPs[0].address", "is no address"),
+        (new(virtualIPs=[{"address": "127.0.0.1/8"}]), "spec.virtualIPs[0].address", "want an address of a host"),
+        (new(virtualIPs=[{"address": "ff02::1"}]), "spec.virtualIPs[0].address", "want an address of a host"),
+        (new(virtualIPs=[{"address": "::ffff:192.0.2.1"}]), "spec.virtualIPs[0].address", "want the IPv4 address"),
         (new(virtualIPs=[{"address": "192.0.2.1"}] * 2), "spec.virtualIPs[1]", "Duplicate value"),
+        (
+            new(virtualIPs=[{"address": "192.0.2.1"}, {"address": "192.0.2.1/24"}]),
+            "spec.virtualIPs",
+            "an address twice",
+        ),
+        (new(virtualIPs=[{"address": "192.0.2.1", "interface": "lo"}]), "spec.virtualIPs[0].interface", '"lo" is no'),
         (new(checks=[check(), check()]), "spec.checks[1]", "Duplicate value"),
         (new(checks=[{"url": "kubelet"}]), "spec.checks[0].name", "Required value"),
-        (new(checks=[check(url="ftp://192.0.2.1")]), "spec.checks[0].url", "want kubelet, kube-apiserver"),
-        (new(checks=[check(timeoutSeconds=3)]), "spec.checks[0].timeoutSeconds", "at most intervalSeconds"),
-        (new(checks=[check(weight=3)]), "spec.checks[0].weight", "only onFailure LowerPriority"),
-        (new(noPreempt=True, preemptDelaySeconds=3), "spec.preemptDelaySeconds", "set one of the two"),
+        (
+            new(checks=[check(url="ftp://192.0.2.1")]),
+            "spec.checks[0].url",
+            '"ftp://192.0.2.1" is no URL to check; want',
+        ),
+        (new(checks=[check(timeoutSeconds=3)]), "spec.checks[0].timeoutSeconds", "3 would outlast the next check"),
+        (new(checks=[check(weight=3)]), "spec.checks[0].weight", "want onFailure: LowerPriority, or no weight"),
+        (new(noPreempt=True, preemptDelaySeconds=3), "spec.preemptDelaySeconds", "want one of the two"),
         (new(vrrpVersion=4), "spec.vrrpVersion", 'supported values: "2", "3"'),
-        (new(vrrpVersion=3, passwordAuth={"secretRef": {"name": "v"}}), "spec.vrrpVersion", "has no password"),
-        (new(vrrpVersion=2, advertIntervalMilliseconds=200), "spec.advertIntervalMilliseconds", "whole seconds"),
-        (new(vrrpVersion=3, advertIntervalMilliseconds=50000), "spec.advertIntervalMilliseconds", "at most 40950"),
+        (new(vrrpVersion=3, passwordAuth={"secretRef": {"name": "v"}}), "spec.vrrpVersion", "3 has no passwords"),
+        (
+            new(vrrpVersion=2, advertIntervalMilliseconds=200),
+            "spec.advertIntervalMilliseconds",
+            "200 is not whole seconds",
+        ),
+        (
+            new(vrrpVersion=3, advertIntervalMilliseconds=50000),
+            "spec.advertIntervalMilliseconds",
+            "50000 is more than vrrpVersion 3 can tell; want at most 40950",
+        ),
         (new(advertIntervalMilliseconds=205), "spec.advertIntervalMilliseconds", "multiple of 10"),
+        (
+            new(instances={"mode": "Shared", "count": 254}, blacklistRouterIDs=[1, 2]),
+            "spec.instances.count",
+            "254 is more than the 253 virtual router IDs that blacklistRouterIDs leaves",
+        ),
         (new(segment=""), "spec.segment", "should match"),
         (new(instances={"mode": "shared"}), "spec.instances.mode", 'supported values: "PerService", "Shared"'),
         (new(instances={"count": 256}), "spec.instances.count", "less than or equal to 255"),
@@ -145,27 +133,46 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: files.Object) ->
             "spec.allowedNamespaces.matchExpressions[0].values",
             "In and NotIn need values",
         ),
-        (pool("192.0.2.1-2001:db8::1"), "spec.addresses[0]", "a range of one family"),
-        (pool("192.0.2.256"), "spec.addresses[0]", "not an address"),
-        (pool("2001:db8::/129"), "spec.addresses[0]", "not an address"),
-        (pool("192.0.2.0/28 "), "spec.addresses[0]", "not an address"),
-        (pool("192.0.2.0/33"), "spec.addresses[0]", "not an address"),
-        (pool("192.0.2.1-192.0.2.2-192.0.2.3"), "spec.addresses[0]", "not an address"),
-        (pool("fe80::1%eth0"), "spec.addresses[0]", "not an address"),
-        (pool("2001:db8"), "spec.addresses[0]", "not an address"),
-        (pool("192.0.2.010"), "spec.addresses[0]", "not an address"),
-        (pool(""), "spec.addresses[0]", "not an address"),
+        *(
+            (pool(text), "spec.addresses[0]", f'"{text}" is no range; want a CIDR')
+            for text in (
+                *("192.0.2.1-2001:db8::1", "192.0.2.256", "2001:db8::/129", "192.0.2.0/28 ", "192.0.2.0/33", ""),
+                *("192.0.2.1-192.0.2.2-192.0.2.3", "fe80::1%eth0", "2001:db8", "192.0.2.010"),
+            )
+        ),
+        *(
+            (pool(text), "spec.addresses[0]", f'"{text}" has host bits set')
+            for text in ("192.0.2.7/24", "192.0.2.1/0", "192.0.2.1/31", "255.255.255.255/31", "128.0.0.1/1")
+        ),
+        (pool("192.0.2.9-192.0.2.8"), "spec.addresses[0]", "is reversed; want the lower address first"),
+        (pool("193.0.0.0 - 192.255.255.255"), "spec.addresses[0]", "is reversed; want the lower address first"),
+        *(
+            (pool(text), "spec.addresses[0]", f'"{text}" holds addresses that no Service can have')
+            for text in (
+                *("0.0.0.0/0", "0.0.0.0", "127.0.0.0/8", "169.254.1.1", "192.0.2.1-224.0.0.1", "240.0.0.0/4"),
+                *("255.255.255.255", "::", "::1", "::/0", "FE80::/64", "fe90::1", "ff02::1", "2001:db8::1-ff02::1"),
+            )
+        ),
+        *(
+            (pool(text), "spec.addresses[0]", f'"{text}" is IPv4 written as IPv6')
+            for text in (
+                "::ffff:192.0.2.1",
+                "::FFFF:c000:0200/120",
+                "0:0:0:0:0:ffff:192.0.2.1-0:0:0:0:0:ffff:192.0.2.9",
+            )
+        ),
         (pool(addresses=[]), "spec.addresses", "should have at least 1 items"),
         (pool("192.0.2.1", "192.0.2.1"), "spec.addresses[1]", "Duplicate value"),
-        (pool(exclude=["web"]), "spec.exclude[0]", "not an address"),
+        (pool(exclude=["web"]), "spec.exclude[0]", '"web" is no range'),
+        (pool(exclude=["192.0.2.1/30"]), "spec.exclude[0]", "has host bits set"),
         (pool(priority=-1), "spec.priority", "greater than or equal to 0"),
         (pool(cooldownSeconds=-1), "spec.cooldownSeconds", "greater than or equal to 0"),
         (pool(maxPerNamespace=-1), "spec.maxPerNamespace", "greater than or equal to 0"),
-        (pool(groups=["edge"]), "spec.groups[0]", "want namespace/name"),
+        (pool(groups=["edge"]), "spec.groups[0]", '"edge" is no name of a KeepalivedGroup'),
         (
             pool(reservations=[{"address": "192.0.2.3", "service": "x"}]),
             "spec.reservations[0].service",
-            "want namespace",
+            '"x" is no name of a Service; want namespace/name',
         ),
         (pool(reservations=[{"address": "x", "service": "a/b"}]), "spec.reservations[0].address", "one IPv4 or IPv6"),
         ({"apiVersion": POOL_API, "kind": "VIPPool", "metadata": {"name": "bare"}}, "spec", "Required value"),
@@ -177,6 +184,47 @@ def test_bad_shapes_are_refused(server: ControlPlane, subject: files.Object, fie
     said = refusal(server, subject)
     assert f"{field}: " in said
     assert message in said
+
+
+def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -> None:
+    """Two rules look at the whole object."""
+    metadata = {"name": "n" * 64, "namespace": "default"}
+    bare = {key: value for key, value in group().items() if key != "spec"}
+    assert "spec: Invalid value: is missing; want at least interface" in refusal(server, bare)
+    assert "want at most 63 characters" in refusal(server, {**new(), "metadata": metadata})
+    assert refusal(server, {**new(), "metadata": {**metadata, "name": "n" * 63}}) == ""
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        new(
+            interfaceFromIP="2001:db8:1234:1234:1234:1234:192.100.100.100",
+            blacklistRouterIDs=list(range(1, 256)),
+            virtualIPs=[{"address": f"2001:db8:1234:1234:1234:1234:1234:{i:04x}/128"} for i in range(64)],
+            checks=[check(f"c{i}", url=f"https://{'x' * 2000}/") for i in range(16)],
+        ),
+        pool(
+            *(
+                f"2001:db8:1234:1234:1234:{i:04x}::1 - 2001:db8:1234:1234:1234:{i:04x}:192.100.100.100"
+                for i in range(128)
+            ),
+            *(f"198.{i}.100.100 - 198.{i}.200.200" for i in range(64)),
+            *(f"200.{i}.100.0/24" for i in range(64)),
+            exclude=[f"200.{i}.100.{j}" for i in range(64) for j in (101, 102, 103, 104)],
+            groups=[f"{'n' * 63}/{'g' * 240}{i}" for i in range(64)],
+            reservations=[
+                {"address": f"198.{i}.101.{j}", "service": f"{'n' * 63}/{'s' * 250}"}
+                for i in range(64)
+                for j in range(8)
+            ],
+        ),
+    ],
+    ids=["group", "pool"],
+)
+def test_the_largest_objects_stay_inside_the_budget(server: ControlPlane, subject: files.Object) -> None:
+    """No rule runs out of the API server's time where every list is full."""
+    assert refusal(server, subject) == ""
 
 
 @pytest.mark.parametrize("field", ["spec.colour", "status.colour"])

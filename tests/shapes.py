@@ -1,0 +1,56 @@
+"""Groups and pools as users write them, and an API server that judges their shape."""
+
+import json
+from typing import Any
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
+from kavip import names
+from tests import files
+
+GROUP_API = f"{names.REDHATCOP_GROUP}/{names.VERSION}"
+POOL_API = f"{names.KAVIP_GROUP}/{names.VERSION}"
+PLURALS = ("keepalivedgroups", "vippools")
+
+
+def serve(control_plane: ControlPlane) -> None:
+    """Have *control_plane* serve both kinds."""
+    manifests = [argument for path in files.CRDS for argument in ("--filename", str(path))]
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", *manifests)
+    crds = [f"crd/{files.parsed(path.read_text())[0]['metadata']['name']}" for path in files.CRDS]
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
+    for plural in PLURALS:  # established is not yet served
+        wait_for(
+            f"the API server serves {plural}",
+            lambda plural=plural: not control_plane.kubectl("get", plural, "-A", check=False).returncode,
+            timeout=60,
+            interval=0.2,
+        )
+
+
+def group(**spec: Any) -> files.Object:
+    """A KeepalivedGroup."""
+    metadata = {"name": "shape", "namespace": "default"}
+    return {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": metadata, "spec": spec}
+
+
+def new(**spec: Any) -> files.Object:
+    """A KeepalivedGroup with some of kavip's own fields."""
+    return group(interface="eth0", **spec)
+
+
+def pool(*addresses: str, **spec: Any) -> files.Object:
+    """A VIPPool."""
+    spec = {"addresses": list(addresses) or ["192.0.2.0/28"], **spec}
+    return {"apiVersion": POOL_API, "kind": "VIPPool", "metadata": {"name": "shape"}, "spec": spec}
+
+
+def check(name: str = "web", **more: Any) -> files.Object:
+    """A health check."""
+    return {"name": name, "url": "http://192.0.2.1/", **more}
+
+
+def refusal(server: ControlPlane, subject: files.Object) -> str:
+    """What the API server says against *subject*; "" where it would accept it."""
+    done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
+    return done.stderr if done.returncode else ""

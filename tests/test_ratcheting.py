@@ -1,0 +1,123 @@
+"""Objects from before the rules, on a real API server: what an edit of them may leave, and what it may not touch."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
+from tests import files, shapes
+from tests.shapes import GROUP_API, group, new, pool, refusal
+
+pytestmark = pytest.mark.apiserver
+
+ELSEWHERE = {"metadata": {"labels": {"a": "b"}}}
+OLD: dict[str, dict[str, tuple[files.Object, str]]] = {
+    "bare": {
+        "label": (ELSEWHERE, ""),
+        "mend": ({"spec": {"interface": "eth0"}}, ""),
+        "worsen": ({"spec": {"unicastEnabled": True}}, "spec.interface: Required value"),
+    },
+    "names": {
+        "label": (ELSEWHERE, ""),
+        "other field": ({"spec": {"unicastEnabled": True, "vrrpVersion": 2}}, ""),
+        "touch": ({"spec": {"interface": "lo0lo0lo0lo0lo0lo0"}}, "is no interface name"),
+        "touch the other": ({"spec": {"blacklistRouterIDs": [0, 7]}}, "0 is no virtual router ID"),
+        "mend": ({"spec": {"interface": "eth0", "blacklistRouterIDs": [7]}}, ""),
+    },
+    "timing": {
+        "label": (ELSEWHERE, ""),
+        "other field": ({"spec": {"unicastEnabled": False}}, ""),
+        "touch": ({"spec": {"advertIntervalMilliseconds": 300}}, "300 is not whole seconds"),
+        "touch the other": ({"spec": {"preemptDelaySeconds": 9}}, "9 delays what noPreempt never does"),
+    },
+    "slow": {
+        "other field": ({"spec": {"unicastEnabled": False}}, ""),
+        "touch": ({"spec": {"vrrpVersion": None}}, "50000 is"),
+    },
+    "secret": {
+        "other field": ({"spec": {"segment": "rack"}}, ""),
+        "mend": ({"spec": {"vrrpVersion": 2}}, ""),
+    },
+    "shared": {
+        "other field": ({"spec": {"segment": "rack"}}, ""),
+        "touch": ({"spec": {"instances": {"count": 250}}}, "250 is more than the 249"),
+        "touch the other": ({"spec": {"blacklistRouterIDs": [1, 2, 3, 4, 5, 6, 7]}}, "more than the 248"),
+    },
+    "wide": {
+        "label": (ELSEWHERE, ""),
+        "other field": ({"spec": {"priority": 7}}, ""),
+        "touch": ({"spec": {"addresses": ["192.0.2.1/24"]}}, "has host bits set"),
+    },
+}
+"""Objects from before the rules, by name: edits of them, and what each is told."""
+FOUND: list[files.Object] = [
+    {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": {"name": "bare"}},
+    group(interface="an interface that no kernel would take", blacklistRouterIDs=[-5, 0, 999], interfaceFromIP="web"),
+    new(vrrpVersion=2, advertIntervalMilliseconds=200, noPreempt=True, preemptDelaySeconds=3),
+    new(vrrpVersion=3, advertIntervalMilliseconds=50000),
+    new(vrrpVersion=3, passwordAuth={"secretRef": {"name": "vrrp"}}),
+    new(instances={"mode": "Shared", "count": 255}, blacklistRouterIDs=[1, 2, 3, 4, 5, 6]),
+    pool("0.0.0.0/0", "192.0.2.1/24", "::ffff:192.0.2.1"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: ControlPlane) -> ControlPlane:
+    """An API server that serves both kinds."""
+    shapes.serve(control_plane)
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def found(server: ControlPlane) -> Iterator[list[files.Object]]:
+    """Objects that were stored while the definitions had no rules."""
+    strict = [files.parsed(path.read_text())[0] for path in files.CRDS]
+    probes = [group(interface="lo"), pool("lo")]
+    objects = [
+        {**each, "metadata": {"name": name, "namespace": "default"} if each["kind"] != "VIPPool" else {"name": name}}
+        for name, each in zip(OLD, FOUND, strict=True)
+    ]
+    try:
+        _define(server, [_without_rules(each) for each in strict])
+        wait_for(
+            "the rules are gone", lambda: not any(refusal(server, each) for each in probes), timeout=60, interval=0.2
+        )
+        for each in objects:
+            server.kubectl("create", "--filename=-", input=json.dumps(each))
+        _define(server, strict)
+        wait_for("the rules are back", lambda: all(refusal(server, each) for each in probes), timeout=60, interval=0.2)
+        yield objects
+    finally:
+        _define(server, strict)
+        for each in objects:
+            server.kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found", check=False)
+
+
+def _define(server: ControlPlane, crds: list[files.Object]) -> None:
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": crds})
+    server.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=body)
+
+
+def _without_rules(schema: Any) -> Any:
+    """*schema* as it was before somebody thought of rules: types alone."""
+    if isinstance(schema, list):
+        return [_without_rules(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    rules = ("x-kubernetes-validations", "maxLength", "multipleOf", "maxItems")
+    return {key: _without_rules(value) for key, value in schema.items() if key not in rules}
+
+
+def test_an_old_violation_may_stay(server: ControlPlane, found: list[files.Object]) -> None:
+    """What stands from before the rules passes where an edit leaves it, and is refused where an edit touches it."""
+    for old in found:
+        kind, name = old["kind"], old["metadata"]["name"]
+        edits = OLD[name]
+        for what, (change, message) in edits.items():
+            patch = ["patch", kind, name, "--type=merge", "--dry-run=server", f"--patch={json.dumps(change)}"]
+            done = server.kubectl(*patch, check=False)
+            assert bool(done.returncode) == bool(message), (name, what, done.stderr)
+            assert message in done.stderr, (name, what)
