@@ -96,10 +96,14 @@ def validations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from validations(inner)
 
 
-def bare(schema: Any) -> Any:
-    """*schema* without words for people."""
+def bare(schema: Any, *less: str) -> Any:
+    """*schema* without words for people, and without the keywords *less*."""
     if isinstance(schema, list):
-        return [bare(each) for each in schema]
+        return [bare(each, *less) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: bare(value) for key, value in schema.items() if key != "description" or not isinstance(value, str)}
+    return {
+        key: bare(value, *less)
+        for key, value in schema.items()
+        if key not in less and (key != "description" or not isinstance(value, str))
+    }

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
-from tests import files, shapes
+from tests import files, schemas, shapes
 from tests.shapes import GROUP_API, group, new, pool, refusal
 
 pytestmark = pytest.mark.apiserver
 
+RULES = ("x-kubernetes-validations", "maxLength", "maxItems", "multipleOf")
 ELSEWHERE = {"metadata": {"labels": {"a": "b"}}}
 OLD: dict[str, dict[str, tuple[files.Object, str]]] = {
     "bare": {
@@ -81,7 +81,7 @@ def found(server: ControlPlane) -> Iterator[list[files.Object]]:
         for name, each in zip(OLD, FOUND, strict=True)
     ]
     try:
-        _define(server, [_without_rules(each) for each in strict])
+        _define(server, [schemas.bare(each, *RULES) for each in strict])
         wait_for(
             "the rules are gone", lambda: not any(refusal(server, each) for each in probes), timeout=60, interval=0.2
         )
@@ -99,16 +99,6 @@ def found(server: ControlPlane) -> Iterator[list[files.Object]]:
 def _define(server: ControlPlane, crds: list[files.Object]) -> None:
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": crds})
     server.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=body)
-
-
-def _without_rules(schema: Any) -> Any:
-    """*schema* as it was before somebody thought of rules: types alone."""
-    if isinstance(schema, list):
-        return [_without_rules(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    rules = ("x-kubernetes-validations", "maxLength", "multipleOf", "maxItems")
-    return {key: _without_rules(value) for key, value in schema.items() if key not in rules}
 
 
 def test_an_old_violation_may_stay(server: ControlPlane, found: list[files.Object]) -> None:
