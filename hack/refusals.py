@@ -33,12 +33,21 @@ import msgspec
 import yaml
 
 from kavip.api.review import Operation
+from kavip.settings import listed
 from kavip.snapshot import KINDS, Object, Snapshot
-from kavip.webhook.checks import Options
+from kavip.webhook import groups, pools, services
+from kavip.webhook.checks import Check, Options
 
 FOLDER: Final = Path(__file__).parents[1] / "tests" / "refusals"
 CLUSTER: Final = FOLDER / "cluster.yaml"
+CHAINS: Final[Mapping[str, tuple[Check[Any], ...]]] = {
+    "Service": (*services.CHAIN, *services.UNMANAGED),
+    "KeepalivedGroup": groups.CHAIN,
+    "VIPPool": (*pools.CHAIN, *pools.DELETION),
+}
+"""Every rule of the policy, by the kind that it is asked of."""
 _TYPES: Final[dict[str, type]] = {name: kind for kind, name in KINDS.items()}
+_HOMES: Final = "group_namespaces"  # a setting of the Snapshot; the others are the policy's
 _OPTIONAL: Final = frozenset({"operation", "old", "given", "settings", "causes", "warnings", "code", "by"})
 
 Manifest = Mapping[str, Any]
@@ -69,7 +78,7 @@ class Case:
     @property
     def options(self) -> Options:
         """The settings, as the policy takes them."""
-        return Options(**self.settings)
+        return Options(**{name: value for name, value in self.settings.items() if name != _HOMES})
 
     def __str__(self) -> str:
         """As tests are called."""
@@ -102,7 +111,8 @@ def read(manifest: Manifest) -> Object:
 def snapshot(case: Case | None = None) -> Snapshot:
     """What *case* is judged by: the cluster, what is given besides, and what an UPDATE or DELETE starts from."""
     found = [*cluster(), *case.given, *([case.old] if case.old else [])] if case else cluster()
-    return Snapshot.from_objects(map(read, found))
+    homes = listed(case.settings.get(_HOMES, "")) if case else ()
+    return Snapshot.from_objects(map(read, found), group_namespaces=homes)
 
 
 def _case(row: dict[str, Any], file: str) -> Case:

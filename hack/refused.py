@@ -6,16 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from hack.refusals import Case, Manifest
+from hack.refusals import CHAINS, Case, Manifest
 from kavip.api.review import Operation
-from kavip.webhook import groups, pools, services
 from kavip.webhook.checks import Check
 
-_CHAINS: Final[dict[str, tuple[Check[Any], ...]]] = {
-    "Service": services.CHAIN,
-    "KeepalivedGroup": groups.CHAIN,
-    "VIPPool": (*pools.CHAIN, *pools.DELETION),
-}
 _LONGEST: Final = 8  # items of a list that an example shows
 _FIRST: Final = {"check": "`kavip check`; at the API server the schema says it first"}
 _STEP: Final = re.compile(r"\.?([A-Za-z]+)|\[([^]]+)\]")
@@ -37,7 +31,7 @@ def page(cases: Iterable[Case]) -> str:
     """The whole page."""
     found = list(cases)
     lines = [_HEAD]
-    for kind, chain in _CHAINS.items():
+    for kind, chain in CHAINS.items():
         lines += [f"## {kind}", ""]
         for check in chain:
             name = check.find.__name__

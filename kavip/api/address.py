@@ -5,11 +5,12 @@ Addresses are parsed once, at the edge, and written canonically (RFC 5952 for IP
 """
 
 from ipaddress import IPv6Address, ip_address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kavip.errors import BadInput
 
 BITS = {4: 32, 6: 128}
+WANTED: Final = "want one IPv4 or IPv6 address, such as 192.0.2.10 or 2001:db8::10"
 
 
 class Address(NamedTuple):
@@ -28,22 +29,29 @@ class Address(NamedTuple):
 
 def parse_address(text: str, field: str = "") -> Address:
     """
-    Read one IPv4 or IPv6 address, without prefix length or zone.
+    Read one IPv4 or IPv6 address that a user wrote, without prefix length or zone.
 
-    Raises :class:`BadInput` naming *field*.
+    Raises :class:`BadInput` naming *field*, also for IPv4 that is mapped into IPv6: to the kernel that is IPv4.
     """
     try:
         address = ip_address(text)
     except ValueError:
-        raise BadInput(field, text, "want one IPv4 or IPv6 address, such as 192.0.2.10 or 2001:db8::10") from None
+        raise BadInput(field, text, WANTED) from None
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         raise BadInput(field, text, "want an address without a zone")
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        raise BadInput(field, text, f"is an IPv4 address written as IPv6; write {address.ipv4_mapped}")
     return Address(address.version, int(address))
 
 
 def read_address(text: str) -> Address | None:
-    """Read an address that somebody else wrote, a status for example; None where it is none."""
+    """Read an address that stands somewhere, a status for example, as the kernel does; None where it is none."""
     try:
-        return parse_address(text)
-    except BadInput:
+        address = ip_address(text)
+    except ValueError:
         return None
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return None
+        address = address.ipv4_mapped or address
+    return Address(address.version, int(address))

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kavip.api.address import BITS, Address, parse_address
+from kavip.api.address import BITS, WANTED, Address, parse_address
 from kavip.errors import BadInput
 
 FAMILIES: Final = (4, 6)
@@ -123,7 +123,7 @@ def _parse_part(part: str, text: str, field: str) -> Address:
     try:
         return parse_address(part)
     except BadInput as error:
-        raise BadInput(field, text, error.remedy if "%" in part else _REMEDY) from None
+        raise BadInput(field, text, _REMEDY if error.remedy == WANTED else error.remedy) from None
 
 
 def _parse_cidr(text: str, field: str) -> Range:

@@ -5,7 +5,7 @@ Nothing here changes anything: the webhook asks, the controller carries out, wit
 stands in :mod:`.case`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
@@ -69,6 +69,18 @@ def breaks_sharing(request: Request, ledger: Ledger) -> Refusal | None:
             if not can_share(request.terms, fellow):
                 return reasons.no_longer_shared(address, fellow, request)
     return None
+
+
+def would_serve(
+    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """The pools that would give *request* addresses now if it named them, whatever it asks for today; in order."""
+    free = request._replace(pool="", wanted=(), legacy=None)
+    case = Case.of(free, pools, ledger, namespace_labels)
+    choices = [request.families, *([] if request.require_all else [(family,) for family in request.families])]
+    for pool in pools.in_force:
+        if not pool.mismatch(free, namespace_labels) and any(case.serve(pool, families) for families in choices):
+            yield pool.name
 
 
 def waits_for(

@@ -263,7 +263,7 @@ class Case(NamedTuple):
                     return reasons.in_use(address, holder, request)
                 left = self.ledger.quota_left(pool, request.namespace)
                 if left == 0 and self.ledger.costs_quota(address, request.namespace):
-                    return reasons.quota(pool, request)
+                    return reasons.quota(pool, request, self.ledger)
         return None
 
     def serve(self, pool: Pool, families: Sequence[int]) -> tuple[Address, ...] | None:

@@ -112,10 +112,10 @@ def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refus
     return Refusal(Reason.SHARING_REFUSED, message, annotation_field(names.SHARING_KEY_ANNOTATION))
 
 
-def quota(pool: Pool, request: Request) -> Refusal:
+def quota(pool: Pool, request: Request, ledger: Ledger) -> Refusal:
     """A namespace that has all that it may have."""
     field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0]) if request.wanted else ""
-    return Refusal(Reason.QUOTA_EXCEEDED, f"{_quota(pool, request)}; free one or ask for a larger quota", field)
+    return Refusal(Reason.QUOTA_EXCEEDED, f"{_quota(pool, request, ledger)}; free one or ask for a larger quota", field)
 
 
 def no_room(
@@ -130,7 +130,7 @@ def no_room(
     full = [pool for pool in able if not _has_room(pool, families, ledger)]
     strained = [pool for pool in able if pool not in full]
     texts = [f"pool {pool.name} is full: {_fill(pool, families, ledger)}" for pool in full]
-    texts += [_quota(pool, request) for pool in strained]
+    texts += [_quota(pool, request, ledger) for pool in strained]
     texts += [f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking]
     field = _POOL_FIELD if request.pool else ""
     if full:
@@ -180,9 +180,11 @@ def _families(pool: Pool, families: Sequence[int]) -> str:
     return " or ".join(FAMILY_NAMES[family] for family in families if not pool.has(family))
 
 
-def _quota(pool: Pool, request: Request) -> str:
-    limit = pool.max_per_namespace
-    return f"namespace {request.namespace} has no more than {limit} addresses of pool {pool.name} (maxPerNamespace)"
+def _quota(pool: Pool, request: Request, ledger: Ledger) -> str:
+    limit = f"{pool.max_per_namespace} address{'' if pool.max_per_namespace == 1 else 'es'}"
+    claims = [terms for _, terms, _ in ledger.assigned(pool) if terms.namespace == request.namespace and terms.leaving]
+    leaving = f", {len(claims)} of them still of Services that are being deleted" if claims else ""
+    return f"namespace {request.namespace} may have {limit} of pool {pool.name} (maxPerNamespace){leaving}"
 
 
 def _joined(texts: Sequence[str]) -> str:

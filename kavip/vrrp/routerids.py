@@ -84,7 +84,7 @@ def needed(service: Service, group: KeepalivedGroup | None = None) -> int:
         return int(is_local(service))
     if service.metadata.annotation(SPREAD_ANNOTATION) != "true":
         return 1
-    return max(1, len(service.virtual_ips), _expected_addresses(service))
+    return max(1, len(service.virtual_ips), expected_addresses(service))
 
 
 def is_local(service: Service) -> bool:
@@ -92,7 +92,8 @@ def is_local(service: Service) -> bool:
     return service.spec.external_traffic_policy == "Local"
 
 
-def _expected_addresses(service: Service) -> int:
+def expected_addresses(service: Service) -> int:
+    """How many VIPs *service* has, those included that it will still be given."""
     external = set(service.external_addresses)
     if not service.is_load_balancer:
         return len(external)

@@ -6,12 +6,14 @@ says so (contract 8).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from kavip import names
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
-from kavip.ipam.allocate import breaks_sharing, decide
+from kavip.ipam.allocate import breaks_sharing, decide, would_serve
 from kavip.ipam.claims import can_share
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
@@ -21,6 +23,10 @@ from kavip.webhook.verdict import Awaited, told
 
 _GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
+_ANOTHER_POOL: Final = frozenset(
+    {Reason.POOL_SELECTOR_MISMATCH, Reason.POOL_EXHAUSTED, Reason.QUOTA_EXCEEDED, Reason.FAMILY_NOT_AVAILABLE}
+)
+_SHOWN: Final = 3
 
 
 def request_is_met(service: Service, context: Context[Service]) -> Iterator[Finding]:
@@ -43,11 +49,13 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     elif unreadable and refusal.field != _POOL_FIELD:
         pass  # decided on what is left of the request: it may mislead
     elif _comes_by_itself(refusal, named=pools.are_named_by(request)):
-        yield Caution(f"the Service waits for an address: {told(refusal)}")
+        yield Caution(f"the Service waits for an address: {told(refusal)}{_elsewhere(refusal, request, snapshot)}")
     else:
-        yield refusal
+        yield replace(refusal, message=f"{refusal.message}{_elsewhere(refusal, request, snapshot)}")
         if refusal.reason is Reason.POOL_NOT_FOUND:
             yield Awaited(names.VIP_POOL, request.pool)
+        if refusal.reason is Reason.ADDRESS_NOT_IN_POOL and not request.pool:
+            yield from (Awaited(names.VIP_POOL, address=each) for each in request.wanted if not pools.pool_of(each))
 
 
 def asked_for(service: Service, _: str) -> object:
@@ -62,6 +70,15 @@ def asked_for(service: Service, _: str) -> object:
         (spec.external_traffic_policy, spec.selector, [(port.protocol, port.port) for port in spec.ports or ()]),
         meta.labels,
     )
+
+
+def _elsewhere(refusal: Refusal, request: Request, snapshot: Snapshot) -> str:
+    """Which pools would serve, where the named one does not; for admission alone: a condition stays as it is."""
+    if refusal.reason not in _ANOTHER_POOL:
+        return ""
+    labels = snapshot.namespace_labels(request.namespace)
+    found = list(islice(would_serve(request, snapshot.parsed_pools, snapshot.ledger, namespace_labels=labels), _SHOWN))
+    return f"; pools that would serve: {', '.join(found)}" if found else ""
 
 
 def _contested(request: Request, snapshot: Snapshot) -> Iterator[Caution]:

@@ -6,20 +6,30 @@ leftover in ``status.routerIDs`` has none.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
+from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids
+
+_MOST_ASKED: Final = 10  # groups of which it is counted whether they have room: each count looks at all their Services
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The VRIDs of one group; *left* is negative where more are needed than there are."""
+    """
+    The VRIDs of one group; *left* is negative where more are needed than there are.
+
+    *leaving*: how many of those *in_use* are of Services in deletion.
+    """
 
     blacklisted: int
     in_use: int
     where: str
+    leaving: int = 0
 
     @property
     def left(self) -> int:
@@ -28,7 +38,8 @@ class Usage:
 
     def __str__(self) -> str:
         """Do the sum in words."""
-        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}"
+        leaving = f" ({self.leaving} of Services that are being deleted)" if self.leaving else ""
+        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}{leaving}"
 
 
 def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> Usage:
@@ -42,7 +53,25 @@ def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> U
         waiting += max(0, needs(neighbour, snapshot) - len(ids))
     left = routerids.capacity(blacklist, taken) - waiting - needs(group, snapshot, without=without)
     where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
-    return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where)
+    leaving = sum(_leaving(each, snapshot) for each in (group, *snapshot.neighbours(group)))
+    return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
+
+
+def roomy(service: Service, snapshot: Snapshot) -> list[str]:
+    """The first of the groups that may take *service* and have room for it, by key; those of shared instances first."""
+    allowed = [
+        group
+        for _, group in sorted(snapshot.groups.items())
+        if not group.metadata.deletion_timestamp and snapshot.allows(group, service.metadata.namespace)
+    ]
+    found: list[str] = []
+    for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MOST_ASKED]:
+        needed = routerids.needed(service, group)
+        if not needed or needed <= usage(group, snapshot, without=service.key).left:
+            found.append(group.key)
+        if len(found) == _MOST_NAMED:
+            break
+    return found
 
 
 def needs(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> int:
@@ -59,6 +88,11 @@ def held(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
         return set(ids.values())
     members = {member.key for member in snapshot.members(group.key)}
     return {number for key, number in ids.items() if _owner(key) in members}
+
+
+def _leaving(group: KeepalivedGroup, snapshot: Snapshot) -> int:
+    members = (member for member in snapshot.members(group.key) if member.metadata.deletion_timestamp)
+    return sum(routerids.needed(member, group) for member in members)
 
 
 def _owner(key: str) -> str:

@@ -26,7 +26,7 @@ class Options:
     """What an administrator may soften, as the settings of the same names spell it."""
 
     allow_missing_group: str = "refuse"  # or "warn": GitOps that applies Services before groups
-    external_ips_scope: str = "managed"  # or "off"
+    external_ips_scope: str = "managed"  # or "all", "off"
     ipam: str = "auto"  # or "always", "never"
 
 
@@ -41,7 +41,14 @@ class Caution:
     message: str
 
 
-Finding = Refusal | Caution | Awaited
+@dataclass(frozen=True, slots=True)
+class Pardonable:
+    """A refusal that does not bind who may ``create`` ``services/externalips``."""
+
+    refusal: Refusal
+
+
+Finding = Refusal | Caution | Awaited | Pardonable
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +78,35 @@ def run(chain: Sequence[Check[T]], subject: T, context: Context[T], *, since: T 
     refusals: dict[Refusal, None] = {}
     warnings: list[str] = []
     awaits: list[Awaited] = []
+    pardonable: set[Refusal] = set()
     for check in chain:
         for finding in check.find(subject, context):
-            match finding:
-                case Caution(message):
-                    warnings.append(message)
-                case Awaited():
-                    awaits.append(finding)
-                case Refusal() if since is not None and _is_old(finding, check, subject, since, context):
-                    warnings.append(f"accepted, because it is not new: {told(finding)}")
-                case Refusal():
-                    refusals[finding] = None
+            if isinstance(finding, Caution):
+                warnings.append(finding.message)
+                continue
+            if isinstance(finding, Awaited):
+                awaits.append(finding)
+                continue
+            refusal = finding.refusal if isinstance(finding, Pardonable) else finding
+            if isinstance(finding, Pardonable):
+                pardonable.add(refusal)
+            if since is not None and _is_old(refusal, check, subject, since, context):
+                warnings.append(f"accepted, because it is not new: {told(refusal)}")
+            else:
+                refusals[refusal] = None
     if not (refusals or warnings):
         return CLEAN
-    return Verdict(tuple(refusals), tuple(warnings), awaits=tuple(awaits))
+    return Verdict(
+        tuple(refusals), tuple(warnings), awaits=tuple(awaits), pardonable=frozenset(pardonable & refusals.keys())
+    )
 
 
 def _is_old(finding: Refusal, check: Check[T], subject: T, since: T, context: Context[T]) -> bool:
     """Whether *since* had *finding* as well, and its part of the object is as it was."""
     if check.reads(since, finding.field) != check.reads(subject, finding.field):
         return False
-    before = check.find(since, replace(context, old=None))
+    findings = check.find(since, replace(context, old=None))
+    before = [each.refusal if isinstance(each, Pardonable) else each for each in findings]
     return any(
         isinstance(each, Refusal) and (each.reason, each.field) == (finding.reason, finding.field) for each in before
     )

@@ -1,61 +1,90 @@
 """
-``spec.externalIPs`` of a managed Service: which addresses its author may take (contract 8, externalIPs).
+``spec.externalIPs`` of a Service: which addresses its author may take (contract 8, externalIPs).
 
 Whoever may write this field may draw the traffic of any address to himself (CVE-2020-8554), so an address must be one
-that an administrator has given away: by OpenShift's policy where there is one, else by a VIPPool.
+that an administrator has given away: by OpenShift's policy where there is one, else by a VIPPool. That does not bind
+who may ``create`` ``services/externalips``; of a managed Service even he may not take what somebody else has, for
+keepalived would take it away.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from kavip.api.address import Address, read_address
+from kavip import names
+from kavip.api.address import WANTED, Address, parse_address, read_address
 from kavip.api.cluster import ExternalIP
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.errors import BadInput
+from kavip.ipam import reasons
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.pool import Pool
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.checks import Caution, Context, Finding
-from kavip.webhook.verdict import listed
+from kavip.webhook.checks import Caution, Context, Finding, Pardonable
+from kavip.webhook.verdict import Awaited, listed
 
 FIELD = "spec.externalIPs"
 
 
 def external_ips_are_allowed(service: Service, context: Context[Service]) -> Iterator[Finding]:
     """Each new external IP is one that this Service may have."""
+    if context.options.external_ips_scope != "off":
+        yield from _found(service, context)
+
+
+def any_external_ips_are_allowed(service: Service, context: Context[Service]) -> Iterator[Finding]:
+    """The same of a Service that kavip does not manage, where ``externalIPs.scope`` is ``all``."""
+    if context.options.external_ips_scope == "all":
+        for finding in _found(service, context):
+            yield Pardonable(finding) if isinstance(finding, Refusal) else finding
+
+
+def written(service: Service, _: str) -> object:
+    """What these rules are about."""
+    return service.spec.external_ips
+
+
+def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
     texts = service.spec.external_ips or ()
-    if not texts or context.options.external_ips_scope == "off":
-        return
-    snapshot = context.snapshot
     request, _ = read_request(service, group=context.group)
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
     for index, text in enumerate(texts):
-        address = read_address(text)
-        if address is None:  # the API server and kube-proxy take leading zeros, and would serve what was never judged
-            yield Refusal(
-                Reason.INVALID_REQUEST, f'"{text}": want an address without leading zeros', f"{FIELD}[{index}]"
-            )
+        field = f"{FIELD}[{index}]"
+        try:
+            address = parse_address(text, field)
+        except BadInput as error:
+            known = read_address(text)
+            if known is None or known not in accepted:
+                yield _unreadable(text, field, error)
             continue
         if address in accepted:
             continue
-        for finding in _judged(address, request, snapshot):
-            if isinstance(finding, Refusal):
-                yield Refusal(finding.reason, f'"{text}": {finding.message}', f"{FIELD}[{index}]")
-            else:
-                yield Caution(f"{FIELD}[{index}]: {text}: {finding.message}")
+        if address.family not in request.families:
+            yield Caution(
+                f"{field}: {text}: the Service has no {FAMILY_NAMES[address.family]}; it will not answer there"
+            )
+        yield from _judged(address, request, context.snapshot, f'"{text}"', field)
 
 
-def _judged(address: Address, request: Request, snapshot: Snapshot) -> Iterator[Refusal | Caution]:
-    if address.family not in request.families:
-        yield Caution(f"the Service has no {FAMILY_NAMES[address.family]}; it will not answer there")
-    refusal = _given_away(address, request, snapshot) or _free(address, request, snapshot)
-    if refusal:
-        yield refusal
+def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
+    """The API server and kube-proxy take leading zeros and mapped IPv4, and would serve what was never judged."""
+    remedy = "want an address without leading zeros" if error.remedy == WANTED else error.remedy
+    return Refusal(Reason.INVALID_REQUEST, f'"{text}": {remedy}', field)
+
+
+def _judged(address: Address, request: Request, snapshot: Snapshot, text: str, field: str) -> Iterator[Finding]:
+    if refusal := _free(address, request, snapshot):
+        yield replace(refusal, message=f"{text}: {refusal.message}", field=field)
+    elif refusal := _given_away(address, request, snapshot):
+        yield Pardonable(replace(refusal, message=f"{text}: {refusal.message}", field=field))
+        if refusal.reason is Reason.ADDRESS_NOT_IN_POOL:
+            yield Awaited(names.VIP_POOL, address=address)
     elif not snapshot.pools and _platform(snapshot).policy is None:
-        yield Caution("no VIPPool and no platform policy says who may have it; create a VIPPool")
+        yield Caution(f"{field}: {address}: no VIPPool and no platform policy says who may have it; create a VIPPool")
 
 
 def _given_away(address: Address, request: Request, snapshot: Snapshot) -> Refusal | None:
@@ -88,10 +117,8 @@ def _from_pool(address: Address, pool: Pool, request: Request, snapshot: Snapsho
         return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {mismatch}; choose an address of another pool")
     left = snapshot.ledger.quota_left(pool, request.namespace)
     if left == 0 and snapshot.ledger.costs_quota(address, request.namespace):
-        message = (
-            f"namespace {request.namespace} holds all {pool.max_per_namespace} addresses that pool {pool.name} grants"
-        )
-        return Refusal(Reason.QUOTA_EXCEEDED, f"{message}; free one, or have spec.maxPerNamespace raised")
+        message = reasons.quota(pool, request, snapshot.ledger).message
+        return Refusal(Reason.QUOTA_EXCEEDED, message)
     return None
 
 
@@ -100,9 +127,10 @@ def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | N
     if owner := snapshot.ledger.owner(address):
         return _not_allowed(f"{owner} has this address itself; choose another")
     if rival := snapshot.ledger.rival(address, request.terms):
-        return Refusal(
-            Reason.ADDRESS_IN_USE, f"in use by {rival}; choose another address, or share it by kavip.io/sharing-key"
-        )
+        if not request.group:  # kavip does not manage it, so it can share nothing
+            return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
+        refusal = reasons.in_use(address, rival, request)
+        return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
     return None
 
 

@@ -3,7 +3,7 @@ The policy: may this object be so? Pure, and one for the webhook, the controller
 
 The rules stand as chains of named checks in :mod:`~kavip.webhook.services`, :mod:`~kavip.webhook.groups` and
 :mod:`~kavip.webhook.pools`. Here is only who is judged at all, and by what: what is on its way out passes, and a
-Service that kavip does not manage is never judged.
+Service that kavip does not manage is never judged, but for its external IPs where the administrator says so.
 """
 
 from typing import Any, Final
@@ -44,7 +44,7 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
     snapshot, old = context.snapshot, context.old
     group = snapshot.group_of(subject)
     if group is None:
-        return Verdict(warnings=services.unmanaged(subject))
+        return run(services.UNMANAGED, subject, context, since=old)
     # What was not managed was not judged: becoming managed is judged as creation is.
     since = old if old is not None and snapshot.group_of(old) is not None else None
     return run(services.CHAIN, subject, Context(snapshot, old, context.options, group), since=since)

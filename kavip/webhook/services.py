@@ -1,7 +1,8 @@
 """
 What is asked of a Service that kavip manages (contract 3.1).
 
-Any other passes, and hears at most that its ``kavip.io/`` annotations do nothing.
+Any other hears at most that its ``kavip.io/`` annotations do nothing, and passes, unless the administrator has the
+external IPs of all Services checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from kavip.webhook.verdict import Awaited, counted, listed, suggestion
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
+_POLICY_FIELD: Final = "spec.externalTrafficPolicy"
+_MOST_KEYS: Final = 16  # the API server passes 4 KiB of warnings on
 
 Findings = Iterator[Finding]
 Cluster = Context[Service]
@@ -103,11 +106,44 @@ def router_ids_suffice(service: Service, context: Cluster) -> Findings:
     usage = capacity.usage(group, context.snapshot, without=service.key)
     if needed > usage.left:
         left = counted(max(usage.left, 0), "virtual router ID")
+        roomy = capacity.roomy(service, context.snapshot)
+        others = f"name a group with room ({listed(roomy)})" if roomy else "make a group on another segment"
+        shared = "or have spec.instances.mode: Shared set, in which Services share them"
         message = (
             f'group "{group.key}" has {left} left, this Service needs {needed}: {usage}; '
-            "name a group of another segment, or one with spec.instances.mode: Shared"
+            f"{others}{'' if group.is_shared else ', ' + shared}"
         )
         yield Refusal(Reason.ROUTER_IDS_EXHAUSTED, message, GROUP_FIELD)
+
+
+def local_may_move(service: Service, context: Cluster) -> Findings:
+    """``externalTrafficPolicy: Local`` needs a group whose VIPs may move to the nodes with endpoints."""
+    group = _group(context)
+    if group is not None and group.spec.no_preempt and routerids.is_local(service):
+        message = (
+            f'"Local": the VIP must follow the endpoints, and in group "{group.key}" it stays (spec.noPreempt); '
+            "want Cluster, or name another group"
+        )
+        yield Refusal(Reason.INVALID_REQUEST, message, _POLICY_FIELD)
+
+
+def vips_are_few(service: Service, _: Cluster) -> Findings:
+    """All VIPs of the Service fit: external IPs, and what kavip assigns."""
+    count = routerids.expected_addresses(service)
+    if count > names.MAX_VIPS:
+        message = (
+            f"{count} VIPs, with those that are assigned; want at most {names.MAX_VIPS}: "
+            "spread them over several Services"
+        )
+        yield Refusal(Reason.INVALID_REQUEST, message, externals.FIELD)
+
+
+def nothing_is_deprecated(service: Service, _: Cluster) -> Findings:
+    """``spec.loadBalancerIP`` is deprecated in Kubernetes; the annotation says the same for both families."""
+    if service.is_load_balancer and service.spec.load_balancer_ip:
+        yield Caution(
+            f"spec.loadBalancerIP: is deprecated in Kubernetes; annotate {names.ADDRESSES_ANNOTATION} instead"
+        )
 
 
 def annotations_do_something(service: Service, _: Cluster) -> Findings:
@@ -115,8 +151,8 @@ def annotations_do_something(service: Service, _: Cluster) -> Findings:
     yield from map(Caution, annotations.remarks(service.metadata.annotations))
 
 
-def unmanaged(service: Service) -> tuple[str, ...]:
-    """What to tell the owner of a Service that kavip does not manage, and that has annotations for kavip."""
+def kavip_manages_it(service: Service, _: Cluster) -> Findings:
+    """Annotations for kavip stand on a Service that kavip manages."""
     prefix = f"{names.KAVIP_GROUP}/"
     keys = sorted(key for key in service.metadata.annotations or () if key.startswith(prefix))
     spec = service.spec
@@ -126,9 +162,8 @@ def unmanaged(service: Service) -> tuple[str, ...]:
         why = "it has neither group annotation nor class, and no default group takes it"
     else:
         why = "it is not of type LoadBalancer, and has no externalIPs with a group annotation"
-    return tuple(
-        f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}" for key in keys
-    )
+    for key in keys[:_MOST_KEYS]:
+        yield Caution(f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}")
 
 
 def _is_reference(text: str) -> bool:
@@ -152,6 +187,18 @@ def _what_it_takes(service: Service, field: str) -> object:
     return _which_group(service, field), routerids.needed(service), routerids.is_local(service)
 
 
+def _which_policy(service: Service, field: str) -> object:
+    return _which_group(service, field), routerids.is_local(service)
+
+
+def _vips(service: Service, _: str) -> object:
+    return service.spec.external_ips, service.spec.type
+
+
+def _annotations(service: Service, _: str) -> object:
+    return service.metadata.annotations
+
+
 def _annotation(key: str) -> Callable[[Service, str], object]:
     return lambda service, _: service.metadata.annotation(key)
 
@@ -165,7 +212,15 @@ CHAIN: Final[tuple[Check[Service], ...]] = (
     Check(spread_is_a_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
     Check(verbatim_is_safe, reads=_annotation(names.VERBATIM_ANNOTATION)),
     Check(router_ids_suffice, reads=_what_it_takes),
+    Check(local_may_move, reads=_which_policy),
     Check(addresses.request_is_met, reads=addresses.asked_for),
-    Check(externals.external_ips_are_allowed, reads=lambda service, _: service.spec.external_ips),
-    Check(annotations_do_something, reads=lambda service, _: service.metadata.annotations),
+    Check(externals.external_ips_are_allowed, reads=externals.written),
+    Check(vips_are_few, reads=_vips),
+    Check(nothing_is_deprecated, reads=addresses.asked_for),
+    Check(annotations_do_something, reads=_annotations),
 )
+UNMANAGED: Final[tuple[Check[Service], ...]] = (
+    Check(externals.any_external_ips_are_allowed, reads=externals.written),
+    Check(kavip_manages_it, reads=_annotations),
+)
+"""For a Service that kavip does not manage."""

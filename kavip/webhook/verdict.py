@@ -5,13 +5,14 @@ kubectl prints the causes of a 422 as ``field: message`` and nothing else, and o
 is whole on its own, and the message sums all of them up in one line.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
 from kavip import names
+from kavip.api.address import Address
 from kavip.api.patch import Step, encode
 from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionResponse, Status, StatusCause, StatusDetails
@@ -19,19 +20,23 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
 WARNING_BYTES: Final = 256
+MOST_CAUSES: Final = 32
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
 _ELLIPSIS: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """An object that was not there, and may be on its way."""
+    """A group or a pool that was not there, and may be on its way: by its *key*, a pool also by an *address* in it."""
 
     kind: str
-    key: str
+    key: str = ""
+    address: Address | None = None
 
     def arrived(self, snapshot: Snapshot) -> bool:
         """Whether it is there now."""
+        if self.address is not None:
+            return snapshot.parsed_pools.pool_of(self.address) is not None
         return self.key in (snapshot.groups if self.kind == names.KEEPALIVED_GROUP else snapshot.pools)
 
 
@@ -125,16 +130,26 @@ def shortened(text: str) -> str:
 
 def _status(refusals: Collection[Refusal], subject: Subject) -> Status:
     forbidden = all(refusal.reason in FORBIDDEN for refusal in refusals)
-    causes = [StatusCause(reason=each.reason, message=message_of(each), field=each.field) for each in refusals]
+    told_ones = _bounded(refusals)
+    causes = [StatusCause(reason=each.reason, message=message_of(each), field=each.field) for each in told_ones]
     return Status(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message=_summary(told(each) for each in refusals),
+        message=_summary([told(each) for each in told_ones], len(refusals)),
         status="Failure",
         details=StatusDetails(name=subject.name, group=subject.group, kind=subject.kind, causes=causes),
     )
 
 
-def _summary(lines: Iterable[str]) -> str:
+def _bounded(refusals: Collection[Refusal]) -> list[Refusal]:
+    """As many as a reader mends at once; of the rest the number, with the place of the first."""
+    if len(refusals) <= MOST_CAUSES:
+        return list(refusals)
+    *shown, last = islice(refusals, MOST_CAUSES)
+    rest = counted(len(refusals) - len(shown), "problem")
+    return [*shown, replace(last, message=f"and {rest.replace(' ', ' more ', 1)}: mend these first")]
+
+
+def _summary(lines: Collection[str], count: int) -> str:
     found = list(dict.fromkeys(lines))
-    return found[0] if len(found) == 1 else f"{len(found)} problems: {'; '.join(found)}"
+    return found[0] if len(found) == 1 else f"{count} problems: {'; '.join(found)}"

@@ -109,7 +109,7 @@ def test_a_refusal_says_what_to_do_next(more: dict[str, Any], reason: Reason, fi
             (EDGE, pool("edge2", "203.0.113.0/32", max_per_namespace=0)),
             Reason.POOL_EXHAUSTED,
             (
-                "pool edge is full: 16 of 16 addresses are assigned; namespace shop has no more than 0 addresses of "
+                "pool edge is full: 16 of 16 addresses are assigned; namespace shop may have 0 addresses of "
                 "pool edge2 (maxPerNamespace); free one, enlarge a pool or add one"
             ),
         ),
@@ -210,7 +210,7 @@ def test_quota_counts_distinct_addresses_over_both_families() -> None:
     found = outcome(service("shop/web", pool="edge"), holder, pools=(tight, LAB))
     assert (found.reason, found.field) == (Reason.QUOTA_EXCEEDED, POOL_FIELD)
     assert found.message == (
-        "namespace shop has no more than 2 addresses of pool edge (maxPerNamespace); free one or ask for a larger quota"
+        "namespace shop may have 2 addresses of pool edge (maxPerNamespace); free one or ask for a larger quota"
     )
     assert given(service("shop/web"), holder, pools=(tight, LAB)) == ["198.51.100.0"]
     assert given(service("other/web"), holder, pools=(tight, LAB)) == ["192.0.2.129"]

@@ -11,15 +11,10 @@ from hack.refusals import Case, Manifest
 from kavip.api import patch, review
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object
-from kavip.webhook import groups, mutation, policy, pools, services, verdict
+from kavip.webhook import mutation, policy, verdict
 from kavip.webhook.verdict import Subject, Verdict, message_of
 
-CHAINS = {
-    "Service": services.CHAIN,
-    "KeepalivedGroup": groups.CHAIN,
-    "VIPPool": (*pools.CHAIN, *pools.DELETION),
-}
-RULES = {(kind, check.find.__name__) for kind, chain in CHAINS.items() for check in chain}
+RULES = {(kind, check.find.__name__) for kind, chain in refusals.CHAINS.items() for check in chain}
 OURS = [case for case in refusals.cases() if case.by != "crd"]
 
 every_case = pytest.mark.parametrize("case", OURS, ids=str)
