@@ -20,8 +20,9 @@ from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
 from kavip.webhook import policy
 from kavip.webhook.checks import Options
+from kavip.webhook.publisher import Registered
 from kavip.webhook.registration import ByURL, Manner
-from kavip.webhook.rotation import Registered, Rotation
+from kavip.webhook.rotation import Rotation
 from kavip.webhook.server import ROUTES, Route, Server
 from kavip.webhook.verdict import Verdict
 from tests.admission.asking import APPLY, MERGE, Answer, Api, place

@@ -116,7 +116,7 @@ def causes(answer: Answer) -> tuple[tuple[str, str], ...]:
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by != "kavip"], ids=str)
 def test_a_wrong_shape_does_not_get_in(stage: Stage, case: Case) -> None:
-    """The schema refuses in the words of the table; what kavip would say offline, it says in its own, naming the field."""
+    """The schema refuses in the words of the table; what kavip would say offline is refused in words of its own."""
     with stage.playing(case):
         done = stage.kubectl("apply", "-f", "-", given=case.asked)
         assert done.returncode != 0
