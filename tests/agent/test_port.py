@@ -1,20 +1,20 @@
 """The agent's port on a real network: a crowd of strangers costs the node little, and those who are served nothing."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
-from hack.testbed import process
+from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.agent import server
 from tests.agent import scene
 from tests.agent.conftest import MakePod
-from tests.agent.pod import PATIENCE, Pod, connected
+from tests.agent.pod import Pod, connected
+from tests.crowd import crowd
 
 pytestmark = pytest.mark.netns
 
@@ -35,21 +35,14 @@ def started(pod: Pod, *flags: str) -> Pod:
 
 
 @contextmanager
-def crowd(stranger: Host, pod: Pod, log: Path) -> Iterator[None]:
-    """A crowd of connections from *stranger*, all of which were opened at least once."""
-    command = (sys.executable, "-m", "tests.agent.crowd", pod.host.ipv4, str(names.AGENT_PORT), str(CROWD))
-    running = stranger.spawn(*command, log=log)
-    try:
-        process.wait_for("the crowd stands", lambda: opened(log) >= CROWD, timeout=PATIENCE)
-        yield
-        assert running.alive, process.tail(log)
-    finally:
-        process.kill([running])
+def crowded(stranger: Host, pod: Pod, log: Path) -> Iterator[Callable[[], int]]:
+    """A crowd of *stranger*'s at the agent; yields the question how many connections it has opened."""
 
+    def spawn(command: Sequence[str], *, log: Path) -> Process:
+        return stranger.spawn(*command, log=log)
 
-def opened(log: Path) -> int:
-    """How many connections the crowd has opened so far."""
-    return int(process.tail(log, 1) or 0)
+    with crowd(pod.host.ipv4, names.AGENT_PORT, CROWD, log=log, spawn=spawn) as opened:
+        yield opened
 
 
 def descriptors(pod: Pod) -> int:
@@ -76,11 +69,11 @@ def test_a_crowd_keeps_neither_kubelet_nor_prometheus_out(pod: MakePod, lan: Seg
     node, scraper = started(pod("n1")), lan.node("n2")
     assert served(node, scraper) == [200] * 4
     memory, files = resident(node), descriptors(node)
-    with crowd(lan.client, node, tmp_path / "crowd.log"):
+    with crowded(lan.client, node, tmp_path / "crowd.log") as opened:
         found = {(number, *served(node, scraper)) for number in range(ROUNDS)}
         more = descriptors(node) - files
-        before = opened(tmp_path / "crowd.log")
-        node.wait_until("the crowd goes on", lambda: opened(tmp_path / "crowd.log") > before + CROWD)
+        before = opened()
+        node.wait_until("the crowd goes on", lambda: opened() > before + CROWD)
     assert found == {(number, 200, 200, 200, 200) for number in range(ROUNDS)}
     assert more <= MOST + 16  # those that are just being cut
     assert resident(node) - memory < 8 << 10
@@ -93,10 +86,10 @@ def test_a_stranger_is_told_so_and_takes_no_place(pod: MakePod, lan: Segment, tm
     node = started(pod("n1"), f"--allowed-cidrs={ip_network(scraper.ipv4)}")
     assert node.get(names.METRICS_PATH, source=lan.client) == (403, "Forbidden\n")
     assert served(node, scraper) == [200] * 4
-    with crowd(lan.client, node, tmp_path / "crowd.log"):
+    with crowded(lan.client, node, tmp_path / "crowd.log") as opened:
         standing = [connected(scraper.netns, node.host.ipv4, names.AGENT_PORT) for _ in range(server.CLIENTS)]
-        before = opened(tmp_path / "crowd.log")
-        node.wait_until("the crowd goes on", lambda: opened(tmp_path / "crowd.log") > before)
+        before = opened()
+        node.wait_until("the crowd goes on", lambda: opened() > before)
         for each in standing:
             each.sendall(b"GET /state HTTP/1.1\r\n\r\n")
         answers = [each.recv(12) for each in standing]

@@ -1,15 +1,22 @@
 """
-A crowd at a port: ``python -m tests.agent.crowd HOST PORT COUNT``.
+A crowd at a port: ``python -m tests.crowd HOST PORT COUNT``.
 
-So many connections at once, each replaced as soon as it is cut: silent ones, half requests, requests that drip, and
-sound ones whose answer nobody reads. A line tells of every hundred that were opened; it goes on until it is killed.
+So many connections at once, each replaced as soon as it is cut: silent ones, half requests, half handshakes, requests
+that drip, and sound ones whose answer nobody reads. A line tells of every hundred that were opened; it goes on until it
+is killed.
 """
 
 import asyncio
 import itertools
+import resource
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hack.testbed import process
+from hack.testbed.process import Process
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: n1\r\n\r\n"
 MANNERS = (b"", b"GET /metr", b"drip", b"\x16\x03\x01\x02\x00\x01", ASK)
@@ -35,6 +42,7 @@ async def bother(host: str, port: int, manner: bytes) -> None:
 
 async def main(host: str, port: int, count: int) -> None:
     """Bother for ever."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     opened = itertools.count(1)
 
     async def one(manner: bytes) -> None:
@@ -47,6 +55,24 @@ async def main(host: str, port: int, count: int) -> None:
             await asyncio.sleep(PAUSE)
 
     await asyncio.gather(*(one(MANNERS[number % len(MANNERS)]) for number in range(count)))
+
+
+@contextmanager
+def crowd(
+    host: str, port: int, count: int, *, log: Path, spawn: Callable[..., Process] = process.spawn
+) -> Iterator[Callable[[], int]]:
+    """Such a crowd, all of which came at least once; yields the question how many connections it has opened."""
+
+    def opened() -> int:
+        return int(process.tail(log, 1) or 0)
+
+    running = spawn((sys.executable, "-m", "tests.crowd", host, str(port), str(count)), log=log)
+    try:
+        process.wait_for("the crowd stands", lambda: opened() >= count, timeout=60)
+        yield opened
+        assert running.alive, process.tail(log)
+    finally:
+        process.kill([running])
 
 
 if __name__ == "__main__":

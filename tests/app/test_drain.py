@@ -1,0 +1,85 @@
+"""A replica that is told to end, and one whose webhook is crowded: asked over its real ports."""
+
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from http.client import HTTPResponse
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kavip import names
+from tests.app.conftest import Installation, Replica, a_group, wait_for
+from tests.build import service
+from tests.crowd import crowd
+from tests.webhook.serving import question
+
+pytestmark = pytest.mark.apiserver
+
+CROWD = 1_500
+ROUNDS = 50
+PATH = names.VALIDATE_SERVICE_PATH
+BODY = question(PATH, msgspec.to_builtins(service("shop/web")))
+REVIEW = (
+    f"POST {PATH} HTTP/1.1\r\nHost: kavip\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
+).encode() + BODY
+
+
+def probed(replica: Replica, path: str) -> tuple[int, str]:
+    """What a probe is answered, in the time that kubelet gives it."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{replica.probe_port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def connected(installation: Installation) -> ssl.SSLSocket:
+    """A connection to the webhook, as the API server would make one."""
+    (found, *_) = installation.get("validatingwebhookconfiguration", "kavip")["webhooks"]
+    trust = ssl.create_default_context(cadata=b64decode(found["clientConfig"]["caBundle"]).decode())
+    plain = socket.create_connection(("127.0.0.1", installation.webhook_port), timeout=30)
+    return trust.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def answer(client: ssl.SSLSocket) -> tuple[int, str | None, bytes]:
+    """Status, ``Connection`` and body of the next answer."""
+    found = HTTPResponse(client)
+    found.begin()
+    return found.status, found.getheader("Connection"), found.read()
+
+
+def test_a_replica_that_is_told_to_end_answers_first(installation: Installation) -> None:
+    """Unready at once; a review that was half sent is judged, and its connection is closed; exit status 0."""
+    replica = installation.start("--drain-seconds=6")
+    with connected(installation) as client:
+        client.sendall(REVIEW)
+        status, closing, judged = answer(client)
+        assert (status, closing) == (200, None)
+        client.sendall(REVIEW[:40])
+        replica.process.terminate()
+        wait_for("it is not ready", lambda: probed(replica, names.READY_PATH)[0] == 503)
+        assert probed(replica, names.LIVE_PATH)[0] == 200
+        client.sendall(REVIEW[40:])
+        assert answer(client) == (200, "close", judged)
+        assert client.recv(1) == b""
+    assert replica.process.wait(timeout=30) == 0  # the chart gives it 25 s more than it drains
+
+
+def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installation, tmp_path: Path) -> None:
+    """Each of them, and the reviews of the API server; connections that ask nothing give way, and are counted."""
+    replica = installation.start()
+    evicted = 'kavip_connections_evicted_total{port="webhook"}'
+    assert replica.metric(evicted) == 0
+    with crowd("127.0.0.1", installation.webhook_port, CROWD, log=tmp_path / "crowd.log") as opened:
+        found = {
+            (turn, probed(replica, path)) for turn in range(ROUNDS) for path in (names.LIVE_PATH, names.READY_PATH)
+        }
+        done = installation.apply(a_group("new"), flags=("--dry-run=server",))
+        assert opened() > CROWD
+    assert found == {(turn, (200, "ok\n")) for turn in range(ROUNDS)}
+    assert done.returncode == 0, done.stderr
+    assert replica.metric(evicted) > 0
