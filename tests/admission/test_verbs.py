@@ -1,0 +1,158 @@
+"""Every way in which a user changes an object, by hand and by Helm: the same words, and the object as it was."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hack import refusals
+from hack.refusals import Case, Manifest
+from hack.testbed.place import Result, run
+from hack.testbed.programs import Programs
+from kavip.api.review import Operation
+from tests.admission.asking import place
+from tests.admission.stage import Stage
+from tests.admission.test_table import merge_patch, words
+
+pytestmark = pytest.mark.apiserver
+
+RULES = (
+    "group_exists",
+    "verbatim_is_safe",
+    "request_is_met",
+    "shape_is_sound",
+    "there_is_one_default",
+    "pool_is_sound",
+)
+CHOSEN = [
+    next(each for each in refusals.cases() if (each.rule, each.by) == (rule, "kavip") and each.causes and not each.old)
+    for rule in RULES
+]
+"""One of each chain and more: names, grammar, addresses, other objects."""
+
+each_case = pytest.mark.parametrize("case", CHOSEN, ids=str)
+
+
+def edited(case: Case) -> Case:
+    """*case* as a change of what is right."""
+    return replace(case, operation=Operation.UPDATE, old=case.passes)
+
+
+def target(case: Case) -> tuple[str, ...]:
+    """The object for kubectl, as a user names it."""
+    metadata = case.asked["metadata"]
+    namespace = ("-n", metadata["namespace"]) if "namespace" in metadata else ()
+    return f"{case.kind.lower()}/{metadata['name']}", *namespace
+
+
+def patches(case: Case) -> dict[str, object]:
+    """What ``kubectl patch`` sends, by the type of patch."""
+    difference = merge_patch(case.old, case.asked)
+    metadata = case.asked["metadata"]
+    parts = {f"/metadata/{part}": metadata[part] for part in ("labels", "annotations") if part in metadata}
+    if case.kind == "Service":
+        return {"json": added(parts), "merge": difference, "strategic": difference}
+    return {"json": added({**parts, "/spec": case.asked["spec"]}), "merge": difference}
+
+
+def added(parts: Mapping[str, object]) -> list[dict[str, object]]:
+    """The steps of a JSON patch that sets *parts*."""
+    return [{"op": "add", "path": path, "value": value} for path, value in parts.items()]
+
+
+@each_case
+def test_replace_and_every_patch_are_refused(stage: Stage, case: Case) -> None:
+    """kubectl replace and the three types of kubectl patch print the table's words and change nothing."""
+    case = edited(case)
+    with stage.playing(case):
+        before = stage.found(case.asked)
+        done = [stage.kubectl("replace", "-f", "-", given=case.asked)]
+        for kind, body in patches(case).items():
+            done.append(stage.kubectl("patch", *target(case), f"--type={kind}", "-p", json.dumps(body)))
+        for each in done:
+            assert each.returncode != 0 and each.stderr.endswith(words(case)), each
+        assert stage.found(case.asked) == before
+
+
+@each_case
+def test_an_edit_is_refused_in_the_editor(stage: Stage, case: Case, tmp_path: Path) -> None:
+    """kubectl edit opens the editor again, with the refusal on top; who gives up leaves the object as it was."""
+    case = edited(case)
+    seen, asked = tmp_path / "seen", tmp_path / "asked.yaml"
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\ncp "$1" {seen}\ncp {asked} "$1"\n')
+    editor.chmod(0o755)
+    with stage.playing(case):
+        before = stage.found(case.asked)
+        metadata = {**before.body["metadata"], **case.asked["metadata"]}
+        asked.write_text(yaml.safe_dump({**before.body, **case.asked, "metadata": metadata}))
+        command = stage.plane.kubectl_command("edit", *target(case))
+        done = run(command, env={"KUBE_EDITOR": str(editor), "TMPDIR": str(tmp_path)}, check=False)
+        assert done.returncode != 0, done
+        comment = " ".join(line.removeprefix("#").strip() for line in seen.read_text().splitlines() if line[:1] == "#")
+        for field, message in case.causes:
+            assert f"{field}: {message}" in comment
+        assert stage.found(case.asked) == before
+
+
+@each_case
+def test_of_a_list_the_others_come_in(stage: Stage, case: Case) -> None:
+    """One bad item of a List is refused in the table's words; those before and after it are created."""
+    others = [listed(case.passes, name) for name in ("before", "after")]
+    items = [others[0], listed(case.asked, case.asked["metadata"]["name"]), others[1]]
+    given = {"apiVersion": "v1", "kind": "List", "items": items}
+    with stage.playing(case):
+        try:
+            done = stage.kubectl("create", "-f", "-", given=given)
+            assert done.returncode != 0 and done.stderr.endswith(words(case)), done
+            assert [stage.found(each).code for each in items] == [200, 404, 200], done
+        finally:
+            for each in others:
+                stage.api.ask("DELETE", place(each))
+
+
+def listed(manifest: Manifest, name: str) -> Manifest:
+    """*manifest* under *name*, with what kubectl misses in a List though the API server has a default for it."""
+    spec = (
+        {"image": "example.net/keepalived", **manifest["spec"]} if "interface" in manifest["spec"] else manifest["spec"]
+    )
+    return {**manifest, "metadata": {**manifest["metadata"], "name": name}, "spec": spec}
+
+
+@pytest.mark.chart
+@each_case
+def test_helm_upgrade_fails_and_leaves_the_release(stage: Stage, case: Case, helm: Callable[..., Result]) -> None:
+    """The upgrade says what the table says; the object stays, and the next upgrade with the right values passes."""
+    with stage.playing(case):
+        try:
+            assert helm("install", given=case.passes).returncode == 0
+            before = stage.found(case.asked)
+            done = helm("upgrade", given=case.asked)
+            assert done.returncode != 0
+            for field, message in case.causes:
+                assert message in done.stderr, (field, done.stderr)
+            assert stage.found(case.asked) == before
+        finally:
+            helm("uninstall")
+
+
+@pytest.fixture
+def helm(stage: Stage, programs: Programs, tmp_path: Path) -> Callable[..., Result]:
+    """Helm with a chart whose one object is its values."""
+    chart = tmp_path / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: shop\nversion: 0.1.0\n")
+    (chart / "templates" / "object.yaml").write_text("{{ toYaml .Values }}\n")
+    own = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+    environment = {**own, "KUBECONFIG": str(stage.plane.kubeconfig)}
+
+    def call(verb: str, *, given: object = None) -> Result:
+        values = tmp_path / "values.json"
+        values.write_text(json.dumps(given or {}))
+        files = [str(chart), f"--values={values}"] if given else ["--ignore-not-found"]
+        return run([programs["helm"], verb, "shop", *files], env=environment, check=False)
+
+    return call
