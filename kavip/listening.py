@@ -10,6 +10,7 @@ as its client likes, because closing it under a client that is about to use it l
 import asyncio
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ _ASSUMED_GONE: Final = 120.0  # Go's transport, and with it every API server, cl
 _PARTING: Final = 1.0  # seconds for a peer's close_notify, and to go after the farewell
 _NOWHERE: Final = URL("/")
 
+# asyncio gives each TLS connection a buffer of 256 KiB at once; reviews are smaller, and strangers have no use for it
+SSLProtocol.max_size = 64 * 1024
+
 FAREWELL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -43,7 +47,8 @@ class Limits:
     """
     What strangers may take.
 
-    A TLS connection costs up to 300 KiB (asyncio gives each a buffer of 256 KiB): *connections* decides the memory.
+    A TLS connection costs up to 300 KiB, a part of it in pieces that malloc does not give back at once: *connections*
+    decides the memory.
     """
 
     connections: int = 384

@@ -37,6 +37,12 @@ def probed(replica: Replica, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def resident(replica: Replica) -> int:
+    """KiB of memory that it has taken at most."""
+    lines = Path(f"/proc/{replica.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
 def connected(installation: Installation) -> ssl.SSLSocket:
     """A connection to the webhook, as the API server would make one."""
     (found, *_) = installation.get("validatingwebhookconfiguration", "kavip")["webhooks"]
@@ -70,10 +76,11 @@ def test_a_replica_that_is_told_to_end_answers_first(installation: Installation)
 
 
 def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installation, tmp_path: Path) -> None:
-    """Each of them, and the reviews of the API server; connections that ask nothing give way, and are counted."""
+    """Each of them, and the reviews of the API server; who asks nothing gives way, is counted, and costs little."""
     replica = installation.start()
     evicted = 'kavip_connections_evicted_total{port="webhook"}'
     assert replica.metric(evicted) == 0
+    before = resident(replica)
     with crowd("127.0.0.1", installation.webhook_port, CROWD, log=tmp_path / "crowd.log") as opened:
         found = {
             (turn, probed(replica, path)) for turn in range(ROUNDS) for path in (names.LIVE_PATH, names.READY_PATH)
@@ -83,3 +90,4 @@ def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installa
     assert found == {(turn, (200, "ok\n")) for turn in range(ROUNDS)}
     assert done.returncode == 0, done.stderr
     assert replica.metric(evicted) > 0
+    assert resident(replica) - before < 192 << 10  # a good half of it is taken
