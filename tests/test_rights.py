@@ -48,7 +48,6 @@ HELD = {
 """Rights that no request ever needs, each with the reason why kavip holds it."""
 
 SOON = {
-    Right("authorization.k8s.io", "subjectaccessreviews", "create"): "until a rule calls its refusal pardonable",
     Right("", "secrets", "list", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
     Right("", "secrets", "watch", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
 }
