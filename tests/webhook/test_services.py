@@ -1,0 +1,110 @@
+"""What is asked of a Service beside the cases of the table: what waits, what counts, what is left to others."""
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.cluster import ExternalIP, Network, NetworkSpec
+from kavip.api.meta import Metadata
+from kavip.names import Reason
+from kavip.webhook import policy, verdict
+from kavip.webhook.checks import Options
+from kavip.webhook.verdict import Awaited, Subject
+from tests.build import group, pool, service
+from tests.webhook.judging import EDGE, SHOP, create, reasons, update
+
+
+def test_a_plain_service_of_the_default_group_is_judged() -> None:
+    """What the default group takes must be right, too: an address outside every pool is refused."""
+    found = create(service("shop/web", wants="203.0.113.9"), group("lb/edge", default=True), pool(), SHOP)
+    assert reasons(found) == [Reason.ADDRESS_NOT_IN_POOL]
+
+
+def test_what_may_be_on_its_way_is_named() -> None:
+    """A missing group and a missing pool are both awaited: they may come with the same kubectl apply."""
+    found = create(service("shop/web", group="lb/new", pool="new"), EDGE, pool())
+    assert found.awaits == (Awaited(names.KEEPALIVED_GROUP, "lb/new"), Awaited(names.VIP_POOL, "new"))
+
+
+def test_a_service_that_only_has_to_wait_is_accepted() -> None:
+    """No pool, and a full pool that is named: accepted with a warning, for others may free or add something."""
+    full = pool("edge", "192.0.2.130")
+    holder = service("shop/first", group="lb/edge", holds=["192.0.2.130"])
+    for found in (
+        create(service("shop/web", group="lb/edge"), EDGE),
+        create(service("shop/web", group="lb/edge", pool="edge"), EDGE, full, holder),
+    ):
+        assert found.allowed
+        assert [text.partition(":")[0] for text in found.warnings] == ["the Service waits for an address"]
+
+
+def test_a_quota_is_forbidden_where_the_pool_is_named_and_waits_elsewhere() -> None:
+    """Who names the pool gets 403; who does not may yet find another pool."""
+    strict = pool("edge", max_per_namespace=0)
+    named = create(service("shop/web", group="lb/edge", pool="edge"), EDGE, strict)
+    assert reasons(named) == [Reason.QUOTA_EXCEEDED]
+    answer = verdict.response("u1", named, Subject("Service", "web"))
+    assert answer.status is not None
+    assert (answer.status.code, answer.status.reason) == (403, "Forbidden")
+    assert create(service("shop/web", group="lb/edge"), EDGE, strict).allowed
+
+
+def test_an_edit_that_ends_sharing_is_refused() -> None:
+    """A Service that shares its address may not be given a port that another one of them uses."""
+    key = {names.SHARING_KEY_ANNOTATION: "k"}
+    first = service("shop/a", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
+    old = service("shop/b", group="lb/edge", port=81, annotations=key, holds=["192.0.2.130"])
+    new = service("shop/b", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
+    assert update(old, old, EDGE, pool(), first).allowed
+    assert reasons(update(old, new, EDGE, pool(), first)) == [Reason.SHARING_REFUSED]
+
+
+def test_the_platform_is_left_its_own() -> None:
+    """Where OpenShift assigns addresses, a Service that names no kavip pool is not judged by kavip's pools."""
+    network = Network(
+        metadata=Metadata(name="cluster"),
+        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])),
+    )
+    asked = service("shop/web", group="lb/edge")
+    assert create(asked, EDGE, network) == policy.PASSED
+    assert create(asked, EDGE, network, options=Options(ipam="always")).warnings
+    assert create(asked, EDGE, options=Options(ipam="never")) == policy.PASSED
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_255_are_counted_over_the_segment(shared: bool) -> None:
+    """Services of all groups of a segment count, with or without a VIP; leftovers and this Service itself do not."""
+    one = group("lb/one", segment="s" if shared else "t", router_ids={"shop/a": 1, "gone/x": 9})
+    other = group("lb/other", segment="s", blacklist_router_ids=list(range(3, 256)))
+    members = [service("shop/a", group="lb/one"), service("shop/b", group="lb/other")]
+    found = create(service("shop/web", group="lb/other"), one, other, *members, pool(), SHOP)
+    assert reasons(found) == ([Reason.ROUTER_IDS_EXHAUSTED] if shared else [])
+    again = update(members[1], members[1], one, other, members[0], pool())
+    assert again.allowed
+
+
+def test_spreading_takes_a_vrid_for_each_address() -> None:
+    """Turning spreadvips on is refused where the VRIDs do not suffice, and says how many are needed."""
+    tight = group("lb/edge", blacklist_router_ids=list(range(2, 256)))
+    old = service("shop/web", group="lb/edge", external_ips=["192.0.2.133", "192.0.2.134"])
+    new = service(
+        "shop/web",
+        group="lb/edge",
+        external_ips=["192.0.2.133", "192.0.2.134"],
+        annotations={names.SPREAD_ANNOTATION: "true"},
+    )
+    found = update(old, new, tight, pool())
+    assert [refusal.message.partition(":")[0] for refusal in found.refusals] == [
+        'group "lb/edge" has 1 virtual router ID left, this Service needs 3'
+    ]
+
+
+def test_a_shared_group_takes_any_number() -> None:
+    """In Shared mode a Service needs no VRID of its own."""
+    tight = group(
+        "lb/edge",
+        blacklist_router_ids=list(range(2, 256)),
+        instances=msgspec.structs.replace(EDGE.spec.instances, mode="Shared", count=1),
+    )
+    members = [service(f"shop/s{number}", group="lb/edge") for number in range(300)]
+    assert create(service("shop/web", group="lb/edge"), tight, pool(), *members).allowed
