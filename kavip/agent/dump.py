@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kavip.agent.grammar import Configuration
+from kavip.agent.configuration import Configuration
 from kavip.api.address import Address, read_address
 
 STATES: Final = ("INIT", "BACKUP", "MASTER", "FAULT")

@@ -93,6 +93,8 @@ def _own(status: Status, dump: Dump | None) -> Iterator[Metric]:
     yield version
     yield _gauge("kavip_agent_config_current", "Whether the wanted configuration runs.", [((), status.current)])
     yield _gauge("kavip_agent_config_refused", "Whether the wanted one was refused.", [((), bool(status.refused))])
+    left_out = "Instances of the wanted one that this node refuses."
+    yield _gauge("kavip_agent_left_out_instances", left_out, [((), len(status.left_out))])
     yield _counter("kavip_agent_reloads", "Reloads that the daemon was seen to carry out.", [((), status.reloads)])
     yield _counter(
         "kavip_agent_reload_failures", "Reloads that it did not survive or not confirm.", [((), status.failed_reloads)]

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from kavip.agent.localize import Localized, recalled
+from kavip.agent.configuration import Localized
+from kavip.agent.localize import recalled
 from kavip.api.address import read_address
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -56,10 +57,10 @@ class RunDirectory:
         """Remember *localized* as the one to fall back to."""
         replace_file(self.path / GOOD, localized.text.encode())
 
-    def write_candidate(self, localized: Localized) -> Path:
-        """Put *localized* where it can be checked."""
+    def write_candidate(self, text: str) -> Path:
+        """Put *text* where it can be checked."""
         path = self.path / CANDIDATE
-        replace_file(path, localized.text.encode())
+        replace_file(path, text.encode())
         return path
 
     def drop_candidate(self) -> None:

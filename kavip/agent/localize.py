@@ -4,7 +4,7 @@ From the group's configuration to this node's: the lines of this node, its inter
 The text in the ConfigMap is the same for all nodes. Lines for one node begin with ``@node``, lines for all others with
 ``@^node`` (keepalived's own notation); they are resolved here, so that the file says what runs. A configuration that
 would harm the node (an address of its own among the VIPs) or cannot work on it (an interface that is not there) is
-refused. No message holds the password.
+refused: the instance at fault, or all of it where the fault is nobody's own. No message holds the password.
 """
 
 import hashlib
@@ -14,15 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip.agent import grammar
-from kavip.agent.grammar import Configuration, Refused
-from kavip.api.address import BITS, Address, read_address
-from kavip.vrrp.virtualips import VirtualIP
+from kavip.agent.configuration import Configuration, Fault, Localized, Refused
+from kavip.agent.facts import Facts, interface_of, unfit
+from kavip.agent.prune import spares_of, without
 
 AUTHENTICATION_MARKER: Final = "# kavip: authentication"
-KUBE_PROXY_INTERFACE: Final = "kube-ipvs0"
-"""kube-proxy's IPVS mode keeps every Service address here, ours too: it is nobody's own address, and never stale."""
-
-_LOOPBACK: Final = "lo"
 _PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
@@ -47,46 +43,12 @@ class Mounted:
         return f"Mounted({self.group} {self.config_hash})"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An address on an interface of this node; *added* says that it looks as if keepalived had put it there."""
+def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> Localized | Refused:
+    """
+    Make the configuration of this node, or say why not.
 
-    virtual_ip: VirtualIP
-    added: bool = False
-
-    @property
-    def address(self) -> Address:
-        """The address alone."""
-        return self.virtual_ip.address
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What this node is: its interfaces and addresses, and the VIPs that kavip may have put there."""
-
-    node: str
-    address: Address | None = None
-    interfaces: frozenset[str] = frozenset()
-    held: tuple[Held, ...] = ()
-    ours: frozenset[VirtualIP] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Localized:
-    """A configuration for this node, ready to be checked. *note* says why the node has no part in it."""
-
-    text: str
-    config_hash: str
-    configuration: Configuration
-    note: str = ""
-
-    def __repr__(self) -> str:
-        """Say which configuration this is, and nothing that stands in it."""
-        return f"Localized({self.config_hash}, {len(self.configuration.instances)} instances)"
-
-
-def localize(mounted: Mounted, facts: Facts) -> Localized | Refused:
-    """Make the configuration of this node, or say why not."""
+    An instance with a fault of its own is left out; as it stands in *good*, the last that ran, it stays if it can.
+    """
     if hashlib.sha256(mounted.text.encode()).hexdigest()[:16] != mounted.config_hash:
         return Refused("keepalived.conf and agent.json in the ConfigMap do not belong together")
     interface = ""
@@ -105,11 +67,12 @@ def localize(mounted: Mounted, facts: Facts) -> Localized | Refused:
     if interface:
         lines = [_INTERFACE.sub(rf"\g<1>{interface}", line) for line in lines]
     text = "\n".join([_header(facts.node, mounted.config_hash), *lines])
-    configuration = grammar.read(text)
-    if isinstance(configuration, Refused):
-        return configuration
-    fault = _own_address(configuration, facts) or _missing_interface(configuration, facts)
-    return Refused(fault) if fault else Localized(text, mounted.config_hash, configuration)
+    found = grammar.examine(text, settled=good.configuration if good else Configuration())
+    if isinstance(found, Refused):
+        return found
+    unfits = {name: Fault(why) for name, why in unfit(found.instances, facts).items()}
+    whole = Localized(text, mounted.config_hash, Configuration(found.instances))
+    return without(whole, {**unfits, **found.faults}, spares_of(good, facts))
 
 
 def empty(node: str, *, config_hash: str = "") -> Localized:
@@ -126,39 +89,6 @@ def recalled(text: str) -> Localized | None:
     if header is None or isinstance(configuration, Refused):
         return None
     return Localized(text, header[1], configuration)
-
-
-def interface_of(text: str, facts: Facts) -> str:
-    """The interface that holds the address *text*, or whose subnet does, the narrowest first; "" if there is none."""
-    wanted = read_address(text)
-    if wanted is None:
-        return ""
-    found = [
-        (-each.virtual_ip.prefix, each.virtual_ip.interface)
-        for each in facts.held
-        if each.virtual_ip.interface not in (_LOOPBACK, KUBE_PROXY_INTERFACE)
-        and each.virtual_ip not in facts.ours
-        and (each.address == wanted or _in_subnet(wanted, each.virtual_ip))
-    ]
-    return min(found)[1] if found else ""
-
-
-def leftovers(facts: Facts, *, wanted: frozenset[VirtualIP], running: frozenset[VirtualIP]) -> tuple[VirtualIP, ...]:
-    """
-    The addresses on this node that a daemon left behind: ours or *wanted*, and not among those that one is *running*.
-
-    Without a record (the pod was replaced) an address that merely equals a wanted one counts only if it looks added.
-    The node's own address never counts.
-    """
-    found = (
-        each.virtual_ip
-        for each in facts.held
-        if (each.virtual_ip in facts.ours or (each.virtual_ip in wanted and each.added))
-        and each.virtual_ip not in running
-        and each.address != facts.address
-        and each.virtual_ip.interface != KUBE_PROXY_INTERFACE
-    )
-    return tuple(sorted(found))
 
 
 def _header(node: str, config_hash: str) -> str:
@@ -192,38 +122,3 @@ def _password_fault(password: str | None) -> str:
     if not _PASSWORD.fullmatch(password):
         return "password: want 1 to 8 characters of A-Z a-z 0-9 _ - in the Secret, and no line break at the end"
     return ""
-
-
-def _own_address(configuration: Configuration, facts: Facts) -> str:
-    """Name a VIP that is this node's own: ``--config-test`` passes it, and the daemon deletes the address."""
-    wanted = configuration.virtual_ips
-    own = {
-        each.address: each.virtual_ip.interface
-        for each in facts.held
-        if each.virtual_ip.interface != KUBE_PROXY_INTERFACE
-        and each.virtual_ip not in facts.ours
-        and not (each.virtual_ip in wanted and each.added)
-    }
-    if facts.address:
-        own.setdefault(facts.address, "its InternalIP")
-    for instance in configuration.instances:
-        for virtual_ip in instance.virtual_ips:
-            if place := own.get(virtual_ip.address):
-                return (
-                    f"instance {instance.name}: {virtual_ip.address} is node {facts.node}'s own address ({place}),"
-                    " which keepalived would take away: give the Service another address"
-                )
-    return ""
-
-
-def _missing_interface(configuration: Configuration, facts: Facts) -> str:
-    for name in sorted(configuration.interfaces - facts.interfaces):
-        return f"interface {name} does not exist on node {facts.node}; set interface or interfaceFromIP of the group"
-    return ""
-
-
-def _in_subnet(wanted: Address, virtual_ip: VirtualIP) -> bool:
-    if wanted.family != virtual_ip.address.family or virtual_ip.prefix == BITS[wanted.family]:
-        return False
-    shift = BITS[wanted.family] - virtual_ip.prefix
-    return wanted.value >> shift == virtual_ip.address.value >> shift

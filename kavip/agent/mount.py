@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kavip import names
-from kavip.agent.grammar import Refused
+from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pyroute2 import AsyncIPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from kavip.agent.localize import KUBE_PROXY_INTERFACE, Held
+from kavip.agent.facts import KUBE_PROXY_INTERFACE, Held
 from kavip.api.address import BITS, read_address
 from kavip.vrrp.virtualips import VirtualIP
 

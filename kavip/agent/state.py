@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from kavip.agent.configuration import LeftOut
 from kavip.agent.dump import Dump
 
 
@@ -18,6 +19,7 @@ class Status:
     config_hash: str = ""  # of the configuration that the daemon runs
     wanted_hash: str = ""  # of the configuration that was last seen in the mount
     refused: str = ""
+    left_out: tuple[LeftOut, ...] = ()
     note: str = ""
     version: str = ""
     reloads: int = 0
@@ -28,7 +30,7 @@ class Status:
 
     @property
     def current(self) -> bool:
-        """Whether the daemon runs what is wanted."""
+        """Whether the daemon runs what is wanted, but for instances that are left out: their neighbours do not wait."""
         return bool(self.wanted_hash) and self.config_hash == self.wanted_hash and not self.refused
 
 
@@ -51,6 +53,20 @@ class InstanceState(msgspec.Struct, frozen=True, rename="camel"):
     last_transition: str
 
 
+class LeftOutState(msgspec.Struct, frozen=True, rename="camel"):
+    """
+    One instance that does not run as it is wanted, and why.
+
+    *by*: ``keepalived`` or ``agent``; *kept*: as it last ran, it runs on; *virtual_ips*: those that it was to have.
+    """
+
+    name: str
+    reason: str
+    by: str
+    kept: bool
+    virtual_ips: tuple[str, ...] = msgspec.field(name="virtualIPs")
+
+
 class State(msgspec.Struct, frozen=True, rename="camel"):
     """The body of ``/state``."""
 
@@ -62,6 +78,7 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     note: str
     keepalived: Keepalived
     instances: tuple[InstanceState, ...]
+    left_out: tuple[LeftOutState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,16 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
                 last_transition=_timestamp(moments[each.data.iname].seconds),
             )
             for each in dump or ()
+        ),
+        left_out=tuple(
+            LeftOutState(
+                name=each.name,
+                reason=each.fault.reason,
+                by=each.fault.by.value,
+                kept=each.kept,
+                virtual_ips=tuple(sorted(str(vip.address) for vip in each.virtual_ips)),
+            )
+            for each in status.left_out
         ),
     )
 

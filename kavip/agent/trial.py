@@ -3,7 +3,8 @@ Ask keepalived itself whether it would run a configuration: ``keepalived --confi
 
 Exit status 0 is not enough: it also comes back for files that were never read, with a remark on stderr. So a text
 passes only with status 0 and an empty stderr, and only after the same program has refused a text that is known to be
-wrong. What keepalived prints quotes the file, so nothing of it goes into a message but the number of a line.
+wrong. What keepalived prints quotes the file, so nothing of it goes into a message but the numbers of lines and the
+names of instances.
 """
 
 import os
@@ -16,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kavip.agent import confine, grammar
+from kavip.agent import confine
 from kavip.agent.files import RunDirectory
-from kavip.agent.grammar import Configuration
-from kavip.agent.localize import Localized, empty
+from kavip.agent.localize import empty
 
 TIMEOUT: Final = 5.0
 _JSON_SIGNAL: Final = 36  # SIGRTMIN+2 with glibc; musl counts from 35, which is why the program is asked
 _OUTPUT: Final = 64 << 10
 _VERSION: Final = re.compile(rb"Keepalived v(\d+(?:\.\d+)*)")
-_LINE: Final = re.compile(rb"Line (\d+)\)")
+_LINE: Final = re.compile(rb"^\([^()]*\bLine (\d+)\)", re.MULTILINE)
+_NAME: Final = re.compile(rb"^\(([A-Za-z0-9_.:/-]+)\)[ :]", re.MULTILINE)  # no word of a user holds a bracket
 _WRONG: Final = "global_defs {\n    kavip_no_such_keyword\n}\n"
 _WRONG_LINE: Final = 2
 _SIGNALLED: Final = 128
@@ -37,6 +38,25 @@ class Program:
 
     version: str
     json_signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """
+    What is wrong with a text: *how* it was refused, the *lines* and the *names* of instances that were told.
+
+    Where it is not *about* the text, but the attempt failed, another text would not do better.
+    """
+
+    how: str
+    lines: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    about: bool = True
+
+    @property
+    def reason(self) -> str:
+        """One line for people."""
+        return f"{self.how}, line {self.lines[0]}" if self.lines else self.how
 
 
 class Trial:
@@ -60,30 +80,31 @@ class Trial:
             json_signal=int(answered) if code == 0 and answered.isdigit() else _JSON_SIGNAL,
         )
 
-    def fault(self, localized: Localized) -> str:
-        """Why keepalived would not run *localized*, or ""."""
+    def judge(self, text: str) -> Finding | None:
+        """Why keepalived would not run *text*; None where it would."""
         self._trusted = self._trusted or self._tells_right_from_wrong()
         if not self._trusted:
-            return f"{self._keepalived} cannot check configurations: it does not tell a right one from a wrong one"
-        return self._refusal(localized)
+            how = f"{self._keepalived} cannot check configurations: it does not tell a right one from a wrong one"
+            return Finding(how, about=False)
+        return self._finding(text)
 
     def _tells_right_from_wrong(self) -> bool:
-        refusal = self._refusal(Localized(_WRONG, "", Configuration()))
-        return refusal.endswith(f"line {_WRONG_LINE}") and not self._refusal(empty(self._node))
+        found = self._finding(_WRONG)
+        return found is not None and found.lines == (_WRONG_LINE,) and self._finding(empty(self._node).text) is None
 
-    def _refusal(self, localized: Localized) -> str:
+    def _finding(self, text: str) -> Finding | None:
         try:
-            path = self._files.write_candidate(localized)
+            path = self._files.write_candidate(text)
             if not _readable(path):
-                return "the run directory does not hold the file that was to be checked"
+                return Finding("the run directory does not hold the file that was to be checked", about=False)
             code, _, errors = self._run("--config-test", f"--config-id={self._node}", f"--use-file={path}")
         except subprocess.TimeoutExpired:
-            return f"keepalived --config-test did not end in {TIMEOUT:.0f} s"
+            return Finding(f"keepalived --config-test did not end in {TIMEOUT:.0f} s", about=False)
         except OSError as error:
-            return f"keepalived --config-test cannot be run: {os.strerror(error.errno or 0)}"
+            return Finding(f"keepalived --config-test cannot be run: {os.strerror(error.errno or 0)}", about=False)
         finally:
             self._files.drop_candidate()
-        return _verdict(code, errors, localized.text)
+        return _verdict(code, errors)
 
     def _run(self, *arguments: str) -> tuple[int, bytes, bytes]:
         """Run keepalived confined; its exit status and the beginning of its output."""
@@ -107,19 +128,15 @@ class Trial:
         return child.returncode, output[:_OUTPUT], errors[:_OUTPUT]
 
 
-def _verdict(code: int, errors: bytes, text: str) -> str:
+def _verdict(code: int, errors: bytes) -> Finding | None:
     if code == 0 and not errors.strip():
-        return ""
+        return None
     how = (
         f"signal {-code}" if code < 0 else f"signal {code - _SIGNALLED}" if code > _SIGNALLED else f"exit status {code}"
     )
-    match = _LINE.search(errors)
-    if match is None:
-        return f"keepalived --config-test: {how}"
-    number = int(match[1])
-    instance = grammar.instance_at(text, number)
-    place = f"line {number}" + (f", instance {instance}" if instance else "")
-    return f"keepalived --config-test: {how}, {place}"
+    lines = dict.fromkeys(int(each) for each in _LINE.findall(errors))
+    names = dict.fromkeys(each.decode() for each in _NAME.findall(errors))
+    return Finding(f"keepalived --config-test: {how}", tuple(lines), tuple(names))
 
 
 def _readable(path: Path) -> bool:

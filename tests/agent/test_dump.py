@@ -1,14 +1,15 @@
 """What keepalived says, and what the agent makes of it for ``/state`` and ``/metrics``."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from kavip.agent import dump, exporter
+from kavip.agent.configuration import Configuration, Fault, Instance, Judge, LeftOut
 from kavip.agent.exporter import Style
-from kavip.agent.grammar import Configuration, Instance
 from kavip.agent.state import State, Status, encode, moments_of, state_of
 from tests.agent import scene
 from tests.agent.test_localize import vip
@@ -68,7 +69,9 @@ def test_state_is_what_the_controller_reads() -> None:
     """Sorted, in JSON's names, with canonical addresses and without the password."""
     body = encode(state(read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[]))))
     told = msgspec.json.decode(body)
-    assert list(told) == ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances"]
+    fields = ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances", "leftOut"]
+    assert list(told) == fields
+    assert told["leftOut"] == []
     assert told["keepalived"] == {"version": "2.2.7", "running": True}
     assert [each["name"] for each in told["instances"]] == ["a/b", "shop/web"]
     assert told["instances"][0]["family"] == 6
@@ -83,6 +86,21 @@ def test_state_is_what_the_controller_reads() -> None:
         "lastTransition": "2026-11-21T01:08:34.878Z",
     }
     assert scene.PASSWORD.encode() not in body
+
+
+def test_state_tells_what_is_left_out() -> None:
+    """Name, reason, who refuses it, whether it runs on as it last ran, and the VIPs that it was to have."""
+    vips = (vip("192.0.2.131/32"), vip("192.0.2.130/32"))
+    status = replace(STATUS, left_out=(LeftOut("shop/web", Fault("line 3", Judge.KEEPALIVED), vips, kept=True),))
+    assert status.current
+    (told,) = msgspec.json.decode(encode(state_of(status, (), {})))["leftOut"]
+    assert told == {
+        "name": "shop/web",
+        "reason": "line 3",
+        "by": "keepalived",
+        "kept": True,
+        "virtualIPs": ["192.0.2.130", "192.0.2.131"],
+    }
 
 
 def test_state_without_an_answer_says_that_nothing_runs() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kavip.agent import mount
+from kavip.agent.configuration import Refused
 from kavip.agent.files import RunDirectory, replace_file
-from kavip.agent.grammar import Refused
 from kavip.agent.localize import Mounted, empty
 from tests.agent import scene
 from tests.agent.test_localize import vip

@@ -3,8 +3,9 @@
 import pytest
 
 from kavip.agent import grammar
-from kavip.agent.grammar import Configuration, Refused
-from kavip.agent.localize import Localized, localize
+from kavip.agent.configuration import Configuration, Localized, Refused
+from kavip.agent.grammar import Examined
+from kavip.agent.localize import localize
 from tests.agent import scene
 from tests.agent.test_localize import facts
 
@@ -147,7 +148,60 @@ def test_an_instance_that_stands_twice_is_refused() -> None:
     assert found == Refused("instance shop/web stands twice")
 
 
-def test_a_line_is_placed_in_its_instance() -> None:
-    """Messages name the instance that a line number belongs to."""
-    assert grammar.instance_at(SOUND, 3) == ""
-    assert grammar.instance_at(SOUND, 8) == "shop/web"
+INSTANCE = SOUND[SOUND.index("vrrp_instance") :]
+CART = INSTANCE.replace("shop/web", "shop/cart").replace("130", "131").replace("router_id 7", "router_id 8")
+
+
+def faults_of(text: str, settled: Configuration | None = None) -> dict[str, str]:
+    """What is wrong with each instance of *text*, which is sound outside them."""
+    found = grammar.examine(text, settled=settled or Configuration())
+    assert isinstance(found, Examined), found
+    return {name: fault.reason for name, fault in found.faults.items()}
+
+
+def test_a_fault_is_its_instances_own() -> None:
+    """The neighbour is read whole; the line is counted in the instance, so that no neighbour changes the message."""
+    spoilt = CART.replace("    state BACKUP", "    state ~BACKUP")
+    for text, line in ((SOUND + spoilt, 2), (SOUND.replace(INSTANCE, spoilt + INSTANCE), 2)):
+        assert faults_of(text) == {
+            "shop/cart": f"line {line} of the instance: a character that keepalived gives a meaning of its own"
+        }
+        found = grammar.examine(text)
+        assert isinstance(found, Examined)
+        assert [(each.name, each.router_id) for each in found.instances] == [("shop/cart", 8), ("shop/web", 7)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("    virtual_router_id 8\n", "", "virtual_router_id is missing"),
+        ("    state BACKUP", "    include /etc/passwd", "line 2 of the instance: a keyword that kavip never writes"),
+        ("    state BACKUP", "    }", "line 3 of the instance: a line behind the end of the block"),
+        ("    state BACKUP", "    }\n    vrrp_instance b {", "line 3 of the instance: a line behind the end"),
+        ("    state BACKUP", "    x {", "line 9 of the instance: a block vrrp_instance is never closed"),
+        ("131/32", "130/32", "virtual IP 192.0.2.130 stands in another instance too"),
+        ("router_id 8", "router_id 7", "virtual_router_id 7 stands in another instance too"),
+    ],
+)
+def test_what_is_wrong_with_an_instance_spares_the_others(old: str, new: str, why: str) -> None:
+    """Whatever a tenant could bring about stays within the block."""
+    for text in (SOUND + CART.replace(old, new), SOUND.replace(INSTANCE, INSTANCE + CART.replace(old, new))):
+        found = faults_of(text)
+        assert why in found["shop/cart"]
+        assert "shop/web" not in found
+
+
+def test_who_has_an_address_keeps_it() -> None:
+    """Of two instances that want the same, the newcomer is at fault, wherever it stands in the text."""
+    settled = grammar.read(SOUND)
+    assert isinstance(settled, Configuration)
+    thief = CART.replace("131", "130").replace("shop/cart", "shop/a")
+    text = SOUND.replace(INSTANCE, thief + INSTANCE)
+    assert list(faults_of(text)) == ["shop/web"]
+    assert list(faults_of(text, settled)) == ["shop/a"]
+
+
+def test_what_is_wrong_outside_instances_is_nobodys_fault() -> None:
+    """All of it is refused."""
+    for text in (SOUND.replace("router_id edge", "include x"), SOUND + "    vrrp_instance x {\n}\n", SOUND + "}\n"):
+        assert isinstance(grammar.examine(text), Refused)

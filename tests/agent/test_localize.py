@@ -5,18 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kavip.agent import grammar
-from kavip.agent.grammar import Refused
-from kavip.agent.localize import (
-    KUBE_PROXY_INTERFACE,
-    Facts,
-    Held,
-    Localized,
-    empty,
-    interface_of,
-    leftovers,
-    localize,
-    recalled,
-)
+from kavip.agent.configuration import Localized, Refused
+from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
+from kavip.agent.localize import empty, localize, recalled
 from kavip.api.address import BITS, parse_address
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import scene
@@ -59,6 +50,11 @@ def refusal(text: str, node: Facts, **more: object) -> str:
     found = localize(scene.mounted(text, **more), node)
     assert isinstance(found, Refused), found
     return found.reason
+
+
+def reasons(found: Localized) -> dict[str, str]:
+    """Why instances are left out, by name."""
+    return {each.name: each.fault.reason for each in found.left_out}
 
 
 def test_a_node_gets_its_own_lines() -> None:
@@ -198,14 +194,15 @@ def test_a_text_without_the_marker_needs_no_password() -> None:
 def test_an_address_of_the_node_is_never_a_vip(own: str, interface: str) -> None:
     """Whatever the interface and prefix length: keepalived would delete it from the node."""
     node = facts(held=(*facts().held, held(own, interface)), interfaces=frozenset({"lo", "eth0", "eth1"}))
-    reason = refusal(TEXT, node)
-    assert "instance shop/web: 192.0.2.130 is node n1's own address" in reason
+    found = localized(TEXT, node)
+    assert "192.0.2.130 is node n1's own address" in reasons(found)["shop/web"]
+    assert [each.name for each in found.configuration.instances] == ["shop/cart", "shop/web/v6"]
 
 
 def test_the_internal_ip_of_the_node_is_never_a_vip() -> None:
     """Even before it is on an interface."""
     node = facts(address=parse_address("192.0.2.130"))
-    assert "its InternalIP" in refusal(TEXT, node)
+    assert "its InternalIP" in reasons(localized(TEXT, node))["shop/web"]
 
 
 def test_vips_of_ours_are_not_the_nodes_own() -> None:

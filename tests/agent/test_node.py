@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,40 +164,84 @@ def _without_vip(text: str) -> str:
     return head + tail.partition("    }\n")[2]
 
 
-_BAD: dict[str, Callable[[str], str]] = {
-    "missing parameter": lambda text: text.replace("advert_int 0.2", "advert_int", 1),
-    "missing VRID": lambda text: text.replace("virtual_router_id", "#", 1).replace("#", "# x", 1),
-    "unknown keyword": lambda text: text.replace("state BACKUP", "state BACKUP\n    no_such_keyword", 1),
-    "unknown interface": lambda text: text.replace("interface eth0", "interface eth9", 1),
-    "unknown interface of a VIP": lambda text: text.replace("dev eth0", "dev eth9", 1),
-    "duplicate VRID": lambda text: text.replace("virtual_router_id 27", "virtual_router_id 26"),
-    "no VIP in version 3": _without_vip,
-    "escape that crashes keepalived": lambda text: text.replace("    state BACKUP", "\\!\n    state BACKUP", 1),
-    "include": lambda text: text.replace("    state BACKUP", "    include /etc/passwd\n    state BACKUP", 1),
-    "the node's own address": lambda text: text.replace(f"{WEB_VIP}/32", "192.0.2.11/24"),
-    "unbalanced brace": lambda text: text.rstrip().removesuffix("}"),
-    "interval out of range": lambda text: text.replace("advert_int 0.2", "advert_int 99", 1),
+_OUTSIDE: dict[str, Callable[[str], str]] = {
+    "unknown global keyword": lambda text: text.replace("router_id edge", "router_id edge\n    no_such_keyword"),
+    "missing global parameter": lambda text: text.replace("router_id edge", "router_id"),
+    "include": lambda text: text.replace("router_id edge", "include /etc/passwd"),
+    "escape that crashes keepalived": lambda text: text.replace("    router_id", "\\!\n    router_id"),
+    "unbalanced brace": lambda text: text.replace("}\nvrrp_instance", "vrrp_instance", 1),
+    "unknown interface everywhere": lambda text: text.replace("interface eth0", "interface eth9"),
     "empty": lambda _: "",
 }
 
+_KEPT: dict[str, Callable[[str], str]] = {
+    "missing parameter": lambda text: text.replace("advert_int 0.2", "advert_int", 1),
+    "missing VRID": lambda text: text.replace("virtual_router_id", "#", 1).replace("#", "# x", 1),
+    "unknown keyword": lambda text: text.replace("state BACKUP", "state BACKUP\n    no_such_keyword", 1),
+    "unknown interface of a VIP": lambda text: text.replace("dev eth0", "dev eth9", 1),
+    "escape that crashes keepalived": lambda text: text.replace("    state BACKUP", "\\!\n    state BACKUP", 1),
+    "include": lambda text: text.replace("    state BACKUP", "    include /etc/passwd\n    state BACKUP", 1),
+    "unbalanced brace": lambda text: text.rstrip().removesuffix("}"),
+    "interval out of range": lambda text: text.replace("advert_int 0.2", "advert_int 99", 1),
+}
+
+_LOST: dict[str, Callable[[str], str]] = {
+    "another interface": lambda text: text.replace("interface eth0", "interface eth9", 1),
+    "another VRID, which is taken": lambda text: text.replace("virtual_router_id 27", "virtual_router_id 26"),
+    "no VIP": _without_vip,
+    "another VIP, which is the node's": lambda text: text.replace("192.0.2.131/32", "192.0.2.11/24"),
+}
+_TELLTALES = ("passwd", "no_such_keyword", "\n")
+
 
 def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
-    """Each is refused with a reason that quotes nothing; the good one runs on, and no VIP moves or is lost."""
-    node = alone(pod, TWO)
-    master(node, "shop/cart", f"{WEB}/v6")
+    """What is wrong outside instances refuses all; the good one runs on, and no VIP moves or is lost."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
     before, held = node.transitions(), node.addresses()
-    for name, spoil in _BAD.items():
+    for name, spoil in _OUTSIDE.items():
         text = spoil(TWO)
         assert text != TWO, name
         reason = node.refuses(node.config.write(text))
-        state = node.state()
-        assert state["configHash"] == scene.hash_of(TWO), name
-        assert node.transitions() == before, name
-        assert node.addresses() == held, name
+        assert node.state()["configHash"] == scene.hash_of(TWO), name
+        assert (node.transitions(), node.addresses()) == (before, held), name
         assert node.get(names.READY_PATH)[0] == 503
-        assert not any(word in reason for word in ("passwd", "no_such_keyword", str(node.run_dir), "\n")), reason
+        assert not any(word in reason for word in (*_TELLTALES, str(node.run_dir))), reason
     node.runs(node.config.write(ONE))
     assert node.state()["refused"] == ""
+
+
+def left_out(pod: Pod, text: str) -> list[dict[str, Any]]:
+    """What *pod* leaves out once it runs *text*, of which nothing is quoted."""
+    pod.runs(pod.config.write(text))
+    state = pod.state()
+    assert state["refused"] == "" and pod.get(names.READY_PATH)[0] == 200
+    assert f"kavip_agent_left_out_instances {len(state['leftOut'])}.0" in pod.get(names.METRICS_PATH)[1]
+    assert not any(word in str(state["leftOut"]) for word in (*_TELLTALES, str(pod.run_dir))), state
+    return list(state["leftOut"])
+
+
+def test_a_bad_change_of_an_instance_is_its_own(pod: MakePod) -> None:
+    """The rest of the configuration runs, the instance runs on as it was, and no VIP moves or is lost."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    before, held = node.transitions(), node.addresses()
+    for number, (name, spoil) in enumerate(_KEPT.items()):
+        (told,) = left_out(node, spoil(TWO.replace("router_id edge", f"router_id edge-{number}")))
+        assert told["kept"] and told["name"] in before, name
+        assert (node.transitions(), node.addresses()) == (before, held), name
+        assert f"router_id edge-{number}\n" in (node.run_dir / "keepalived.conf").read_text()
+    assert left_out(node, ONE) == []
+
+
+@pytest.mark.parametrize("name", _LOST)
+def test_what_an_instance_ought_to_have_no_more_is_not_kept(pod: MakePod, name: str) -> None:
+    """Its VRID or address may be somebody else's by now; the neighbours stay as they are."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    before = node.transitions()
+    (told,) = left_out(node, _LOST[name](TWO))
+    assert not told["kept"]
+    node.wait_until("its VIP is gone", lambda: bool({WEB_VIP, "192.0.2.131"} - node.addresses()))
+    del before[told["name"]]
+    assert node.transitions() == before
 
 
 def test_an_incomplete_mount_changes_nothing(pod: MakePod) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kavip.agent import penalty, witness
 from kavip.agent import reloader as reloaders
 from kavip.agent.files import RunDirectory
 from kavip.agent.reloader import Reloader
@@ -107,7 +108,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     """A node on which a daemon runs what was mounted first."""
-    monkeypatch.setattr(reloaders, "CONFIRM", 0.15)
+    monkeypatch.setattr(witness, "CONFIRM", 0.15)
     monkeypatch.setattr(reloaders, "_RETRY", 0.05)
     program = tmp_path / "program"
     program.write_text(_PROGRAM)
@@ -163,7 +164,7 @@ async def test_a_change_that_is_not_confirmed_is_taken_back(node: Node) -> None:
 
 async def test_a_change_that_failed_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause: the daemon may have been slow, not the configuration bad."""
-    monkeypatch.setattr(reloaders, "_PENALTY", (0.0,))
+    monkeypatch.setattr(penalty, "PENALTY", (0.0,))
     await begun(node, ONE)
     node.mount.write(marked(TWO, "deaf"))
     await node.until(lambda: node.reloader.status.failed_reloads >= 2)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent.localize import Facts, Localized, localize
+from kavip.agent.configuration import Localized
+from kavip.agent.facts import Facts
+from kavip.agent.localize import localize
 from kavip.api.address import parse_address
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of

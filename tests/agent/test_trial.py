@@ -6,8 +6,8 @@ import pytest
 
 from kavip.agent import trial as trials
 from kavip.agent.files import RunDirectory
-from kavip.agent.grammar import Configuration
-from kavip.agent.localize import Localized, empty
+from kavip.agent.localize import empty
+from kavip.agent.sieve import located
 from kavip.agent.trial import Program, Trial
 
 KEEPALIVED = "/usr/sbin/keepalived"
@@ -38,22 +38,26 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def localized(text: str) -> Localized:
-    """*text* as if it had been localised."""
-    return Localized(text, "", Configuration())
+def fault_of(program: str, folder: Path, text: str) -> str:
+    """What the state would say of *text*: how it was refused, and where, in words; "" where it was not."""
+    found = trial_of(program, folder).judge(text)
+    if found is None:
+        return ""
+    places = [f"{name}: {fault.reason}" for name, fault in located(text, found).items()]
+    return "; ".join(places) or found.reason
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/cat", "/nonexistent/keepalived"])
 def test_a_program_that_does_not_check_is_not_believed(tmp_path: Path, program: str) -> None:
     """One that accepts or refuses everything, or is not there, cannot let a configuration pass."""
-    assert "does not tell a right one from a wrong one" in trial_of(program, tmp_path).fault(empty("n1"))
+    assert "does not tell a right one from a wrong one" in fault_of(program, tmp_path, empty("n1").text)
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything that it started."""
     monkeypatch.setattr(trials, "TIMEOUT", 0.1)
     program = script(tmp_path / "slow", "sleep 600 & wait")
-    assert trial_of(program, tmp_path).fault(empty("n1")) != ""
+    assert fault_of(program, tmp_path, empty("n1").text) != ""
     assert trial_of(program, tmp_path).program().version == ""
 
 
@@ -67,16 +71,19 @@ def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
     for end, said in (
         ("echo remark >&2", "keepalived --config-test: exit status 0"),
         ("kill -SEGV $$", "keepalived --config-test: signal 11"),
-        ("echo '(candidate.conf: Line 5) secret' >&2; exit 5", "exit status 5, line 5, instance shop/web"),
+        (
+            "echo '(candidate.conf: Line 5) secret' >&2; exit 5",
+            "shop/web: keepalived --config-test: exit status 5, line 1 of the instance",
+        ),
     ):
-        fault = trial_of(script(tmp_path / "program", begin + end), tmp_path).fault(localized(INSTANCE))
+        fault = fault_of(script(tmp_path / "program", begin + end), tmp_path, INSTANCE)
         assert said in fault
         assert "remark" not in fault and "secret" not in fault
 
 
 def test_nothing_is_left_of_a_trial(tmp_path: Path) -> None:
     """What was checked may hold the password."""
-    trial_of("/bin/false", tmp_path).fault(localized(INSTANCE))
+    trial_of("/bin/false", tmp_path).judge(INSTANCE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,13 +99,17 @@ def test_keepalived_says_who_it_is(tmp_path: Path) -> None:
     [
         ("virtual_router_id 7", "virtual_router_id 7", ""),
         ("virtual_router_id 7", "virtual_router_id", "exit status 2"),
-        ("virtual_router_id 7", "virtual_router_id 7\n    no_such_keyword", "exit status 5, line 8, instance shop/web"),
+        (
+            "virtual_router_id 7",
+            "virtual_router_id 7\n    no_such_keyword",
+            "shop/web: keepalived --config-test: exit status 5, line 4 of the instance",
+        ),
         ("interface eth0", "interface eth0\n    state UP", "exit status 5"),
         ("router_id edge", "\\!", "signal "),
     ],
 )
 def test_keepalived_judges(tmp_path: Path, old: str, new: str, said: str) -> None:
     """The line and its instance are named, its words are not."""
-    fault = trial_of(KEEPALIVED, tmp_path).fault(localized(INSTANCE.replace(old, new, 1)))
+    fault = fault_of(KEEPALIVED, tmp_path, INSTANCE.replace(old, new, 1))
     assert (said in fault) if said else (fault == "")
     assert "no_such_keyword" not in fault and "UP" not in fault

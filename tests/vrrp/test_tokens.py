@@ -2,7 +2,7 @@
 
 import pytest
 
-from kavip.agent import grammar as agent
+from kavip.agent import reader as agent
 from kavip.vrrp import keywords
 from kavip.vrrp.grammar import MOST_COMMAND
 from kavip.vrrp.tokens import MAX_LINE, Fault, Tokens, tokens

@@ -1,0 +1,121 @@
+"""
+What a node is: its interfaces and addresses, which of them are its own, and what cannot be done on it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.agent.configuration import Instance, interfaces_of
+from kavip.api.address import BITS, Address, read_address
+from kavip.vrrp.virtualips import VirtualIP
+
+KUBE_PROXY_INTERFACE: Final = "kube-ipvs0"
+"""kube-proxy's IPVS mode keeps every Service address here, ours too: it is nobody's own address, and never stale."""
+
+_LOOPBACK: Final = "lo"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An address on an interface of this node; *added* says that it looks as if keepalived had put it there."""
+
+    virtual_ip: VirtualIP
+    added: bool = False
+
+    @property
+    def address(self) -> Address:
+        """The address alone."""
+        return self.virtual_ip.address
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What this node is: its interfaces and addresses, and the VIPs that kavip may have put there."""
+
+    node: str
+    address: Address | None = None
+    interfaces: frozenset[str] = frozenset()
+    held: tuple[Held, ...] = ()
+    ours: frozenset[VirtualIP] = frozenset()
+
+
+def interface_of(text: str, facts: Facts) -> str:
+    """The interface that holds the address *text*, or whose subnet does, the narrowest first; "" if there is none."""
+    wanted = read_address(text)
+    if wanted is None:
+        return ""
+    found = [
+        (-each.virtual_ip.prefix, each.virtual_ip.interface)
+        for each in facts.held
+        if each.virtual_ip.interface not in (_LOOPBACK, KUBE_PROXY_INTERFACE)
+        and each.virtual_ip not in facts.ours
+        and (each.address == wanted or _in_subnet(wanted, each.virtual_ip))
+    ]
+    return min(found)[1] if found else ""
+
+
+def leftovers(facts: Facts, *, wanted: frozenset[VirtualIP], running: frozenset[VirtualIP]) -> tuple[VirtualIP, ...]:
+    """
+    The addresses on this node that a daemon left behind: ours or *wanted*, and not among those that one is *running*.
+
+    Without a record (the pod was replaced) an address that merely equals a wanted one counts only if it looks added.
+    The node's own address never counts.
+    """
+    found = (
+        each.virtual_ip
+        for each in facts.held
+        if (each.virtual_ip in facts.ours or (each.virtual_ip in wanted and each.added))
+        and each.virtual_ip not in running
+        and each.address != facts.address
+        and each.virtual_ip.interface != KUBE_PROXY_INTERFACE
+    )
+    return tuple(sorted(found))
+
+
+def unfit(instances: Iterable[Instance], facts: Facts) -> dict[str, str]:
+    """
+    Which of *instances*, by name, would harm this node or cannot work on it, and why.
+
+    ``--config-test`` passes a VIP that is the node's own address, and the daemon deletes the address.
+    """
+    found = tuple(instances)
+    own = _own(facts, wanted=frozenset(vip for each in found for vip in each.virtual_ips))
+    return {each.name: why for each in found if (why := _own_address(each, facts, own) or _missing(each, facts))}
+
+
+def _own(facts: Facts, *, wanted: frozenset[VirtualIP]) -> Mapping[Address, str]:
+    """The node's own addresses, and where they are."""
+    own = {
+        each.address: each.virtual_ip.interface
+        for each in facts.held
+        if each.virtual_ip.interface != KUBE_PROXY_INTERFACE
+        and each.virtual_ip not in facts.ours
+        and not (each.virtual_ip in wanted and each.added)
+    }
+    if facts.address:
+        own.setdefault(facts.address, "its InternalIP")
+    return own
+
+
+def _own_address(instance: Instance, facts: Facts, own: Mapping[Address, str]) -> str:
+    for virtual_ip in instance.virtual_ips:
+        if place := own.get(virtual_ip.address):
+            return (
+                f"{virtual_ip.address} is node {facts.node}'s own address ({place}), which keepalived would take away:"
+                " give the Service another address"
+            )
+    return ""
+
+
+def _missing(instance: Instance, facts: Facts) -> str:
+    for name in sorted(interfaces_of(instance) - facts.interfaces):
+        return f"interface {name} does not exist on node {facts.node}; set interface or interfaceFromIP of the group"
+    return ""
+
+
+def _in_subnet(wanted: Address, virtual_ip: VirtualIP) -> bool:
+    if wanted.family != virtual_ip.address.family or virtual_ip.prefix == BITS[wanted.family]:
+        return False
+    shift = BITS[wanted.family] - virtual_ip.prefix
+    return wanted.value >> shift == virtual_ip.address.value >> shift

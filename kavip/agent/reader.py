@@ -1,0 +1,209 @@
+"""
+Reads the lines of blocks as kavip writes them: one keyword per line, braces at the end of a line or alone on one.
+
+What comes out is a draft, also of a block in which something is wrong, and the first thing that is wrong.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from kavip.agent.blocks import INSTANCE, OPEN, Block
+from kavip.agent.configuration import DEFAULT_PRIORITY, Instance
+from kavip.api.address import BITS, read_address
+from kavip.names import MAX_ROUTER_ID
+from kavip.vrrp.tokens import MAX_LINE
+from kavip.vrrp.virtualips import VirtualIP
+
+_ALIEN: Final = re.compile(r"[^\x20-\x7e]")
+_SPECIAL: Final = re.compile(r"[\\$~!#]")  # escapes, definitions, repetitions, comments
+_WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
+_INLINE: Final = re.compile(r"[a-z0-9_]+ \{( [^{}\"]+)? \}")
+_BLOCKS: Final = frozenset({"global_defs", INSTANCE, "vrrp_track_file"})
+_ADDRESS_BLOCKS: Final = frozenset({"virtual_ipaddress", "virtual_ipaddress_excluded"})
+_DENIED: Final = frozenset(
+    {
+        "config_save_dir",  # runs a shell, and does so while a file is being checked
+        "data_use_instance",  # these move the files by which the agent knows the daemon
+        "instance",
+        "json_dump_file",
+        "net_namespace",
+        "net_namespace_ipvs",
+        "reload_check_config",
+        "reload_file",
+        "reload_time_file",
+        "state_dump_file",
+        "stats_dump_file",
+        "tmp_config_directory",
+        "use_pid_dir",
+    }
+)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A ``vrrp_instance`` while it is being read."""
+
+    name: str
+    router_id: int = 0
+    interface: str = ""
+    priority: int = DEFAULT_PRIORITY
+    virtual_ips: list[VirtualIP] = field(default_factory=list)
+
+    def finished(self) -> Instance:
+        """What was read, as it stands."""
+        return Instance(self.name, self.router_id, self.interface, self.priority, tuple(self.virtual_ips))
+
+    def fault(self) -> str:
+        """What is wrong with the instance as a whole."""
+        if not self.router_id:
+            return "virtual_router_id is missing"
+        if not self.interface:
+            return "interface is missing"
+        twice = first_doubled([str(each.address) for each in self.virtual_ips])
+        return f"virtual IP {twice} stands twice" if twice else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What is wrong, and in which line of a block."""
+
+    line: int
+    text: str
+
+
+class Reader:
+    """Walks the lines of blocks; *drafts* are what came out, also of blocks in which something is wrong."""
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self.seen: set[str] = set()
+        self._open: list[str] = []
+        self._inside = ""  # the instance whose block is being read
+
+    def fault(self, block: Block) -> Spot | None:
+        """Read *block* to its end; the first thing that is wrong with it."""
+        first: Spot | None = None
+        self._inside = block.name
+        for number, line in enumerate(block.lines, start=1):
+            ended = block.name and number > 1 and not self._open
+            text = "a line behind the end of the block" if ended else _lexical_fault(line) or self._take(line)
+            if text and first is None:
+                first = Spot(number, text)
+        if self._open and first is None:
+            first = Spot(len(block.lines), f"a block {self._open[-1]} is never closed")
+        return first
+
+    def _take(self, line: str) -> str:
+        """Read one line that is lexically sound; what is wrong with it, or an empty text."""
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            return ""
+        if stripped == "}":
+            return "" if self._open and self._open.pop() else "closes a block that is not open"
+        keyword = stripped.split(maxsplit=1)[0]
+        if keyword.startswith("include") or keyword in _DENIED:
+            return "a keyword that kavip never writes"
+        if match := OPEN.fullmatch(stripped):
+            return self._enter(match[1], match[2] or "")
+        if "{" in stripped or "}" in stripped:
+            inner = stripped.partition("{")[2].split()
+            sound = _INLINE.fullmatch(stripped) and self._open and not inner[0].startswith("include")
+            return "" if sound else "a brace that is not at the end of the line"
+        if not self._open:
+            return "a keyword outside a block"
+        if len(self._open) == 1 and not _WORD.fullmatch(keyword):
+            return "not a keyword"
+        return self._keyword(stripped.split())
+
+    def _enter(self, keyword: str, name: str) -> str:
+        if not self._open and keyword not in _BLOCKS:
+            return "a block that kavip never writes"
+        if not self._open and keyword == INSTANCE:
+            if not name:
+                return "vrrp_instance without a name"
+            if self._inside != name:
+                return "vrrp_instance does not begin its line"
+            self.drafts.append(Draft(name))
+        self._open.append(keyword)
+        self.seen.add(keyword)
+        return ""
+
+    def _keyword(self, given: list[str]) -> str:
+        if self._open[0] != INSTANCE:
+            return ""
+        draft = self.drafts[-1]
+        if len(self._open) == 1:
+            return _set(draft, given)
+        if self._open[1] in _ADDRESS_BLOCKS:
+            return _add(draft, given)
+        return ""
+
+
+def _set(draft: Draft, given: list[str]) -> str:
+    keyword, *values = given
+    match keyword:
+        case "interface":
+            if len(values) != 1:
+                return "interface wants one name"
+            draft.interface = values[0]
+        case "virtual_router_id":
+            draft.router_id = _number(values, 1, MAX_ROUTER_ID)
+            return "" if draft.router_id else f"virtual_router_id wants a number from 1 to {MAX_ROUTER_ID}"
+        case "priority":
+            draft.priority = _number(values, 1, 254)
+            return "" if draft.priority else "priority wants a number from 1 to 254"
+    return ""
+
+
+def _add(draft: Draft, given: list[str]) -> str:
+    text, *options = given
+    bare, slash, length = text.partition("/")
+    address = read_address(bare)
+    if address is None:
+        return "not an IP address"
+    prefix = _number([length], 1, BITS[address.family]) if slash else BITS[address.family]
+    if not prefix:
+        return f"prefix length wants a number from 1 to {BITS[address.family]}"
+    named = options[options.index("dev") + 1 :] if "dev" in options else []
+    interface = named[0] if named else draft.interface
+    if not interface:
+        return "an address without an interface"
+    draft.virtual_ips.append(VirtualIP(address, prefix, interface))
+    return ""
+
+
+def _number(values: list[str], lowest: int, highest: int) -> int:
+    """The number that *values* consist of, or 0, which is nowhere allowed."""
+    if len(values) != 1 or not re.fullmatch(r"[1-9][0-9]{0,3}", values[0]):
+        return 0
+    number = int(values[0])
+    return number if lowest <= number <= highest else 0
+
+
+def _lexical_fault(line: str) -> str:
+    """What no line may hold, wherever it stands."""
+    if _ALIEN.search(line):
+        return "a byte that is not printable ASCII"
+    if len(line) > MAX_LINE:
+        return f"longer than {MAX_LINE} bytes"
+    stripped = line.strip()
+    if stripped.startswith("#"):  # the whole line is a comment; a marker inside one means nothing to keepalived
+        return "" if "\\" not in stripped else "a backslash"
+    if _SPECIAL.search(stripped):
+        return "a character that keepalived gives a meaning of its own"
+    if stripped.startswith("@"):
+        return "a condition that does not name a node"
+    if stripped.count('"') % 2:
+        return "an unbalanced quote"
+    return ""
+
+
+def first_doubled(values: list[str]) -> str:
+    """The first of *values* that stands there again; "" if none does."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return ""

@@ -1,0 +1,53 @@
+"""
+Keeps the node's interfaces free of addresses that a daemon left behind.
+
+A record names every VIP that a daemon of this pod may have put anywhere; it is written before the daemon can.
+"""
+
+import asyncio
+
+import structlog
+
+from kavip.agent import network
+from kavip.agent.facts import Facts, leftovers
+from kavip.agent.files import RunDirectory
+from kavip.api.address import Address
+from kavip.vrrp.virtualips import VirtualIP
+
+log = structlog.get_logger()
+
+
+class Sweeper:
+    """One node's interfaces; *removed* counts the addresses that were taken off."""
+
+    def __init__(self, node: str, node_ip: Address | None, files: RunDirectory) -> None:
+        self._node, self._node_ip, self._files = node, node_ip, files
+        self.removed = 0
+
+    async def facts(self) -> Facts:
+        """What the node is now."""
+        interfaces, held = await network.look()
+        ours = await asyncio.to_thread(self._files.load_record)
+        return Facts(self._node, self._node_ip, interfaces, held, ours)
+
+    async def expect(self, virtual_ips: frozenset[VirtualIP]) -> None:
+        """Record that a daemon may put *virtual_ips* somewhere."""
+        record = await asyncio.to_thread(self._files.load_record)
+        await asyncio.to_thread(self._files.save_record, record | virtual_ips)
+
+    async def sweep(self, facts: Facts, *, wanted: frozenset[VirtualIP]) -> None:
+        """With no daemon there: take off what one left, *wanted* or not."""
+        await self._remove(leftovers(facts, wanted=wanted, running=frozenset()))
+
+    async def settle(self, running: frozenset[VirtualIP]) -> None:
+        """Beside a daemon that has *running*: take off what else is recorded, and shorten the record."""
+        facts = await self.facts()
+        if facts.ours - running:
+            await self._remove(leftovers(facts, wanted=frozenset(), running=running))
+            await asyncio.to_thread(self._files.save_record, running)
+
+    async def _remove(self, found: tuple[VirtualIP, ...]) -> None:
+        for virtual_ip in found:
+            await network.remove(virtual_ip)
+            log.warning("removed an address left behind", address=str(virtual_ip), interface=virtual_ip.interface)
+        self.removed += len(found)
