@@ -205,6 +205,12 @@ class Snapshot:
         """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""
         return [other for other in self.every_group if other.key != group.key and other.segment == group.segment]
 
+    def companions(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
+        """The other groups that run on a node of *group*, whether they count or not, sorted by key."""
+        nodes = {node.metadata.name for node in self.group_nodes(group)}
+        others = (other for other in self.every_group if other.key != group.key)
+        return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
+
     def group_nodes(self, group: KeepalivedGroup) -> list[Node]:
         """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""
         wanted = (group.spec.node_selector or {}).items()

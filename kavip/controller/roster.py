@@ -96,12 +96,9 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
     """
     if group.spec.metrics_port:
         return group.spec.metrics_port
-    nodes = {node.metadata.name for node in snapshot.group_nodes(group)}
     taken: set[int] = set()
     firm: set[int] = set()
-    for other in snapshot.every_group:
-        if other.key == group.key or nodes.isdisjoint(node.metadata.name for node in snapshot.group_nodes(other)):
-            continue
+    for other in snapshot.companions(group):
         ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, Reserved()).port}
         taken |= ports
         if other.spec.metrics_port or other.metadata.age_key < group.metadata.age_key:

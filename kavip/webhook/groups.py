@@ -4,30 +4,23 @@ What is asked of a KeepalivedGroup (contract 3.2).
 Its own shape is judged by :mod:`kavip.vrrp.groups`, which needs no other object; here stands what does.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from kavip import names
 from kavip.api.address import read_address
-from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.names import Reason
 from kavip.vrrp import groups as shape
-from kavip.vrrp import routerids, timing
-from kavip.webhook import capacity
+from kavip.vrrp import routerids
+from kavip.webhook import capacity, moves
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
 from kavip.webhook.verdict import counted, listed
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
-
-_LIVE: Final[dict[str, Callable[[GroupSpec], object]]] = {
-    "spec.interface": lambda spec: (spec.interface, spec.interface_from_ip, spec.vrrp_interface),
-    "spec.segment": lambda spec: spec.segment,
-    "spec.instances": lambda spec: spec.instances,
-    "spec.vrrpVersion": timing.version_of,
-}
-"""What cannot change under running instances unnoticed."""
+_OPENSHIFT_FIELD: Final = "spec.openshiftClusterName"
 
 Findings = Iterator[Finding]
 Cluster = Context[KeepalivedGroup]
@@ -36,6 +29,14 @@ Cluster = Context[KeepalivedGroup]
 def shape_is_sound(group: KeepalivedGroup, _: Cluster) -> Findings:
     """What the group says of itself."""
     yield from shape.check_group(group)
+
+
+def namespace_counts(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """Groups count in this namespace (``groupNamespaces``)."""
+    namespace, counting = group.metadata.namespace, context.snapshot.group_namespaces
+    if not context.snapshot.has_groups(namespace):
+        message = f'"{namespace}": groups do not count there; create it in {listed(sorted(counting), most=5)}'
+        yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, message, "metadata.namespace")
 
 
 def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
@@ -56,9 +57,39 @@ def no_vip_moves_unseen(group: KeepalivedGroup, context: Cluster) -> Findings:
     """A VRID that is in use and gets blacklisted moves its VIPs: allowed, and said."""
     before = routerids.blacklist_of(context.old.spec) if context.old else frozenset()
     moved = (routerids.blacklist_of(group.spec) - before) & capacity.held(group, context.snapshot)
-    if moved:
-        numbers = ", ".join(map(str, sorted(moved)[:10]))
-        yield Caution(f"{_BLACKLIST_FIELD}: {numbers}: in use now; their VIPs will move to other instances")
+    named = moved.intersection(group.spec.blacklist_router_ids or ())
+    for field, numbers in ((_BLACKLIST_FIELD, named), (_OPENSHIFT_FIELD, moved - named)):
+        if numbers:
+            shown = listed(sorted(numbers), most=10)
+            yield Caution(f"{field}: {shown}: in use now; their VIPs will move to other instances")
+
+
+def metrics_port_is_free(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """No other group's agents listen on the port that is named, on a node that both have."""
+    port = group.spec.metrics_port
+    if port is None:
+        return
+    taken = {
+        other.spec.metrics_port or other.status.metrics_port: other.key
+        for other in reversed(context.snapshot.companions(group))
+    }
+    if port in taken:
+        free = next(number for number in range(names.AGENT_PORT, 2**16) if number not in taken)
+        message = f"{port}: in use by group {taken[port]} on the same nodes; {free} is free, or leave the field out"
+        yield Refusal(Reason.INVALID, message, "spec.metricsPort")
+
+
+def nobody_follows_endpoints(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """Where a VIP that comes back waits (``noPreempt``), no Service wants it to follow its endpoints (``Local``)."""
+    if not group.spec.no_preempt:
+        return
+    local = [service.key for service in context.snapshot.members(group.key) if routerids.is_local(service)]
+    if local:
+        message = (
+            f"true: {listed(local, most=5)} {'has' if len(local) == 1 else 'have'} externalTrafficPolicy: Local, whose "
+            "VIP must move to where the endpoints are; leave noPreempt out, or move these Services to another group"
+        )
+        yield Refusal(Reason.INVALID, message, "spec.noPreempt")
 
 
 def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
@@ -75,15 +106,6 @@ def some_node_is_selected(group: KeepalivedGroup, context: Cluster) -> Findings:
     """The selector picks a node, where the nodes are known."""
     if context.snapshot.nodes and not context.snapshot.group_nodes(group):
         yield Caution("spec.nodeSelector: selects no node; no VIP of this group will answer")
-
-
-def live_changes_are_told(group: KeepalivedGroup, context: Cluster) -> Findings:
-    """What an edit of a running group will move."""
-    if context.old is None or not capacity.held(group, context.snapshot):
-        return
-    for field, read in _LIVE.items():
-        if read(context.old.spec) != read(group.spec):
-            yield Caution(f"{field}: changed while VIPs are up; they may pause or move until every node has followed")
 
 
 def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:
@@ -108,11 +130,14 @@ def _what_it_takes(group: KeepalivedGroup, _: str) -> object:
 
 
 CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
+    Check(namespace_counts, reads=lambda group, _: group.metadata.namespace),
     Check(shape_is_sound, reads=spec_part),
     Check(router_ids_suffice, reads=_what_it_takes),
     Check(virtual_ips_are_free, reads=spec_part),
+    Check(metrics_port_is_free, reads=lambda group, _: (group.spec.metrics_port, group.spec.node_selector)),
+    Check(nobody_follows_endpoints, reads=spec_part),
     Check(there_is_one_default, reads=lambda group, _: group.is_default),
     Check(no_vip_moves_unseen, reads=_what_it_takes),
     Check(some_node_is_selected, reads=spec_part),
-    Check(live_changes_are_told, reads=spec_part),
+    Check(moves.live_changes_are_told, reads=spec_part),
 )
