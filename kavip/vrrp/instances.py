@@ -18,7 +18,7 @@ from typing import Final
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.vrrp import keys, verbatim, virtualips
+from kavip.vrrp import keys, keywords, verbatim, virtualips
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.priorities import priorities
@@ -40,6 +40,9 @@ second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable
 """
 
 NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
+
+_FIRST: Final = ("router_id", "script_user")
+"""keepalived judges a program or a FIFO at its line, by the user that it knows by then."""
 
 _NAMES_INTERFACES: Final = frozenset({"track_interface", "virtual_routes"})
 """
@@ -210,10 +213,10 @@ def _globals(group: KeepalivedGroup) -> tuple[Line, ...]:
         own |= {line.keyword: line for line in _SHARED_GLOBALS}
     found = verbatim.read_global(group.spec.verbatim_config, allow_scripts=group.spec.allow_scripts)
     theirs = {line.keyword: line for line in found.lines if line.keyword != "vrrp_version"}
-    if any(line.quoted for line in theirs.values()):
+    if theirs.keys() & keywords.GLOBAL_SCRIPTS.keys():
         own["script_user"] = Line("script_user", ("root",))
     merged = {**own, **theirs}
-    return tuple(sorted(merged.values(), key=lambda line: (line.keyword != "router_id", line.keyword)))
+    return tuple(sorted(merged.values(), key=lambda line: (line.keyword not in _FIRST, line.keyword)))
 
 
 def _has_password(spec: GroupSpec) -> bool:

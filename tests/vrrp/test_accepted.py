@@ -1,0 +1,95 @@
+"""Whatever kavip accepts, real keepalived accepts: in the whole text, localised as on a node, in silence."""
+
+import json
+import re
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from hack.testbed.fixtures import MakeSegment
+from hack.testbed.segment import Host
+from kavip.agent.localize import Facts, Localized, Mounted, localize
+from kavip.api.address import parse_address
+from kavip.vrrp import config
+from tests import build
+from tests.vrrp import hostile, lab
+from tests.vrrp.samples import annotated, model, nodes
+
+pytestmark = pytest.mark.netns
+
+MEDLEYS = 100
+PROGRAM = "/bin/echo"
+"""Of the programs that a group's owner names kavip cannot know whether nodes have them; they have this one."""
+
+
+@pytest.fixture
+def host(segment: MakeSegment) -> Host:
+    """A node with a second interface that goes nowhere."""
+    found = segment(nodes=1).node("n1")
+    found.exec("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "eth1-end")
+    for name in ("eth1", "eth1-end"):
+        found.exec("ip", "link", "set", name, "up")
+    return found
+
+
+def fault(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[str, str]) -> str:
+    """What agent or keepalived of *host* have against a group whose Services have the annotations *wanted*."""
+    group = build.group(
+        **{**hostile.SPECS[spec], "allow_verbatim": hostile.EVERY},
+        allow_scripts=True,
+        verbatim_config={key: value for key, value in globally.items() if PROGRAM in value or not _is_program(key)},
+    )
+    services = [
+        annotated(f"a/s{n}", f"198.51.100.{n + 1}", f"2001:db8:9::{n + 1}", verbatim=json.dumps(entry))
+        for n, entry in enumerate(wanted)
+    ]
+    found = model(group, services, nodes(2))
+    assert not found.problems
+    rendered = config.render(found)
+    mounted = Mounted(rendered.text, rendered.hash, "lb/edge", password="secret12")
+    local = localize(mounted, Facts("n1", parse_address(host.ipv4), frozenset({"eth0", "eth1"})))
+    if not isinstance(local, Localized):
+        return local.reason
+    found_fault, lines = lab.check(host, local.text), local.text.split("\n")
+    return found_fault and f"{found_fault}\n" + "\n".join(
+        lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_fault)
+    )
+
+
+def _is_program(keyword: str) -> bool:
+    return keyword.endswith("_script")
+
+
+@pytest.mark.parametrize("spec", hostile.SPECS)
+def test_each_keyword_at_its_edges(host: Host, spec: str) -> None:
+    """Each keyword that a Service or a group may use passes with each edge that its grammar takes, and has one."""
+    taken, taken_globally = hostile.edges(hostile.KNOWN), hostile.edges(hostile.KNOWN_GLOBALLY)
+    assert all((*taken.values(), *taken_globally.values()))
+    assert fault(host, spec, [{key: text} for key, texts in taken.items() for text in texts], {}) == ""
+    for number in range(max(map(len, taken_globally.values()))):
+        globally = {key: texts[number % len(texts)] for key, texts in taken_globally.items()}
+        assert fault(host, spec, [], globally) == ""
+
+
+@pytest.mark.parametrize("spec", hostile.SPECS)
+def test_keywords_together(host: Host, spec: str) -> None:
+    """Any keywords of one Service, and of one group, get along, or kavip refuses them."""
+    random = Random(spec)
+    for _ in range(4):
+        wanted = [hostile.accepted(hostile.medley(hostile.KNOWN, random)) for _ in range(MEDLEYS)]
+        assert fault(host, spec, wanted, hostile.medley(hostile.KNOWN_GLOBALLY, random)) == ""
+
+
+def test_any_value(host: Host) -> None:
+    """Values at random, in every kind of group."""
+    services = st.lists(hostile.entries(hostile.KNOWN), min_size=1, max_size=MEDLEYS)
+    groups = st.lists(hostile.entries(hostile.KNOWN_GLOBALLY), max_size=20)
+
+    @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(sorted(hostile.SPECS)), services, groups)
+    def check(spec: str, wanted: list[tuple[str, str]], globally: list[tuple[str, str]]) -> None:
+        assert fault(host, spec, [dict([each]) for each in wanted], dict(globally)) == ""
+
+    check()
