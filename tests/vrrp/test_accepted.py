@@ -77,7 +77,7 @@ def test_each_keyword_at_its_edges(host: Host, spec: str) -> None:
 def test_keywords_together(host: Host, spec: str) -> None:
     """Any keywords of one Service, and of one group, get along, or kavip refuses them."""
     random = Random(spec)
-    for _ in range(4):
+    for _ in range(2):
         wanted = [hostile.accepted(hostile.medley(hostile.KNOWN, random)) for _ in range(MEDLEYS)]
         assert fault(host, spec, wanted, hostile.medley(hostile.KNOWN_GLOBALLY, random)) == ""
 
@@ -87,7 +87,7 @@ def test_any_value(host: Host) -> None:
     services = st.lists(hostile.entries(hostile.KNOWN), min_size=1, max_size=MEDLEYS)
     groups = st.lists(hostile.entries(hostile.KNOWN_GLOBALLY), max_size=20)
 
-    @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(sorted(hostile.SPECS)), services, groups)
     def check(spec: str, wanted: list[tuple[str, str]], globally: list[tuple[str, str]]) -> None:
         assert fault(host, spec, [dict([each]) for each in wanted], dict(globally)) == ""
