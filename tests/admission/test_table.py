@@ -78,6 +78,8 @@ def test_every_verb_is_refused_alike(stage: Stage, case: Case) -> None:
             assert causes(stage.api.ask("POST", home(case.asked), case.asked)) == case.causes
             assert causes(stage.api.ask("PATCH", place(case.asked), case.asked, kind=APPLY, **OWNER)) == case.causes
             assert stage.found(case.asked).code == 404
+        if place(case.passes) != place(case.asked):
+            return  # what is right is another object, and no edit makes this one of it
     with stage.playing(edited):
         before = stage.found(case.asked)
         assert before.code == 200
