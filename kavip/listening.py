@@ -1,10 +1,13 @@
 """
 A port that anybody may reach: HTTP for handlers that are short, and connections that have to get on.
 
-The handshake, the first request, and every exchange from its first byte to the last of the answer have a few seconds
-each; what takes longer is cut. At most so many connections stand: a newcomer takes the place of the oldest one that has
-never asked for anything sensible, and never that of a request in flight. One that has been of use may rest for as long
-as its client likes, because closing it under a client that is about to use it loses a call.
+The handshake, and every exchange from its first byte to the last of the answer, have a few seconds each; what takes
+longer is cut. Between exchanges a connection may rest, because closing it under a client that is about to use it loses
+a call: for as long as its client likes once it has been of use, and before the first request for longer than Go keeps
+what it does not use. Go dials more than it needs: where another connection comes free first, the new one waits for a
+request of later. Who gets an error as his first answer is told the end with it. At most so many connections stand: a
+newcomer takes the place of the oldest one that has never asked for anything sensible, and never that of a request in
+flight.
 """
 
 import asyncio
@@ -54,6 +57,7 @@ class Limits:
     connections: int = 384
     handshake: float = 3.0
     exchange: float = 5.0
+    unused: float = _ASSUMED_GONE
 
 
 class Connection(web.RequestHandler):
@@ -83,28 +87,29 @@ class Connection(web.RequestHandler):
         return self.deadline == inf and self.useful
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is over; the first request is due."""
+        """The handshake is over; a request may come now, or later."""
         super().connection_made(transport)
         if self.transport is not None:
             self.transport.set_write_buffer_limits(_UNREAD)
-        self.deadline = self._loop.time() + self._limits.exchange
+        self.deadline = self._loop.time() + self._limits.unused
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: from the first of them on the exchange has a deadline."""
         if self.parted:
             return
-        if self.deadline == inf:
-            self.deadline = self._loop.time() + self._limits.exchange
+        self.deadline = min(self.deadline, self._loop.time() + self._limits.exchange)
         super().data_received(data)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer; with the last byte of it the exchange is over."""
+        self.useful = self.useful or resp.status < 400
+        if not self.useful and not self._messages:
+            resp.force_close()
         finished = await super().finish_response(request, resp, start_time)
         now = self._loop.time()
         self.rests_since = now
-        self.useful = self.useful or resp.status < 400
         self.deadline = now + self._limits.exchange if self._messages or not self.useful else inf
         return finished
 
@@ -252,6 +257,7 @@ class Listener:
                 await asyncio.sleep(_SWEEP)
             else:
                 self._server.forget(least)
+                least.part()
                 least.cut()
                 self._evicted()
 

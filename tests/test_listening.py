@@ -25,7 +25,7 @@ from tests.files import ROOT
 HOST = "127.0.0.1"
 SERVERS = ("webhook", "metrics", "probe")
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-SHORT = Limits(connections=4, handshake=0.2, exchange=0.2)
+SHORT = Limits(connections=4, handshake=0.2, exchange=0.2, unused=0.2)
 LONG = Limits(connections=4, handshake=60, exchange=60)
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -67,10 +67,10 @@ async def ask(wire: Wire, request: bytes = GET) -> bytes:
     return head
 
 
-async def is_cut(wire: Wire) -> bool:
-    """Whether the connection ends, without a word."""
+async def is_cut(wire: Wire, *, last_words: bytes = b"") -> bool:
+    """Whether the connection ends, with *last words* or none."""
     try:
-        return await asyncio.wait_for(wire[0].read(), 30) == b""
+        return await asyncio.wait_for(wire[0].read(), 30) == last_words
     except ConnectionError:
         return True
 
@@ -98,11 +98,22 @@ async def test_a_later_header_must_end_too() -> None:
 
 
 async def test_who_gets_nothing_but_errors_does_not_rest() -> None:
-    """Only an answer that helps makes a connection worth keeping."""
-    async with listening(SHORT) as (_, port):
+    """Only an answer that helps makes a connection worth keeping; any other says that it is the last."""
+    async with listening(LONG) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
-        assert b" 404 " in await ask(wire, GET.replace(b"/ ", b"/none ", 1))
+        head = await ask(wire, GET.replace(b"/ ", b"/none ", 1))
+        assert b" 404 " in head
+        assert b"Connection: close" in head
         assert await is_cut(wire)
+        wire[1].close()
+
+
+async def test_a_connection_may_rest_before_its_first_request() -> None:
+    """An API server dials more than it needs, and asks on the spare ones later: to cut those would lose a call."""
+    async with listening(Limits(connections=4, handshake=0.2, exchange=0.2)) as (_, port):
+        wire = await asyncio.open_connection(HOST, port)
+        await asyncio.sleep(1)  # five times the limit of an exchange
+        assert b" 200 " in await ask(wire)
         wire[1].close()
 
 
@@ -162,7 +173,7 @@ async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
             await asyncio.sleep(0.05)
         newcomer = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(newcomer)
-        assert await is_cut(strangers[0])
+        assert await is_cut(strangers[0], last_words=FAREWELL)
         assert len(evictions) == 1
         assert not strangers[1][0].at_eof()
         assert b" 200 " in await ask(kept)
