@@ -22,6 +22,7 @@ from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
+BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """An instance that one node does not run as it is wanted; *by_keepalived*: for what is written in it."""
+
+    name: str
+    reason: str
+    by_keepalived: bool = False
+    kept: bool = False
+    virtual_ips: frozenset[Address] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """The last answer of one node's agent; *runs* are the VIPs of the configuration that keepalived has read."""
 
@@ -45,6 +57,7 @@ class NodeState:
     runs: frozenset[Address] = frozenset()
     masters: frozenset[Address] = frozenset()
     instances: tuple[Sight, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 Owned = Made | Pod | Event

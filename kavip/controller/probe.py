@@ -20,7 +20,7 @@ from kavip import names
 from kavip.api.address import read_address
 from kavip.api.meta import Wire, field
 from kavip.controller.news import EVER
-from kavip.controller.observed import MASTER, NodeState, Observed, Sight
+from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Observed, Sight
 from kavip.controller.outcome import Target
 
 log = structlog.get_logger()
@@ -43,6 +43,16 @@ class InstanceReport(Wire, frozen=True):
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
 
 
+class LeftOutReport(Wire, frozen=True):
+    """``leftOut[]`` of ``/state``."""
+
+    name: str
+    reason: str = ""
+    by: str = ""
+    kept: bool = False
+    virtual_ips: list[str] = field(name="virtualIPs", default=[])
+
+
 class DaemonReport(Wire, frozen=True):
     """``keepalived`` of ``/state``."""
 
@@ -58,6 +68,7 @@ class Report(Wire, frozen=True):
     refused: str = ""
     keepalived: DaemonReport = DaemonReport()
     instances: list[InstanceReport] = []
+    left_out: list[LeftOutReport] = []
 
 
 def state_of(body: bytes) -> Report:
@@ -78,12 +89,28 @@ def summary(report: Report) -> NodeState:
     )
     return NodeState(
         config_hash=report.config_hash,
-        refused=" ".join(report.refused.split())[:200],  # an agent's word goes into conditions: one short line
+        refused=_short(report.refused),
         running=report.keepalived.running,
         runs=frozenset(runs),
         masters=frozenset(masters),
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
+        left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
     )
+
+
+def _left_out(told: LeftOutReport) -> LeftOut:
+    return LeftOut(
+        name=_short(told.name),
+        reason=_short(told.reason),
+        by_keepalived=told.by == BY_KEEPALIVED,
+        kept=told.kept,
+        virtual_ips=frozenset(address for text in told.virtual_ips if (address := read_address(text))),
+    )
+
+
+def _short(text: str) -> str:
+    """An agent's word goes into conditions: one short line."""
+    return " ".join(text.split())[:200]
 
 
 class Probe:

@@ -13,10 +13,10 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.controller import vrids
-from kavip.controller.observed import NodeState, Observed
+from kavip.controller.observed import LeftOut, NodeState, Observed
 from kavip.controller.outcome import Verdict
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -24,6 +24,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp import members
 from kavip.vrrp.units import Draft
 
+_VERBATIM: Final = names.VERBATIM_ANNOTATION
 _NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
 
 
@@ -164,6 +165,30 @@ def _not_too_many(case: Case) -> Refusal | None:
     return Refusal(Reason.PENDING, message)
 
 
+def _not_left_out(case: Case) -> Refusal | None:
+    """A node runs its neighbours and not this one: what is wrong with it is its own fault."""
+    found = next(((node, each) for node in case.ground.ready for each in _left_out(case, node)), None)
+    if found is None:
+        return None
+    node, first = found  # one is enough: a message that counted them would change with every node
+    told = f"node {node} leaves out instance {first.name}: {first.reason}"
+    runs = "; until then it runs there as it last did" if first.kept else ""
+    if first.by_keepalived and _is_own(first, case.service) and case.service.metadata.annotation(_VERBATIM).strip():
+        return Refusal(Reason.INVALID_VERBATIM, f"{told}; correct or remove {annotation_field(_VERBATIM)}{runs}")
+    return Refusal(Reason.PENDING, f"{told}{runs}")
+
+
+def _left_out(case: Case, node: str) -> Iterable[LeftOut]:
+    state = case.ground.states.get(node)
+    vips = frozenset(case.vips)
+    return (each for each in state.left_out if _is_own(each, case.service) or each.virtual_ips & vips) if state else ()
+
+
+def _is_own(instance: LeftOut, service: Service) -> bool:
+    """Whether *instance* is named as those of *service* alone are (contract 5)."""
+    return instance.name == service.key or instance.name.startswith(f"{service.key}/")
+
+
 CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
     _group_exists,
     _namespace_allowed,
@@ -173,6 +198,7 @@ CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
     _has_vips,
     _not_too_many,
     _vips_are_free,
+    _not_left_out,
 )
 
 

@@ -90,6 +90,8 @@ def _programmed(view: View) -> Verdict:
     ready = [node.metadata.name for node in view.roster.nodes if node.is_ready]
     lagging = [name for name in ready if not _runs(view, name)]
     if ready and not lagging:
+        if left_out := _left_out(view, ready):
+            return Verdict("False", Reason.REFUSED_BY_AGENT, left_out)
         return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
         if name in view.states and (why := view.states[name].refused):
@@ -97,6 +99,22 @@ def _programmed(view: View) -> Verdict:
             return Verdict("False", reason, f"node {name}: {why}")
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
     return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+
+
+def _left_out(view: View, ready: Sequence[str]) -> str:
+    """Which instances nodes leave out, and why the first; "" where they leave out none."""
+    found = sorted(
+        (each.name, each.reason, node)
+        for node in ready
+        for each in (view.states[node].left_out if node in view.states else ())
+    )
+    if not found:
+        return ""
+    named = list(dict.fromkeys(name for name, _, _ in found))
+    _, reason, node = found[0]
+    return (
+        f"every node runs configuration {view.config_hash} but for what it refuses: {few(named)}; node {node}: {reason}"
+    )
 
 
 def _ready(view: View) -> Verdict:

@@ -26,7 +26,7 @@ from kavip.api.workload import (
 )
 from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
-from kavip.controller.observed import Applied, NodeState, Objects, Observed, memory_key
+from kavip.controller.observed import Applied, LeftOut, NodeState, Objects, Observed, memory_key
 from kavip.controller.outcome import Apply, Key, Kind, Options, Plan, PodAnnotation, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
@@ -43,12 +43,15 @@ def cluster(*objects: Object, nodes: int = 2) -> Snapshot:
     return Snapshot.from_objects([*objects, *(build.node(f"n{n}", f"192.0.2.{10 + n}") for n in range(1, nodes + 1))])
 
 
-def running(config_hash: str = "", *vips: str, refused: str = "", master: bool = False) -> NodeState:
+def running(
+    config_hash: str = "", *vips: str, refused: str = "", master: bool = False, left_out: tuple[LeftOut, ...] = ()
+) -> NodeState:
     """The state of a node that runs *vips*."""
     addresses = frozenset(map(parse_address, vips))
     return NodeState(
         config_hash=config_hash,
         refused=refused,
+        left_out=left_out,
         runs=addresses,
         masters=addresses if master else frozenset(),
     )

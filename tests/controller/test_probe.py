@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from kavip.api.address import parse_address
-from kavip.controller.observed import NodeState
+from kavip.controller.observed import LeftOut, NodeState
 from kavip.controller.outcome import Target
 from kavip.controller.probe import Probe, state_of, summary
 
@@ -192,6 +192,26 @@ def test_a_refusal_becomes_one_short_line() -> None:
     seen = summary(state_of(body))
     assert seen.refused.startswith("line 1 line 2 xxx")
     assert len(seen.refused) == 200
+
+
+def test_what_a_node_leaves_out_is_taken() -> None:
+    """By name, with one short line of reason; an older agent says nothing of the kind."""
+    told = {
+        "name": "shop/web",
+        "reason": "line 3\nof it",
+        "by": "keepalived",
+        "kept": True,
+        "virtualIPs": ["192.0.2.130", "x"],
+    }
+    (seen,) = summary(state_of(json.dumps(state("h1") | {"leftOut": [told]}).encode())).left_out
+    assert seen == LeftOut(
+        name="shop/web",
+        reason="line 3 of it",
+        by_keepalived=True,
+        kept=True,
+        virtual_ips=frozenset({parse_address("192.0.2.130")}),
+    )
+    assert summary(state_of(json.dumps(state("h1")).encode())).left_out == ()
 
 
 def test_addresses_that_cannot_be_read_are_left_out() -> None:

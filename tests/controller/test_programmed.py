@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.meta import LabelSelector
-from kavip.controller.observed import Observed
+from kavip.controller.observed import LeftOut, Observed
 from kavip.controller.outcome import Key, Kind, Plan
 from kavip.controller.plan import plan_service
 from kavip.names import Reason
@@ -73,6 +74,47 @@ def test_programmed_pending_counts_nodes() -> None:
         "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
         "n2 refuses the configuration: line 7: unknown keyword"
     )
+
+
+LEFT_OUT = {
+    "name": f"{WEB}/v6",
+    "reason": "keepalived --config-test: exit status 5, line 9 of the instance",
+    "by_keepalived": True,
+}
+LINES = {names.VERBATIM_ANNOTATION: '{"garp_master_delay": "5"}'}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "left_out", "reason", "message"),
+    [
+        (
+            LINES,
+            LEFT_OUT,
+            Reason.INVALID_VERBATIM,
+            "node n2 leaves out instance shop/web/v6: keepalived --config-test: exit status 5, line 9 of the instance; "
+            f"correct or remove metadata.annotations[{names.VERBATIM_ANNOTATION}]",
+        ),
+        (LINES, {**LEFT_OUT, "kept": True}, Reason.INVALID_VERBATIM, "; until then it runs there as it last did"),
+        ({}, LEFT_OUT, Reason.PENDING, "line 9 of the instance"),
+        (LINES, {**LEFT_OUT, "by_keepalived": False}, Reason.PENDING, "line 9 of the instance"),
+        (LINES, {**LEFT_OUT, "name": "group/3", "virtual_ips": frozenset({parse_address(VIP)})}, Reason.PENDING, "/3:"),
+    ],
+)
+def test_programmed_is_false_where_a_node_leaves_the_instance_out(
+    annotations: dict[str, str], left_out: dict[str, Any], reason: Reason, message: str
+) -> None:
+    """Its own lines are to blame if it has any and keepalived refuses them; neighbours are programmed all the same."""
+    neighbour = build.service("shop/webber", group=GROUP, holds=["192.0.2.129"])
+    service = web(annotations=annotations, holds=[VIP])
+    group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
+    world = World(cluster(service, neighbour, group, build.pool()))
+    every = (VIP, "192.0.2.129")
+    world.observed = seen(n1=running("h", *every), n2=running("h", *every, left_out=(LeftOut(**left_out),)))
+    for key in (WEB, "shop/webber"):
+        world.service(key)
+    assert world.condition(WEB, PROGRAMMED) == ("False", reason)
+    assert message in programmed_of(world)
+    assert world.condition("shop/webber", PROGRAMMED) == ("True", Reason.PROGRAMMED)
 
 
 def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:

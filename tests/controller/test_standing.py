@@ -10,7 +10,7 @@ from kavip import names
 from kavip.agent.localize import _password_fault
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.controller.group import plan_group
-from kavip.controller.observed import NodeState, Sight
+from kavip.controller.observed import LeftOut, NodeState, Sight
 from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.names import Reason
 from tests import build
@@ -53,6 +53,23 @@ def test_a_group_that_works_says_so() -> None:
     assert [msgspec.to_builtins(each) for each in status.instances or ()] == [
         {"name": "shop/web", "routerID": 1, "family": 4, "node": "n1", "state": "MASTER", "virtualIPs": 1}
     ]
+
+
+def test_a_group_tells_what_its_nodes_leave_out() -> None:
+    """All nodes are current, and Programmed names the instances, and the first node with its reason."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    left_out = tuple(LeftOut(name=f"shop/{name}", reason="line 3") for name in "abcde")
+    world.observed = seen(n1=running(config_hash), n2=running(config_hash, left_out=left_out))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, PROGRAMMED, GROUP) == (
+        "False",
+        "RefusedByAgent",
+        f"every node runs configuration {config_hash} but for what it refuses: shop/a, shop/b, shop/c and 2 more; "
+        "node n2: line 3",
+    )
+    status = world.snapshot.groups[GROUP].status
+    assert status.nodes is not None and status.nodes.current == 2
 
 
 def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
