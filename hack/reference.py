@@ -1,14 +1,20 @@
 """Writes the generated pages of docs/reference from the code (``make reference``); a test compares them."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from hack import refusals, refused
 from kavip import names, telemetry
+from kavip.agent import exporter
+from kavip.agent.dump import Data, Entry
 from kavip.agent.run import PREFIX, AgentSettings
+from kavip.agent.state import Status
+from kavip.names import Exporter
 from kavip.settings import Settings
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
@@ -38,11 +44,21 @@ def settings() -> str:
 
 
 def metrics() -> str:
-    """The page of kavip's own metrics."""
-    rows = [f"| `{_sample(each.name, each.type)}` | {each.type} | {each.documentation} |" for each in _families()]
-    return "\n".join(
-        ["# Metrics", "", "On `/metrics`, port 8080.", "", "| metric | type | meaning |", "|---|---|---|", *rows, ""]
-    )
+    """The page of metrics: of kavip, and of the agents."""
+    own, by_exporter = _agents()
+    sections = [
+        "## The agents",
+        "On `/metrics` of each node, port 9650 or the next free one of another group (`spec.metricsPort`).",
+        *_rows(own),
+        "### keepalived, by the names of gen2brain/keepalived_exporter",
+        "The default, as keepalived-operator shipped it. Labels: `name`, `intf`, `vrid`, `state`.",
+        *_rows(by_exporter[Exporter.GEN2BRAIN]),
+        "### keepalived, by the names of mehdy/keepalived-exporter",
+        "With `agent.metrics: mehdy`. Labels: `iname`, `intf`, `vrid`, and of a state `ip_address`.",
+        *_rows(by_exporter[Exporter.MEHDY]),
+    ]
+    kavip = sorted(telemetry.REGISTRY.collect(), key=lambda each: each.name)
+    return "\n\n".join(["# Metrics", "On `/metrics`, port 8080.", *_rows(kavip), *sections]) + "\n"
 
 
 def pages() -> dict[Path, str]:
@@ -64,8 +80,21 @@ def _table(kind: type, prefix: str) -> list[str]:
     return rows
 
 
-def _families() -> list[Metric]:
-    return sorted(telemetry.REGISTRY.collect(), key=lambda each: each.name)
+def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
+    """The metrics of a node with one instance: kavip's own, and keepalived's by either exporter's names."""
+    one = (Entry(Data("ns/name", vrid=1, state=2, vips=["192.0.2.1 dev eth0"], evips=["192.0.2.2 dev eth0"])),)
+    found: dict[Exporter, list[Metric]] = {}
+    for style in Exporter:
+        text = exporter.exposition(Status(node="n1"), one, style=style).decode()
+        found[style] = sorted(text_string_to_metric_families(text), key=lambda each: each.name)
+    own = [each for each in found[Exporter.GEN2BRAIN] if each.name.startswith(names.METRIC_PREFIX)]
+    return own, {style: [each for each in found[style] if each not in own] for style in Exporter}
+
+
+def _rows(families: Iterable[Metric]) -> list[str]:
+    """A table; its lines are one paragraph."""
+    rows = [f"| `{_sample(each.name, each.type)}` | {each.type} | {each.documentation} |" for each in families]
+    return ["\n".join(["| metric | type | meaning |", "|---|---|---|", *rows])]
 
 
 def _sample(name: str, kind: str) -> str:

@@ -90,6 +90,7 @@ class Leading:
                 ipam=settings.ipam,
                 agent_port=settings.agent_port,
                 agent_allowed_cidrs=",".join(listed(settings.agent_allowed_cidrs)),
+                agent_metrics=settings.agent_metrics,
                 prometheus_account=settings.prometheus_account,
             ),
         )

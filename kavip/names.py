@@ -106,6 +106,13 @@ ENV_PREFIX: Final = "KAVIP"
 METRIC_PREFIX: Final = "kavip_"
 
 
+class Exporter(StrEnum):
+    """Whose names keepalived's metrics bear."""
+
+    GEN2BRAIN = "gen2brain"
+    MEHDY = "mehdy"
+
+
 class Condition(StrEnum):
     """Types of conditions that kavip writes."""
 

@@ -68,6 +68,11 @@ class Settings:
     agent_allowed_cidrs: str = setting(
         "", "CIDRs whose clients agents answer, comma-separated: kavip's pods and Prometheus; empty: all"
     )
+    agent_metrics: str = setting(
+        names.Exporter.GEN2BRAIN.value,
+        "whose names keepalived's metrics bear on the agents' /metrics",
+        choices=tuple(names.Exporter),
+    )
     prometheus_account: str = setting(
         names.PROMETHEUS_ACCOUNT, "NAMESPACE/NAME of the service account of Prometheus, which a group's Role admits"
     )

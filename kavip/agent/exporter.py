@@ -2,12 +2,12 @@
 Metrics in Prometheus' text format: kavip's own, and those of the exporter that dashboards were built for.
 
 keepalived-operator shipped gen2brain/keepalived_exporter, so its names and labels are the default; mehdy's
-keepalived-exporter, the one in wider use, is the other choice. What both got wrong is right here:
-``keepalived_vrrp_ip_ttl_err`` shows TTL errors, not interval errors.
+keepalived-exporter, the one in wider use, is the other choice. What the former got wrong is right here:
+``keepalived_vrrp_ip_ttl_err`` shows TTL errors, not interval errors. What they tell of IPVS and of scripts is left out:
+kavip's keepalived has neither.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,15 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from kavip.agent.dump import STATES, Dump, Entry
 from kavip.agent.state import Status
+from kavip.names import Exporter
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Style(StrEnum):
-    """Whose names the keepalived metrics bear."""
-
-    GEN2BRAIN = "gen2brain"
-    MEHDY = "mehdy"
 
 
 _GEN2BRAIN: Final = {
@@ -73,9 +67,12 @@ class _Collector:
         return self._families
 
 
-def exposition(status: Status, dump: Dump | None, *, style: Style) -> bytes:
+def exposition(status: Status, dump: Dump | None, *, style: Exporter) -> bytes:
     """All metrics of one scrape; *dump* is None when the daemon does not answer."""
-    keepalived: dict[Style, Callable[[Dump], Iterator[Metric]]] = {Style.GEN2BRAIN: _gen2brain, Style.MEHDY: _mehdy}
+    keepalived: dict[Exporter, Callable[[Dump], Iterator[Metric]]] = {
+        Exporter.GEN2BRAIN: _gen2brain,
+        Exporter.MEHDY: _mehdy,
+    }
     registry = CollectorRegistry(auto_describe=False)
     up = _gauge("keepalived_up", "Whether keepalived answers.", [((), dump is not None)])
     registry.register(_Collector([*_own(status, dump), up, *keepalived[style](dump or ())]))
@@ -123,9 +120,7 @@ def _gen2brain(dump: Dump) -> Iterator[Metric]:
 
 def _mehdy(dump: Dump) -> Iterator[Metric]:
     for field, name in _MEHDY.items():
-        family = CounterMetricFamily(
-            f"keepalived_{name}", name.replace("_", " ").capitalize(), labels=("iname", "intf", "vrid")
-        )
+        family = CounterMetricFamily(f"keepalived_{name}", _GEN2BRAIN[field], labels=("iname", "intf", "vrid"))
         for each in dump:
             family.add_metric(list(_labels(each, name="iname").values()), getattr(each.stats, field))
         yield family

@@ -19,7 +19,6 @@ import structlog
 
 from kavip import names
 from kavip.agent import exporter
-from kavip.agent.exporter import Style
 from kavip.agent.files import RunDirectory
 from kavip.agent.reloader import Reloader
 from kavip.agent.server import JSON, Answer, Network, Page, Server
@@ -27,6 +26,7 @@ from kavip.agent.state import encode, state_of
 from kavip.agent.trial import Trial
 from kavip.api.address import Address, parse_address
 from kavip.errors import BadInput, SettingsError
+from kavip.names import Exporter
 from kavip.settings import setting
 from kavip.settings import shown as shown_with
 
@@ -62,7 +62,7 @@ class AgentSettings:
     allowed_cidrs: str = setting(
         "", "comma-separated CIDRs whose clients are answered; the node itself always; empty: all"
     )
-    metrics: str = setting(Style.GEN2BRAIN.value, "whose names keepalived's metrics bear", choices=tuple(Style))
+    metrics: str = setting(Exporter.GEN2BRAIN.value, "whose names keepalived's metrics bear", choices=tuple(Exporter))
     poll_milliseconds: int = setting(250, "how often the mount is looked at", lowest=10)
     once: bool = setting(False, "write the first configuration and exit (the init container)")
     log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
@@ -126,7 +126,7 @@ async def main_async(settings: AgentSettings) -> int:
         tasks = [
             group.create_task(_follow(reloader, pause=settings.poll_milliseconds / 1000)),
             group.create_task(
-                _listen(Server(pages(reloader, Style(settings.metrics)), allowed=settings.networks), settings)
+                _listen(Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks), settings)
             ),
         ]
         await stopped.wait()
@@ -135,7 +135,7 @@ async def main_async(settings: AgentSettings) -> int:
     return 0
 
 
-def pages(reloader: Reloader, style: Style) -> dict[str, Page]:
+def pages(reloader: Reloader, style: Exporter) -> dict[str, Page]:
     """What the agent answers, by path."""
 
     async def state() -> Answer:

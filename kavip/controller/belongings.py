@@ -42,7 +42,13 @@ def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options) -> tuple
         return ()
     return (
         manifests.config_map(group, text=roster.config.text, config_hash=roster.config.hash),
-        manifests.daemon_set(group, image=options.image, port=roster.port, allowed_cidrs=options.agent_allowed_cidrs),
+        manifests.daemon_set(
+            group,
+            image=options.image,
+            port=roster.port,
+            allowed_cidrs=options.agent_allowed_cidrs,
+            metrics=options.agent_metrics,
+        ),
     )
 
 

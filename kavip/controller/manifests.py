@@ -59,14 +59,27 @@ def config_map(group: KeepalivedGroup, *, text: str, config_hash: str) -> Manife
     return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
 
 
-def daemon_set(group: KeepalivedGroup, *, image: str, port: int, allowed_cidrs: str = "") -> Manifest:
+def daemon_set(
+    group: KeepalivedGroup,
+    *,
+    image: str,
+    port: int,
+    allowed_cidrs: str = "",
+    metrics: str = names.Exporter.GEN2BRAIN.value,
+) -> Manifest:
     """
     The DaemonSet: keepalived and its agent on every node of the group.
 
-    *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer.
+    *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer; *metrics* says
+    whose names their metrics bear.
     """
+    told = {"KAVIP_AGENT_PORT": str(port)}
+    if allowed_cidrs:
+        told["KAVIP_AGENT_ALLOWED_CIDRS"] = allowed_cidrs
+    if metrics != names.Exporter.GEN2BRAIN:  # what goes without saying is not said: a change would restart all agents
+        told["KAVIP_AGENT_METRICS"] = metrics
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
-    pod = _pod(group, image=image, port=port, allowed=allowed_cidrs)
+    pod = _pod(group, image=image, port=port, told=told)
     template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
@@ -108,11 +121,11 @@ def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, 
     }
 
 
-def _pod(group: KeepalivedGroup, *, image: str, port: int, allowed: str) -> Manifest:
+def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, str]) -> Manifest:
     spec = group.spec
     agent_image = spec.agent_image or image
     daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
-    agent_env = _agent_env(spec, port=port, allowed=allowed)
+    agent_env = _agent_env(spec, told=told)
     optional = {
         "priorityClassName": spec.daemonset_pod_priority_class_name,
         "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
@@ -184,17 +197,11 @@ def _keepalived_env() -> list[Manifest]:
     return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
 
 
-def _agent_env(spec: GroupSpec, *, port: int, allowed: str) -> list[Manifest]:
-    plain: Mapping[str, str] = {
-        "KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR,
-        "KAVIP_AGENT_PORT": str(port),
-        "KAVIP_AGENT_RUN_DIR": RUN_DIR,
-    }
+def _agent_env(spec: GroupSpec, *, told: Mapping[str, str]) -> list[Manifest]:
+    plain: Mapping[str, str] = {"KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR, "KAVIP_AGENT_RUN_DIR": RUN_DIR, **told}
     password = spec.password_auth
     if password is not None and has_password(spec):
         plain = {**plain, "KAVIP_AGENT_PASSWORD_FILE": f"{PASSWORD_DIR}/{password.secret_key}"}
-    if allowed:
-        plain = {**plain, "KAVIP_AGENT_ALLOWED_CIDRS": allowed}
     return [
         _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
         _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),

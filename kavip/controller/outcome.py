@@ -51,6 +51,7 @@ class Options:
     ipam: str = "auto"
     agent_port: int = names.AGENT_PORT
     agent_allowed_cidrs: str = ""
+    agent_metrics: str = names.Exporter.GEN2BRAIN.value
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
 
 

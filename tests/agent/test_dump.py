@@ -1,6 +1,7 @@
 """What keepalived says, and what the agent makes of it for ``/state`` and ``/metrics``."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kavip.agent import dump, exporter
 from kavip.agent.configuration import Configuration, Fault, Instance, Judge, LeftOut
-from kavip.agent.exporter import Style
 from kavip.agent.state import State, Status, encode, moments_of, state_of
+from kavip.names import Exporter
 from tests.agent import scene
 from tests.agent.test_localize import vip
 
@@ -119,7 +120,7 @@ def test_a_reload_is_no_transition() -> None:
     assert moments_of(fallen, first)["shop/web"].seconds == 1795229999.0
 
 
-def samples(style: Style, found: dump.Dump | None) -> dict[str, list[tuple[dict[str, str], float]]]:
+def samples(style: Exporter, found: dump.Dump | None) -> dict[str, list[tuple[dict[str, str], float]]]:
     """The samples of one scrape, by name, as a Prometheus parser reads them."""
     families = text_string_to_metric_families(exporter.exposition(STATUS, found, style=style).decode())
     result: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -129,22 +130,38 @@ def samples(style: Style, found: dump.Dump | None) -> dict[str, list[tuple[dict[
     return result
 
 
+def keepalived(found: Iterable[str]) -> set[str]:
+    """Those of these names that are not kavip's own."""
+    return {name for name in found if name.startswith("keepalived_")}
+
+
 def test_metrics_bear_the_predecessors_names() -> None:
     """Fourteen counters with name, intf, vrid and state; TTL errors are TTL errors."""
-    found = samples(Style.GEN2BRAIN, read(entry("shop/web")))
+    found = samples(Exporter.GEN2BRAIN, read(entry("shop/web")))
     labels = {"name": "shop/web", "intf": "eth0", "vrid": "7", "state": "MASTER"}
     assert found["keepalived_up"] == [({}, 1.0)]
     assert found["keepalived_vrrp_advert_sent"] == [(labels, 7.0)]
     assert found["keepalived_vrrp_advert_interval_err"] == [(labels, 4.0)]
     assert found["keepalived_vrrp_ip_ttl_err"] == [(labels, 2.0)]
-    assert len([name for name in found if name.startswith("keepalived_vrrp_")]) == 14
+    told = "advert_rcvd advert_sent become_master release_master packet_len_err advert_interval_err ip_ttl_err"
+    told += (
+        " invalid_type_rcvd addr_list_err invalid_authtype authtype_mismatch auth_failure pri_zero_rcvd pri_zero_sent"
+    )
+    assert keepalived(found) == {"keepalived_up", *(f"keepalived_vrrp_{name}" for name in told.split())}
+    assert all(set(sample[0]) == set(labels) for name in told.split() for sample in found[f"keepalived_vrrp_{name}"])
 
 
 def test_metrics_bear_the_other_exporters_names_when_asked() -> None:
     """Counters end in ``_total``; the state stands for each VIP, with the interface that it is on."""
-    found = samples(Style.MEHDY, read(entry("shop/web"), entry("a/none", vips=[], evips=[])))
+    found = samples(Exporter.MEHDY, read(entry("shop/web"), entry("a/none", vips=[], evips=[])))
     instance = {"iname": "shop/web", "intf": "eth0", "vrid": "7"}
     assert ({**instance}, 7.0) in found["keepalived_advertisements_sent_total"]
+    told = "advertisements_received advertisements_sent become_master release_master packet_length_errors ip_ttl_errors"
+    told += " advertisements_interval_errors invalid_type_received address_list_errors authentication_invalid"
+    told += " authentication_mismatch authentication_failure priority_zero_received priority_zero_sent"
+    told += " gratuitous_arp_delay"
+    states = {"keepalived_up", "keepalived_vrrp_state", "keepalived_vrrp_excluded_state"}
+    assert keepalived(found) == {*states, *(f"keepalived_{name}_total" for name in told.split())}
     assert ({**instance, "ip_address": "192.0.2.130"}, 2.0) in found["keepalived_vrrp_state"]
     assert ({"iname": "a/none", "intf": "eth0", "vrid": "7", "ip_address": ""}, 2.0) in found["keepalived_vrrp_state"]
     assert found["keepalived_vrrp_excluded_state"] == [
@@ -154,7 +171,7 @@ def test_metrics_bear_the_other_exporters_names_when_asked() -> None:
 
 def test_metrics_of_our_own() -> None:
     """Every family and state is there from the first scrape; a silent daemon is down."""
-    found = samples(Style.GEN2BRAIN, None)
+    found = samples(Exporter.GEN2BRAIN, None)
     assert found["keepalived_up"] == [({}, 0.0)]
     assert len(found["kavip_agent_instances"]) == 8
     assert found["kavip_agent_reloads_total"] == [({}, 3.0)]

@@ -10,6 +10,7 @@ from kavip import names
 from kavip.agent.run import AgentSettings
 from kavip.api.group import KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller import manifests
+from kavip.names import Exporter
 from tests import build
 
 IMAGE = "registry.example/kavip:1.2.3"
@@ -50,6 +51,15 @@ def test_agents_are_told_whom_to_answer() -> None:
     }
     settings = AgentSettings(node_name="n1", allowed_cidrs=told[manifests.AGENT] or "")
     assert [str(each) for each in settings.networks] == ["10.0.0.0/8", "192.0.2.0/24"]
+    assert not any(variable in env(each) for each in containers(build.group()).values())
+
+
+def test_agents_are_told_whose_names_their_metrics_bear() -> None:
+    """The other exporter's only where the administrator wants them; to say the default would restart all agents."""
+    variable = "KAVIP_AGENT_METRICS"
+    body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, metrics="mehdy")
+    (agent,) = [each for each in body["spec"]["template"]["spec"]["containers"] if each["name"] == manifests.AGENT]
+    assert AgentSettings(node_name="n1", metrics=env(agent)[variable]).metrics == Exporter.MEHDY
     assert not any(variable in env(each) for each in containers(build.group()).values())
 
 
