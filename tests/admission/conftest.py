@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from hack import refusals
+from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.flags import Address
 from hack.testbed.process import wait_for
+from hack.testbed.programs import Programs
 from kavip.webhook import body, registration
 from tests.admission.stage import NAME, Stage, opened
 from tests.files import CRDS
@@ -15,15 +18,23 @@ from tests.loop import Loop
 PROBE = next(case for case in refusals.cases() if case.rule == "group_is_a_reference")
 
 
-@pytest.fixture(scope="module")
-def stage(control_plane: ControlPlane) -> Iterator[Stage]:
+@pytest.fixture(scope="session")
+def dual(programs: Programs) -> Iterator[ControlPlane]:
+    """A control plane whose Services may have both families."""
+    both = Address(services="10.96.0.0/16,fd00:96::/112")
+    with runs.temporary() as state, ControlPlane(programs, state, address=both) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def stage(dual: ControlPlane) -> Iterator[Stage]:
     """kavip at the API server, which asks it; namespaces and kinds of the cases are there."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
-    control_plane.kubectl("apply", "--server-side", *manifests)
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *manifests)
+    dual.kubectl("apply", "--server-side", *manifests)
+    dual.kubectl("wait", "--for=condition=Established", "--timeout=60s", *manifests)
     spaces = {each.asked["metadata"].get("namespace", NAME) for each in refusals.cases()}
     for name in sorted({NAME, *spaces}):
-        control_plane.kubectl("create", "namespace", name, check=False)
+        dual.kubectl("create", "namespace", name, check=False)
     loop = Loop()
     with pytest.MonkeyPatch.context() as patched:
         # a machine that stalls for some seconds fails no test
@@ -31,7 +42,7 @@ def stage(control_plane: ControlPlane) -> Iterator[Stage]:
         patched.setattr(registration, "MUTATE_TIMEOUT", 30)
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
         try:
-            with opened(control_plane, loop) as started:
+            with opened(dual, loop) as started:
                 wait_for("the API server asks", lambda: _is_asked(started), timeout=60, interval=0.2)
                 yield started
         finally:

@@ -1,7 +1,6 @@
 """Every case of the table, asked of the real API server: the words that a user reads, and nothing is changed."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +16,15 @@ from tests.admission.stage import Stage
 
 pytestmark = pytest.mark.apiserver
 
-OURS = [case for case in refusals.cases() if case.by == "kavip"]
-DRY = ("apply", "--dry-run=server", "-f", "-")
-OWNER = {"fieldManager": "kubectl", "force": "true"}
-WAYS = (DRY, (*DRY, "--server-side"))
+UNREACHABLE = {"request_is_met: RequireDualStack with one family": "the API server gives it both, or refuses it itself"}
+UNCHANGED = {"external_ips_are_allowed: IPv4 that is written as IPv6": "the same address in another spelling"}
+"""Cases that are no violation of whoever edits the nearest right thing."""
+OURS = [case for case in refusals.cases() if case.by == "kavip" and str(case) not in UNREACHABLE]
 REFUSED = [case for case in OURS if case.causes]
+FIRST = set({(case.kind, case.rule): str(case) for case in reversed(OURS)}.values())
+"""One of each rule."""
+OWNER = {"fieldManager": "kubectl", "force": "true"}
+DRY = ("apply", "--dry-run=server", "-f", "-")
 
 
 def words(case: Case) -> str:
@@ -41,18 +44,20 @@ def is_told(case: Case, done: Result) -> bool:
     lines = done.stderr.splitlines(keepends=True)
     warnings = [line for line in lines if line.startswith("Warning: ")]
     rest = "".join(line for line in lines if line not in warnings)
-    if warnings != [f"Warning: {shortened(each)}\n" for each in case.warnings]:
-        return False
+    expected = [f"Warning: {shortened(each)}\n" for each in case.warnings]
+    if [each for each in warnings if each in expected] != expected or (warnings != expected and not case.causes):
+        return False  # of what is refused the API server has opinions of its own
     return rest.endswith(words(case)) and done.returncode != 0 if case.causes else not (rest or done.returncode)
 
 
 @pytest.mark.parametrize("case", [case for case in OURS if case.operation is not Operation.DELETE], ids=str)
 def test_kubectl_apply_prints_what_the_table_says(stage: Stage, case: Case) -> None:
-    """Every field, value and remedy, each warning, and no more; by a dry run, server-side, and in earnest."""
-    with stage.playing(case), ThreadPoolExecutor() as threads:
+    """Every field, value and remedy, each warning, and no more; in a dry run, and each rule once server-side."""
+    ways = [DRY, *([(*DRY, "--server-side")] if str(case) in FIRST else ()), ("apply", "-f", "-")]
+    with stage.playing(case):
         before = stage.found(case.asked)
-        tried = [threads.submit(stage.kubectl, *way, given=case.asked) for way in WAYS]
-        for done in (*(each.result() for each in tried), stage.kubectl("apply", "-f", "-", given=case.asked)):
+        for way in ways:
+            done = stage.kubectl(*way, given=case.asked)
             assert is_told(case, done), done
         if case.causes:
             assert stage.found(case.asked) == before
@@ -78,8 +83,8 @@ def test_every_verb_is_refused_alike(stage: Stage, case: Case) -> None:
             assert causes(stage.api.ask("POST", home(case.asked), case.asked)) == case.causes
             assert causes(stage.api.ask("PATCH", place(case.asked), case.asked, kind=APPLY, **OWNER)) == case.causes
             assert stage.found(case.asked).code == 404
-        if place(case.passes) != place(case.asked):
-            return  # what is right is another object, and no edit makes this one of it
+    if place(case.passes) != place(case.asked) or str(case) in UNCHANGED:
+        return  # what is right is another object, and no edit makes this one of it
     with stage.playing(edited):
         before = stage.found(case.asked)
         assert before.code == 200
@@ -97,7 +102,10 @@ def changes(stage: Stage, case: Case, before: Answer) -> Iterator[Answer]:
     yield ask("PATCH", path, asked, kind=APPLY, **OWNER)
     yield ask("PATCH", path, difference, kind=MERGE)
     if asked["kind"] == "Service":
-        yield ask("PATCH", path, difference, kind=STRATEGIC)
+        ports = [{"$patch": "replace"}, *asked["spec"].get("ports", ())]  # else those of before stay beside them
+        yield ask(
+            "PATCH", path, merge_patch({}, {**difference, "spec": {**asked["spec"], "ports": ports}}), kind=STRATEGIC
+        )
     parts = {f"/metadata/{part}": asked["metadata"].get(part, {}) for part in ("labels", "annotations")}
     parts["/spec"] = {**before.body["spec"], **asked["spec"]} if asked["kind"] == "Service" else asked["spec"]
     yield ask("PATCH", path, [{"op": "add", "path": at, "value": value} for at, value in parts.items()], kind=STEPS)
