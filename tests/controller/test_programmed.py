@@ -91,11 +91,10 @@ LINES = {names.VERBATIM_ANNOTATION: '{"garp_master_delay": "5"}'}
             LINES,
             LEFT_OUT,
             Reason.INVALID_VERBATIM,
-            "node n2 leaves out instance shop/web/v6: keepalived --config-test: exit status 5, line 9 of the instance; "
-            f"correct or remove metadata.annotations[{names.VERBATIM_ANNOTATION}]",
+            f"line 9 of the instance; correct or remove metadata.annotations[{names.VERBATIM_ANNOTATION}]",
         ),
         (LINES, {**LEFT_OUT, "kept": True}, Reason.INVALID_VERBATIM, "; until then it runs there as it last did"),
-        ({}, LEFT_OUT, Reason.PENDING, "line 9 of the instance"),
+        ({}, LEFT_OUT, Reason.PENDING, "node n2 leaves out instance shop/web/v6: keepalived --config-test: exit"),
         (LINES, {**LEFT_OUT, "by_keepalived": False}, Reason.PENDING, "line 9 of the instance"),
         (LINES, {**LEFT_OUT, "name": "group/3", "virtual_ips": frozenset({parse_address(VIP)})}, Reason.PENDING, "/3:"),
     ],
