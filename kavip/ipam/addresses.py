@@ -140,18 +140,24 @@ def _parse_cidr(text: str, field: str) -> Range:
     return Range(first.family, first.value, first.value + size - 1)
 
 
-UNUSABLE: Final = tuple(
-    (parse_range(text), what)
-    for text, what in (
-        ("0.0.0.0/32", "the unspecified address"),
-        ("127.0.0.0/8", "loopback"),
-        ("169.254.0.0/16", "link-local"),
-        ("224.0.0.0/4", "multicast"),
-        ("240.0.0.0/4", "reserved (240.0.0.0/4)"),
-        ("::", "the unspecified address"),
-        ("::1", "loopback"),
-        ("fe80::/10", "link-local"),
-        ("ff00::/8", "multicast"),
-    )
+_MAPPED: Final = 0xFFFF << 32
+"""::ffff:0:0, from where IPv6 writes IPv4; what reads addresses knows no such one, but a range may reach over it."""
+
+UNUSABLE: Final = (
+    *(
+        (parse_range(text), what)
+        for text, what in (
+            ("0.0.0.0/32", "the unspecified address"),
+            ("127.0.0.0/8", "loopback"),
+            ("169.254.0.0/16", "link-local"),
+            ("224.0.0.0/4", "multicast"),
+            ("240.0.0.0/4", "reserved (240.0.0.0/4)"),
+            ("::", "the unspecified address"),
+            ("::1", "loopback"),
+            ("fe80::/10", "link-local"),
+            ("ff00::/8", "multicast"),
+        )
+    ),
+    (Range(6, _MAPPED, _MAPPED + 2**32 - 1), "IPv4 written as IPv6"),
 )
 """What no pool may hold."""

@@ -9,6 +9,7 @@ from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
+from kavip.api.selector import check_selector
 from kavip.errors import BadInput
 from kavip.ipam.addresses import UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
 from kavip.ipam.annotations import parse_namespaced
@@ -124,6 +125,8 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
     ):
         if number < 0:
             findings.add(field, number, "want 0 or more")
+    findings.found += check_selector(spec.service_selector, "spec.serviceSelector")
+    findings.found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
     usable = subtract(ranges, (*(span for _, span in excluded), *barred))
     reservations = _reservations(wire, ranges, usable, findings)
     if not ranges:

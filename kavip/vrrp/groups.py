@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from kavip.api.address import parse_address
 from kavip.api.group import Check, GroupSpec, KeepalivedGroup
-from kavip.api.meta import LabelSelector, Requirement
+from kavip.api.meta import LabelSelector
 from kavip.api.refusal import Refusal
+from kavip.api.selector import check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
 from kavip.vrrp import grammar, openshift, routerids, timing, verbatim, virtualips
@@ -26,18 +27,19 @@ NEW_INTERVAL: Final = 200
 
 _MOST_PREEMPT_DELAY: Final = 1000
 _MOST_WEIGHT: Final = 253
+_MOST_SECONDS: Final = 3600
+_MOST_ROUNDS: Final = 100
+_MOST_PORT: Final = 2**16 - 1
+_LONGEST_NAME: Final = 63  # the name becomes a label's value
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _PASSWORD_BYTES: Final = 8
-_LABEL_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY: Final = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}")
-_LABEL_VALUE: Final = re.compile(rf"({_LABEL_NAME})?")
-_WITH_VALUES: Final = ("In", "NotIn")
-_WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
 
 
 def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
     """Everything that is wrong with *group* as it stands (contract 3.2 and 8), in the order of its fields."""
-    return tuple(finding for check in _CHECKS for finding in check(group.spec))
+    return (*_name(group.metadata.name), *(finding for check in _CHECKS for finding in check(group.spec)))
 
 
 def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
@@ -87,6 +89,11 @@ def _refuse(field: str, value: object, remedy: str) -> Refusal:
     return Refusal.of(Reason.INVALID, BadInput(field, value, remedy))
 
 
+def _name(name: str) -> Iterator[Refusal]:
+    if len(name) > _LONGEST_NAME:
+        yield _refuse("metadata.name", name, f"want at most {_LONGEST_NAME} characters, for it becomes a label's value")
+
+
 def _interfaces(spec: GroupSpec) -> Iterator[Refusal]:
     named = [("spec.interface", spec.interface), ("spec.vrrpInterface", spec.vrrp_interface or None)]
     for field, name in named:
@@ -133,8 +140,8 @@ def _checks(spec: GroupSpec) -> Iterator[Refusal]:
     names: dict[str, int] = {}
     for index, check in enumerate(spec.checks or ()):
         field = f"spec.checks[{index}]"
-        if not check.name:
-            yield _refuse(f"{field}.name", check.name, "want a name")
+        if not _LABEL.fullmatch(check.name):
+            yield _refuse(f"{field}.name", check.name, "want a name: up to 63 lower-case letters, digits or '-'")
         elif check.name in names:
             yield _refuse(f"{field}.name", check.name, f"already at checks[{names[check.name]}]; want another name")
         names.setdefault(check.name, index)
@@ -144,15 +151,15 @@ def _checks(spec: GroupSpec) -> Iterator[Refusal]:
 def _check(check: Check, field: str) -> Iterator[Refusal]:
     if check.url not in PRESET_URLS and not check.url.startswith(("http://", "https://")):
         yield _refuse(f"{field}.url", check.url, f"want an http or https URL, or {' or '.join(PRESET_URLS)}")
-    counts = {
-        "intervalSeconds": check.interval_seconds,
-        "timeoutSeconds": check.timeout_seconds,
-        "failAfter": check.fail_after,
-        "succeedAfter": check.succeed_after,
-    }
-    for name, value in counts.items():
-        if value < 1:
-            yield _refuse(f"{field}.{name}", value, "want at least 1")
+    counts = (
+        ("intervalSeconds", check.interval_seconds, _MOST_SECONDS),
+        ("timeoutSeconds", check.timeout_seconds, _MOST_SECONDS),
+        ("failAfter", check.fail_after, _MOST_ROUNDS),
+        ("succeedAfter", check.succeed_after, _MOST_ROUNDS),
+    )
+    for name, value, most in counts:
+        if not 1 <= value <= most:
+            yield _refuse(f"{field}.{name}", value, f"want 1 to {most}")
     if check.timeout_seconds > check.interval_seconds:
         remedy = f"want at most intervalSeconds, {check.interval_seconds}"
         yield _refuse(f"{field}.timeoutSeconds", check.timeout_seconds, remedy)
@@ -160,7 +167,7 @@ def _check(check: Check, field: str) -> Iterator[Refusal]:
         yield _refuse(f"{field}.onFailure", check.on_failure, f"want {' or '.join(ON_FAILURE)}")
     if check.weight is not None and check.on_failure != "LowerPriority":
         yield _refuse(f"{field}.weight", check.weight, "a weight needs onFailure: LowerPriority")
-    elif check.weight is not None and not 1 <= abs(check.weight) <= _MOST_WEIGHT:
+    elif check.weight is not None and not 1 <= check.weight <= _MOST_WEIGHT:
         yield _refuse(f"{field}.weight", check.weight, f"want a weight of 1 to {_MOST_WEIGHT}")
 
 
@@ -189,6 +196,16 @@ def _timing(spec: GroupSpec) -> Iterator[Refusal]:
         yield _refuse(field, interval, "version 2 wants whole seconds, 1000 to 255000; vrrpVersion: 3 allows less")
 
 
+def _segment(spec: GroupSpec) -> Iterator[Refusal]:
+    if spec.segment is not None and not _SEGMENT.fullmatch(spec.segment):
+        yield _refuse("spec.segment", spec.segment, "want a name: up to 63 lower-case letters, digits, '-' or '.'")
+
+
+def _metrics_port(spec: GroupSpec) -> Iterator[Refusal]:
+    if spec.metrics_port is not None and not 1 <= spec.metrics_port <= _MOST_PORT:
+        yield _refuse("spec.metricsPort", spec.metrics_port, f"want 1 to {_MOST_PORT}, or leave it out")
+
+
 def _openshift(spec: GroupSpec) -> Iterator[Refusal]:
     if spec.openshift_cluster_name:
         try:
@@ -209,38 +226,11 @@ def _instances(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _namespaces(spec: GroupSpec) -> Iterator[Refusal]:
-    if spec.allowed_namespaces is not None:
-        yield from _selector(spec.allowed_namespaces, "spec.allowedNamespaces")
-
-
-def _selector(selector: LabelSelector, field: str) -> Iterator[Refusal]:
-    for key, value in sorted((selector.match_labels or {}).items()):
-        yield from _label(key, [value], f"{field}.matchLabels[{key}]")
-    for index, term in enumerate(selector.match_expressions or ()):
-        yield from _requirement(term, f"{field}.matchExpressions[{index}]")
-
-
-def _requirement(term: Requirement, field: str) -> Iterator[Refusal]:
-    values = term.values or []
-    if term.operator not in _WITH_VALUES + _WITHOUT_VALUES:
-        remedy = f"want {', '.join(_WITH_VALUES + _WITHOUT_VALUES)}"
-        yield _refuse(f"{field}.operator", term.operator, remedy)
-    elif (term.operator in _WITH_VALUES) != bool(values):
-        remedy = "wants values" if term.operator in _WITH_VALUES else "takes no values"
-        yield _refuse(f"{field}.values", values, f"operator {term.operator} {remedy}")
-    yield from _label(term.key, values, field)
-
-
-def _label(key: str, values: list[str], field: str) -> Iterator[Refusal]:
-    if not _LABEL_KEY.fullmatch(key):
-        yield _refuse(field, key, "want the key of a label, such as kubernetes.io/metadata.name")
-    for value in values:
-        if not _LABEL_VALUE.fullmatch(value):
-            yield _refuse(field, value, "want the value of a label: up to 63 letters, digits, '.', '_' or '-'")
+    yield from check_selector(spec.allowed_namespaces, "spec.allowedNamespaces")
 
 
 def _node_selector(spec: GroupSpec) -> Iterator[Refusal]:
-    yield from _selector(LabelSelector(match_labels=spec.node_selector), "spec.nodeSelector")
+    yield from check_selector(LabelSelector(match_labels=spec.node_selector), "spec.nodeSelector")
 
 
 def _allow_verbatim(spec: GroupSpec) -> Iterator[Refusal]:
@@ -258,8 +248,10 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], Iterator[Refusal]], ...]] = (
     _checks,
     _preemption,
     _timing,
+    _segment,
     _openshift,
     _instances,
+    _metrics_port,
     _namespaces,
     _allow_verbatim,
 )

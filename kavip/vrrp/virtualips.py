@@ -64,8 +64,10 @@ def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:
         parsed = ip_interface(text)
     except ValueError:
         raise BadInput(field, text, _SHAPE) from None
-    if "%" in bare or (isinstance(parsed, IPv6Interface) and parsed.ip.ipv4_mapped is not None):
+    if "%" in bare:
         raise BadInput(field, text, _SHAPE)
+    if isinstance(parsed, IPv6Interface) and parsed.ip.ipv4_mapped is not None:
+        raise BadInput(field, text, f"is IPv4 written as IPv6; write {parsed.ip.ipv4_mapped}")
     address = Address(parsed.version, int(parsed.ip))
     if problem := _problem(parsed, address):
         raise BadInput(field, text, problem)

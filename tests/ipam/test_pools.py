@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
-from kavip.api.meta import LabelSelector
+from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
 from kavip.ipam.addresses import parse_range
 from kavip.ipam.ledger import Ledger
@@ -35,6 +35,20 @@ def refused(new: VIPPool, *others: VIPPool) -> list[str]:
         ({"addresses": ["0.0.0.0/0"]}, "the unspecified address"),
         ({"addresses": ["ff02::/64"]}, "multicast"),
         ({"addresses": ["255.255.255.255"]}, "reserved (240.0.0.0/4)"),
+        ({"addresses": ["169.254.0.0/24"]}, "link-local"),
+        ({"addresses": ["fe80::/64"]}, "link-local"),
+        ({"addresses": ["240.0.0.1"]}, "reserved (240.0.0.0/4)"),
+        ({"addresses": ["::ffff:192.0.2.0"]}, "write 192.0.2.0"),
+        ({"addresses": ["::fff0:0:0-::ffff:ffff:ffff:ffff"]}, "IPv4 written as IPv6"),
+        ({"addresses": ["192.0.2.9-192.0.2.1"]}, "is reversed; write 192.0.2.1-192.0.2.9"),
+        ({"addresses": ["192.0.2.9-2001:db8::1"]}, "want both ends of one family"),
+        ({"addresses": ["192.0.2.0/255.255.255.0"]}, "want a prefix length from 0 to 32"),
+        ({"service_selector": LabelSelector(match_labels={"a b": "x"})}, "spec.serviceSelector.matchLabels[a b]"),
+        (
+            {"namespace_selector": LabelSelector(match_expressions=[Requirement(key="a", operator="Is")])},
+            "spec.namespaceSelector.matchExpressions[0].operator: 'Is': want In, NotIn, Exists, DoesNotExist",
+        ),
+        ({"priority": -1}, "spec.priority: -1: want 0 or more"),
         ({"exclude": ["10.0.0.0/24"]}, "spec.exclude[0]: '10.0.0.0/24': is outside spec.addresses"),
         ({"exclude": ["x"]}, "spec.exclude[0]: 'x': want a CIDR"),
         ({"groups": ["edge"]}, "spec.groups[0]: 'edge': want <namespace>/<name>"),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.meta import Metadata
 from kavip.vrrp import groups, timing
 
 PASSWORD = {"passwordAuth": {"secretRef": {"name": "vrrp"}}}
@@ -26,7 +27,7 @@ FINE: list[dict[str, Any]] = [
     {"nodeSelector": {"node-role.kubernetes.io/worker": ""}},
     {"virtualIPs": [{"address": "192.0.2.5/24"}, {"address": "2001:db8::5", "interface": "eth1"}]},
     {"checks": [{"name": "a", "url": "kubelet"}, {"name": "b", "url": "https://[::1]:6443/readyz"}]},
-    {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": -40}]},
+    {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": 40}]},
     {"noPreempt": True, "preemptDelaySeconds": 0},
     {"vrrpVersion": 3, "advertIntervalMilliseconds": 40950},
     {"vrrpVersion": 3, "advertIntervalMilliseconds": 10},
@@ -62,7 +63,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "already at virtualIPs[0]",
     ),
     ({"virtualIPs": [{"address": "192.0.2.5", "interface": "lo"}]}, "spec.virtualIPs[0].interface", "not lo"),
+    ({"virtualIPs": [{"address": "::ffff:192.0.2.5"}]}, "spec.virtualIPs[0].address", "write 192.0.2.5"),
+    ({"virtualIPs": [{"address": "192.0.2.5%eth0"}]}, "spec.virtualIPs[0].address", "want an address"),
+    ({"virtualIPs": [{"address": "ff02::1"}]}, "spec.virtualIPs[0].address", "want a unicast address"),
     ({"checks": [{"name": "", "url": "kubelet"}]}, "spec.checks[0].name", "want a name"),
+    ({"checks": [{"name": "Web", "url": "kubelet"}]}, "spec.checks[0].name", "want a name"),
+    ({"checks": [{"name": "a", "url": "kubelet", "intervalSeconds": 3601}]}, "spec.checks[0].intervalSeconds", "3600"),
     (
         {"checks": [{"name": "a", "url": "kubelet"}, {"name": "a", "url": "kubelet"}]},
         "spec.checks[1].name",
@@ -74,7 +80,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "spec.checks[0].timeoutSeconds",
         "at most intervalSeconds, 2",
     ),
-    ({"checks": [{"name": "a", "url": "kubelet", "failAfter": 0}]}, "spec.checks[0].failAfter", "at least 1"),
+    ({"checks": [{"name": "a", "url": "kubelet", "failAfter": 0}]}, "spec.checks[0].failAfter", "1 to 100"),
     ({"checks": [{"name": "a", "url": "kubelet", "onFailure": "Die"}]}, "spec.checks[0].onFailure", "Fault or"),
     ({"checks": [{"name": "a", "url": "kubelet", "weight": 5}]}, "spec.checks[0].weight", "needs onFailure"),
     (
@@ -83,7 +89,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "1 to 253",
     ),
     ({"noPreempt": True, "preemptDelaySeconds": 5}, "spec.preemptDelaySeconds", "remove one"),
+    (
+        {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": -4}]},
+        "spec.checks[0].weight",
+        "1 to 253",
+    ),
     ({"preemptDelaySeconds": 1001}, "spec.preemptDelaySeconds", "0 to 1000"),
+    ({"segment": "Rack 7"}, "spec.segment", "want a name"),
+    ({"metricsPort": 0}, "spec.metricsPort", "want 1 to 65535"),
+    ({"metricsPort": 65536}, "spec.metricsPort", "want 1 to 65535"),
     ({"vrrpVersion": 4}, "spec.vrrpVersion", "2 or 3"),
     ({"vrrpVersion": 3, **PASSWORD}, "spec.passwordAuth", "version 3 has no passwords"),
     ({"advertIntervalMilliseconds": 200}, "spec.advertIntervalMilliseconds", "vrrpVersion: 3 allows less"),
@@ -139,6 +153,12 @@ def test_wrong(spec: dict[str, Any], field: str, remedy: str) -> None:
     assert found.field == field
     assert found.message.startswith(f"{field}: ")
     assert remedy in found.message
+
+
+def test_a_name_must_fit_a_label() -> None:
+    """The group's name is the value of a label of everything that is made for it."""
+    named = [KeepalivedGroup(metadata=Metadata(name="n" * length), spec=group().spec) for length in (63, 64)]
+    assert [[finding.field for finding in groups.check_group(each)] for each in named] == [[], ["metadata.name"]]
 
 
 def test_all_findings() -> None:

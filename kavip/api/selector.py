@@ -1,0 +1,53 @@
+"""
+Label selectors as users write them: what is wrong with one.
+
+The API server checks the selectors of its own kinds; of ours it checks what the schema says. One that slips through
+would match nothing, and nobody would know why.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kavip.api.meta import LabelSelector, Requirement
+from kavip.api.refusal import Refusal
+from kavip.errors import BadInput
+from kavip.names import Reason
+
+_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_KEY: Final = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_VALUE: Final = re.compile(rf"({_NAME})?")
+_WITH_VALUES: Final = ("In", "NotIn")
+_WITHOUT_VALUES: Final = ("Exists", "DoesNotExist")
+
+
+def check_selector(selector: LabelSelector | None, field: str) -> Iterator[Refusal]:
+    """Everything that is wrong with *selector*, which stands at *field*."""
+    if selector is None:
+        return
+    for key, value in sorted((selector.match_labels or {}).items()):
+        yield from _label(key, [value], f"{field}.matchLabels[{key}]")
+    for index, term in enumerate(selector.match_expressions or ()):
+        yield from _requirement(term, f"{field}.matchExpressions[{index}]")
+
+
+def _requirement(term: Requirement, field: str) -> Iterator[Refusal]:
+    values = term.values or []
+    if term.operator not in _WITH_VALUES + _WITHOUT_VALUES:
+        yield _refuse(f"{field}.operator", term.operator, f"want {', '.join(_WITH_VALUES + _WITHOUT_VALUES)}")
+    elif (term.operator in _WITH_VALUES) != bool(values):
+        remedy = "wants values" if term.operator in _WITH_VALUES else "takes no values"
+        yield _refuse(f"{field}.values", values, f"operator {term.operator} {remedy}")
+    yield from _label(term.key, values, field)
+
+
+def _label(key: str, values: list[str], field: str) -> Iterator[Refusal]:
+    if not _KEY.fullmatch(key):
+        yield _refuse(field, key, "want the key of a label, such as kubernetes.io/metadata.name")
+    for value in values:
+        if not _VALUE.fullmatch(value):
+            yield _refuse(field, value, "want the value of a label: up to 63 letters, digits, '.', '_' or '-'")
+
+
+def _refuse(field: str, value: object, remedy: str) -> Refusal:
+    return Refusal.of(Reason.INVALID, BadInput(field, value, remedy))
