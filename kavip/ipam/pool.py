@@ -203,7 +203,7 @@ def _reservations(
 
 
 def _inverse(reservations: Mapping[Address, str]) -> Mapping[str, tuple[Address, ...]]:
-    result: dict[str, tuple[Address, ...]] = {}
+    result: dict[str, list[Address]] = {}
     for address, service in sorted(reservations.items()):
-        result[service] = (*result.get(service, ()), address)
-    return result
+        result.setdefault(service, []).append(address)
+    return {service: tuple(addresses) for service, addresses in result.items()}
