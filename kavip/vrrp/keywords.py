@@ -2,7 +2,7 @@
 The keywords that users may write, each with the grammar of its value, and why they may not write the others.
 
 What is here was tried on keepalived: with any value that its grammar takes, in any instance that kavip writes,
-keepalived accepts the whole file in silence (``tests/vrrp/test_inputs_keepalived.py``).
+keepalived accepts the whole file in silence (``tests/vrrp/test_accepted.py``).
 """
 
 import re
@@ -126,6 +126,7 @@ _KAVIP_WRITES: Final = frozenset(
         "interface",
         "native_ipv6",
         "priority",
+        "process_name",
         "script_user",
         "skip_check_adv_addr",
         "state",
@@ -133,9 +134,10 @@ _KAVIP_WRITES: Final = frozenset(
         "version",
         "virtual_router_id",
         "vrrp_notify_priority_changes",
+        "vrrp_process_name",
     }
 )
-_KAVIP_WRITES_PREFIXES: Final = ("auth_", "mcast_", "process_name", "reload_", "unicast_", "virtual_ipaddress")
+_KAVIP_WRITES_PREFIXES: Final = ("auth_", "mcast_", "reload_", "unicast_", "virtual_ipaddress")
 _RUNS_PROGRAMS: Final = ("notify", "script", "track_script", "startup_script", "shutdown_script", "include")
 
 _NEVER: Final[Mapping[str, str]] = {

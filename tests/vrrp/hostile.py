@@ -101,3 +101,12 @@ def accepted(wanted: dict[str, str]) -> dict[str, str]:
         if not verbatim.read_service(json.dumps(more), allowed=EVERY).refusals:
             fine = more
     return fine
+
+
+def accepted_globally(wanted: dict[str, str]) -> dict[str, str]:
+    """Of what a group wants the entries that kavip accepts."""
+    return {
+        keyword: value
+        for keyword, value in wanted.items()
+        if not verbatim.read_global({keyword: value}, allow_scripts=True).refusals
+    }

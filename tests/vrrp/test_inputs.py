@@ -1,0 +1,143 @@
+"""
+Inputs that were tried on keepalived 2.2.7, each in one of three lists (``cases/inputs.yaml``).
+
+Somebody can write it, and kavip says what is safe, whatever keepalived says; or kavip alone writes that keyword; or
+nobody can write it anywhere.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from kavip.agent.localize import Facts, Localized, localize
+from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
+from kavip.names import Reason
+from kavip.vrrp import groups, routerids, verbatim
+from tests import build
+from tests.agent.scene import mounted
+from tests.vrrp.inputs import CASES, LISTS, TEXT
+from tests.vrrp.samples import NEW, annotated, conf, nodes
+
+TRIED = 197
+
+
+# --- the lists -----------------------------------------------------------------------------------------------------
+def test_lists_are_complete_and_disjoint() -> None:
+    """Each input that was tried stands in one list, once."""
+    names = [name for each in LISTS.values() for name in each]
+    assert len(CASES) == TRIED
+    assert sorted(names) == sorted(CASES)
+    assert list(LISTS) == ["inputs", "written", "unreachable"]
+    entries = [node for _, block in yaml.compose(TEXT).value for node, _ in block.value]
+    assert len(entries) == TRIED  # YAML lets a key that stands twice pass
+
+
+def test_keepalived_is_no_judge() -> None:
+    """Many of these pass keepalived's own test with exit status 0; that is why kavip does not rely on it."""
+    assert sum(not case["should_validator_accept"] and case["exit_code"] == 0 for case in CASES.values()) > 40
+
+
+# --- inputs of kavip -----------------------------------------------------------------------------------------------
+def judge_service(lines: dict[str, str]) -> bool:
+    """A Service's verbatimconfig, in a group on eth0 and eth1."""
+    return not verbatim.read_service(json.dumps(lines), interfaces=("eth0", "eth1")).refusals
+
+
+def judge_global(lines: dict[str, str]) -> bool:
+    """A group's verbatimConfig, its owner being allowed nothing in particular."""
+    return not verbatim.read_global(lines, allow_scripts=False).refusals
+
+
+def judge_group(spec: dict[str, Any]) -> bool:
+    """Fields of a group."""
+    return not groups.check_group(KeepalivedGroup(spec=msgspec.convert({"interface": "eth0", **spec}, GroupSpec)))
+
+
+def judge_interface(name: str) -> bool:
+    """A group's interface."""
+    return judge_group({"interface": name})
+
+
+def judge_node(name: str) -> bool:
+    """A group's interface, on a node that has eth0 alone: what a node has is judged there."""
+    text = conf(build.group(**{**NEW, "interface": name}), [annotated("a/b", "192.0.2.130")], nodes(1))
+    return isinstance(localize(mounted(text), Facts("n1", interfaces=frozenset({"eth0"}))), Localized)
+
+
+def judge_virtual_ips(addresses: list[str]) -> bool:
+    """A group's own VIPs."""
+    listed = [GroupVirtualIP(address=text) for text in addresses]
+    return not groups.check_group(KeepalivedGroup(spec=GroupSpec(interface="eth0", virtual_ips=listed)))
+
+
+def judge_password(text: str) -> bool:
+    """The password in a group's Secret."""
+    return not groups.password_problem(text)
+
+
+JUDGES: dict[str, Callable[[Any], bool]] = {
+    "service": judge_service,
+    "global": judge_global,
+    "group": judge_group,
+    "interface": judge_interface,
+    "node": judge_node,
+    "virtual_ips": judge_virtual_ips,
+    "password": judge_password,
+}
+
+
+@pytest.mark.parametrize("name", LISTS["inputs"])
+def test_input(name: str) -> None:
+    """Accepted is what is safe; that keepalived takes a thing is no reason to."""
+    entry = dict(LISTS["inputs"][name])
+    reason = entry.pop("facts", "")
+    ((judge, value),) = entry.items()
+    assert JUDGES[judge](value) is (CASES[name]["should_validator_accept"] is not bool(reason)), CASES[name]["reason"]
+
+
+def test_both_answers() -> None:
+    """Of every judge of lines both answers are asked for, and few facts win over a case."""
+    inputs = LISTS["inputs"]
+    assert {judge for entry in inputs.values() for judge in entry} == {*JUDGES, "facts"}
+    accepted = [name for name in inputs if CASES[name]["should_validator_accept"]]
+    assert 20 < len(accepted) < len(inputs) / 2
+    assert [name for name, entry in inputs.items() if "facts" in entry] == ["track_interface own"]
+
+
+def test_own_interface_is_left_out() -> None:
+    """keepalived complains of an instance that tracks its own interface; kavip takes the line and writes none."""
+    service = annotated("a/b", "192.0.2.130", verbatim=json.dumps(LISTS["inputs"]["track_interface own"]["service"]))
+    assert conf(build.group(), [service], nodes(1)) == conf(build.group(), [annotated("a/b", "192.0.2.130")], nodes(1))
+
+
+# --- keywords that kavip writes ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", LISTS["written"])
+def test_written_by_kavip(name: str) -> None:
+    """Refused with any value, in a Service and in a group, and no group may allow it."""
+    keyword, snippet = LISTS["written"][name], CASES[name]["config_snippet"]
+    assert snippet.startswith(keyword) or keyword in snippet
+    value = " ".join(snippet.removeprefix(keyword).split())
+    for text in (value, "", "1"):
+        (found,) = verbatim.read_service(json.dumps({keyword: text}), allowed=(keyword,)).refusals
+        assert found.reason is Reason.INVALID_VERBATIM
+        assert "kavip writes this keyword itself" in found.message
+        assert verbatim.read_global({keyword: text}, allow_scripts=True).refusals
+    assert "kavip writes this keyword itself" in verbatim.allow_verbatim_problem(keyword)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("vrid=")])
+def test_router_id_in_status(name: str) -> None:
+    """A VRID that stands in a group's status is used if it is one at all, and so written only then."""
+    text = CASES[name]["config_snippet"].removeprefix("virtual_router_id ")
+    try:
+        status = msgspec.json.decode(f'{{"routerIDs": {{"a/b": {text}}}}}'.encode(), type=GroupStatus)
+    except msgspec.DecodeError:
+        assert not CASES[name]["should_validator_accept"]
+        return
+    held = status.router_ids or {}
+    used = routerids.assign(held, ["a/b"], blacklist=frozenset(), taken=frozenset()).ids == held
+    assert used is CASES[name]["should_validator_accept"]

@@ -1,0 +1,85 @@
+"""What a user writes becomes one statement of his own instance, or none, and touches nothing else."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kavip.vrrp import keywords, verbatim
+from tests import build
+from tests.vrrp import hostile, reader
+from tests.vrrp.samples import annotated, conf, nodes
+
+ESCAPES = (
+    *("5\n}", "5 } vrrp_script e { script x", "{ eth1 } }", "5 # x", "5 ! x", "$_PWD", "@n1 5", "~SEQ(N,1,3) 5"),
+    *('5"', "{ include /etc/passwd }", "include /etc/passwd", "5\\", "\\!", "\0", "5\r6", "5\x85", "5" * 2000),
+)
+NEIGHBOURS = {("global_defs",), ("vrrp_instance", "a/a"), ("vrrp_instance", "a/c"), ("vrrp_instance", "a/b")}
+texts = hostile.values | st.text() | st.sampled_from(ESCAPES)
+
+
+def text(wanted: dict[str, str] | None = None, globally: dict[str, str] | None = None, *, spec: str = "new") -> str:
+    """The configuration of a group of three Services, of which the one in the middle has the annotation *wanted*."""
+    services = [annotated(f"a/{name}", f"192.0.2.13{number}") for number, name in enumerate("abc")]
+    services[1] = annotated("a/b", "192.0.2.131", verbatim=json.dumps(wanted or {}))
+    more = {"allow_verbatim": hostile.EVERY, "allow_scripts": True, "verbatim_config": globally}
+    return conf(build.group(**hostile.SPECS[spec], **more), services, nodes(2))
+
+
+BARE = {spec: reader.named(reader.read(text(spec=spec))) for spec in hostile.SPECS}
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(BARE)), st.sampled_from(sorted(hostile.KNOWN)) | st.text(max_size=5), texts)
+@example("new", "garp_master_repeat", "5")
+@example("apart", "track_interface", "{ eth9 weight 5 }")
+@example("new", "x }\nvrrp_script y {", "5")
+def test_one_statement(spec: str, keyword: str, value: str) -> None:
+    """An accepted entry of a Service is one statement more in its instance; a refused one changes nothing at all."""
+    found = reader.named(reader.read(text({keyword: value}, spec=spec)))
+    bare = BARE[spec]
+    assert found.keys() == bare.keys() == NEIGHBOURS
+    mine = ("vrrp_instance", "a/b")
+    assert all(found[block] == bare[block] for block in bare if block != mine)
+    more = [each for each in found[mine] if each not in bare[mine]]
+    less = [each for each in bare[mine] if each not in found[mine]]
+    assert all(each.words[0] in ("preempt_delay", "nopreempt") for each in less)  # the group's, which it replaces
+    accepted = not verbatim.read_service(json.dumps({keyword: value}), allowed=hostile.EVERY).refusals
+    assert len(more) <= accepted
+    assert all(each.words[0] == keyword and keyword in hostile.KNOWN for each in more)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(hostile.KNOWN_GLOBALLY)) | st.text(max_size=5), texts)
+@example("router_id", "edge")
+@example("startup_script", '"/bin/echo a b"')
+def test_one_global_statement(keyword: str, value: str) -> None:
+    """An accepted entry of a group is one statement of ``global_defs``, and touches no instance."""
+    found = reader.named(reader.read(text(globally={keyword: value})))
+    bare = BARE["new"]
+    assert found.keys() == bare.keys()
+    assert all(found[block] == bare[block] for block in bare if block != ("global_defs",))
+    more = [each for each in found["global_defs",] if each not in bare["global_defs",]]
+    accepted = bool(hostile.accepted_globally({keyword: value}))
+    assert len([each for each in more if each.words[0] == keyword]) <= accepted
+    assert {each.words[0] for each in more} <= {keyword, "script_user"}
+    assert all(not each.body and len(each.words) <= 2 for each in more)
+
+
+@pytest.mark.parametrize("value", ESCAPES, ids=lambda value: repr(value[:20]))
+def test_ways_out_are_refused(value: str) -> None:
+    """No keyword takes a value that could leave its line."""
+    taken = [keyword for keyword, known in hostile.KNOWN.items() if hostile.takes(known, value)]
+    taken += [keyword for keyword, known in hostile.KNOWN_GLOBALLY.items() if hostile.takes(known, value)]
+    assert taken == []
+
+
+def test_every_keyword_is_a_keyword() -> None:
+    """What stands on the lists is one plain word, is on one list of an instance, and is not kavip's own."""
+    for keyword in (*keywords.SERVICE, *keywords.ALLOWABLE, *keywords.GLOBAL, *keywords.GLOBAL_SCRIPTS):
+        assert keywords.KEYWORD.fullmatch(keyword)
+        assert not keywords.is_kavips(keyword)
+    assert not keywords.SERVICE.keys() & keywords.ALLOWABLE.keys()
+    for keyword in (*keywords.SERVICE, *keywords.ALLOWABLE, *keywords.GLOBAL):
+        assert not keywords.runs_programs(keyword)
