@@ -62,3 +62,11 @@ def test_writes_are_put_down_to_the_time_of_their_answer() -> None:
     record = Record([1.0, 2.0, 3.0], [Failure(2.0, "POST", "lost")])
     assert record.between(2.0, 3.0) == Record([2.0], record.failures)
     assert record.between(0.0, 2.0) == Record([1.0], [])
+
+
+def test_rounds_add_up() -> None:
+    """Of several rounds, every write and every call counts."""
+    first, second = Record([1.0], []), Record([2.0], [Failure(2.0, "POST", "lost")])
+    assert first + second == Record([1.0, 2.0], second.failures)
+    once = Judge.parse(AFTER) - Judge.parse(BEFORE)
+    assert ((once + once).calls, (once + once).lost) == (2 * once.calls, 2 * once.lost)

@@ -77,7 +77,7 @@ class Course:
 
     @contextmanager
     def writing(self, *, rate: float) -> Iterator[None]:
-        """Write at *rate* for as long as the block lasts; then put each write down to its leg."""
+        """Write at *rate* for as long as the block lasts; then put each write down to its leg, and add up."""
         before = Judge.read(self.cluster)
         command = [sys.executable, "-m", "hack.endurance.writer", str(self.cluster.kubeconfig)]
         options = [f"--connections={CONNECTIONS}", f"--rate={rate}"]
@@ -88,8 +88,8 @@ class Course:
             yield
         finally:
             said, _ = process.communicate(b"", timeout=_GRACE)
-            self.record = msgspec.json.decode(said, type=Record)
-            self.judge = Judge.read(self.cluster) - before
+            self.record += msgspec.json.decode(said, type=Record)
+            self.judge += Judge.read(self.cluster) - before
             self.legs = [
                 Leg(leg.name, leg.since, leg.until, self.record.between(leg.since, leg.until)) for leg in self.legs
             ]

@@ -102,11 +102,12 @@ def _replaced(cluster: Cluster, gone: set[str]) -> None:
 
 
 def whole(cluster: Cluster) -> bool:
-    """Whether all replicas are of the newest kind, and ready."""
+    """Whether all replicas are of the newest kind, and ready, and no other is left."""
     found = _get(cluster, "deployment", "kavip")
     status, wanted = found.get("status", {}), found["spec"]["replicas"]
     observed = status.get("observedGeneration") == found["metadata"]["generation"]
-    return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == wanted)
+    ready = observed and status.get("updatedReplicas") == status.get("readyReplicas") == wanted
+    return bool(ready and len(_pods(cluster)) == wanted)
 
 
 def _pods(cluster: Cluster) -> set[str]:

@@ -41,6 +41,9 @@ class Judge:
                 counts[sample.name, key] += int(sample.value)
         return cls(counts)
 
+    def __add__(self, other: "Judge") -> "Judge":
+        return Judge(self.counts + other.counts)
+
     def __sub__(self, earlier: "Judge") -> "Judge":
         return Judge(Counter({key: n - earlier.counts[key] for key, n in self.counts.items()}))
 

@@ -45,6 +45,9 @@ class Record(msgspec.Struct, frozen=True):
     writes: list[float]
     failures: list[Failure]
 
+    def __add__(self, later: "Record") -> "Record":
+        return Record(self.writes + later.writes, self.failures + later.failures)
+
     def between(self, since: float, until: float) -> "Record":
         """What was answered in that time."""
         writes = [at for at in self.writes if since <= at < until]
