@@ -80,6 +80,16 @@ class Case:
         """The settings, as the policy takes them."""
         return Options(**{name: value for name, value in self.settings.items() if name != _HOMES})
 
+    @property
+    def words(self) -> str:
+        """How what kubectl prints of a refusal ends: of a 422 it is all there is."""
+        causes = [f"{field}: {message}" for field, message in self.causes]
+        if self.code == 403:
+            told = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
+            return f" denied the request: {told}\n"
+        told = f"{causes[0]}\n" if len(causes) == 1 else "\n" + "".join(f"* {each}\n" for each in causes)
+        return f'The {self.kind} "{self.asked["metadata"]["name"]}" is invalid: {told}'
+
     def __str__(self) -> str:
         """As tests are called."""
         return f"{self.rule}: {self.when}"

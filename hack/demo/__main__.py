@@ -26,8 +26,8 @@ def image() -> Path:
 def tell(story: Story) -> None:
     """The whole story."""
     acts.install(story, repository=REPOSITORY, tag=TAG)
-    acts.use(story)
     acts.refuse(story)
+    acts.use(story)
     acts.add(story)
     acts.fail(story)
     acts.remove(story)

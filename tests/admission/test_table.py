@@ -24,18 +24,6 @@ OWNER = {"fieldManager": "kubectl", "force": "true"}
 DRY = ("apply", "--dry-run=server", "-f", "-")
 
 
-def words(case: Case) -> str:
-    """How what kubectl prints of a refusal ends: of a 422 it is all there is."""
-    kind, name = case.kind, case.asked["metadata"]["name"]
-    causes = [f"{field}: {message}" for field, message in case.causes]
-    if case.code == 403:
-        ending = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
-        return f" denied the request: {ending}\n"
-    if len(causes) == 1:
-        return f'The {kind} "{name}" is invalid: {causes[0]}\n'
-    return f'The {kind} "{name}" is invalid: \n' + "".join(f"* {each}\n" for each in causes)
-
-
 def is_told(case: Case, done: Result) -> bool:
     """Whether kubectl printed what *case* says, and ended as it says."""
     lines = done.stderr.splitlines(keepends=True)
@@ -44,7 +32,7 @@ def is_told(case: Case, done: Result) -> bool:
     expected = [f"Warning: {shortened(each)}\n" for each in case.warnings]
     if [each for each in warnings if each in expected] != expected or (warnings != expected and not case.causes):
         return False  # of what is refused the API server has opinions of its own
-    return rest.endswith(words(case)) and done.returncode != 0 if case.causes else not (rest or done.returncode)
+    return rest.endswith(case.words) and done.returncode != 0 if case.causes else not (rest or done.returncode)
 
 
 @pytest.mark.parametrize("case", [case for case in OURS if case.operation is not Operation.DELETE], ids=str)

@@ -15,7 +15,7 @@ from hack.testbed.programs import Programs
 from kavip.api.review import Operation
 from tests.admission.asking import place
 from tests.admission.stage import Stage
-from tests.admission.test_table import merge_patch, words
+from tests.admission.test_table import merge_patch
 
 pytestmark = pytest.mark.apiserver
 
@@ -73,7 +73,7 @@ def test_replace_and_every_patch_are_refused(stage: Stage, case: Case) -> None:
         for kind, body in patches(case).items():
             done.append(stage.kubectl("patch", *target(case), f"--type={kind}", "-p", json.dumps(body)))
         for each in done:
-            assert each.returncode != 0 and each.stderr.endswith(words(case)), each
+            assert each.returncode != 0 and each.stderr.endswith(case.words), each
         assert stage.found(case.asked) == before
 
 
@@ -107,7 +107,7 @@ def test_of_a_list_the_others_come_in(stage: Stage, case: Case) -> None:
     with stage.playing(case):
         try:
             done = stage.kubectl("create", "-f", "-", given=given)
-            assert done.returncode != 0 and done.stderr.endswith(words(case)), done
+            assert done.returncode != 0 and done.stderr.endswith(case.words), done
             assert [stage.found(each).code for each in items] == [200, 404, 200], done
         finally:
             for each in others:

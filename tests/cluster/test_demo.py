@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hack.demo import acts
+from hack.demo import tour
 from hack.demo.__main__ import image, tell
 from hack.demo.story import Story
 from hack.testbed.cluster import Cluster
@@ -18,4 +18,4 @@ def test_the_demo_tells_the_truth(cluster: Callable[..., Cluster]) -> None:
     tell(story)
     assert story.summary(), [claim for claim in story.claims if not claim.holds]
     refused = [claim for claim in story.claims if claim.text.endswith(": refused")]
-    assert len(refused) == len(list((acts.MANIFESTS / "refused").glob("*.yaml")))
+    assert len(refused) == len(tour.CHOSEN)

@@ -1,0 +1,64 @@
+"""
+The tour of refusals: chosen cases of the table (``tests/refusals``), as manifests that a user applies.
+
+They are asked of the cluster that the table describes, made of what a user can write: the addresses that stand there in
+a status are asked for here, and groups that only answer for something have no nodes.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hack import refusals
+from hack.refusals import Case, Manifest
+from kavip import names
+
+CHOSEN: Final = (
+    "group_exists: a group that does not exist",
+    "group_is_a_reference: a group without its namespace",
+    "namespace_is_allowed: a namespace that the group does not serve",
+    "group_exists: all mistakes of a Service at once",
+    "verbatim_is_safe: verbatimconfig with a keyword that runs programs",
+    "router_ids_suffice: a group without a virtual router ID left",
+    "request_is_met: a pool that does not exist",
+    "request_is_met: an address outside every pool",
+    "request_is_met: an address that another Service has",
+    "request_is_met: an address that is reserved for another",
+    "request_is_met: an address of a family that the Service does not have",
+    "there_is_one_default: a second default group",
+    "router_ids_suffice: a blacklist that leaves too few VRIDs",
+    "pool_is_sound: a pool that overlaps another",
+    "pool_is_sound: an exclusion outside the pool",
+)
+_IN_USE: Final = "edge"  # the group that has nodes
+
+
+def cases() -> list[Case]:
+    """The chosen cases, in the order in which they are told."""
+    known = {str(case): case for case in refusals.cases()}
+    return [known[name] for name in CHOSEN]
+
+
+def cluster() -> list[Manifest]:
+    """What the cases are asked of."""
+    return list(_written())
+
+
+def _written() -> Iterator[Manifest]:
+    for found in refusals.cluster():
+        manifest: dict[str, Any] = {key: value for key, value in found.items() if key != "status"}
+        metadata = {key: value for key, value in found["metadata"].items() if key != "creationTimestamp"}
+        match found["kind"]:
+            case names.NODE:
+                continue
+            case names.KEEPALIVED_GROUP if metadata["name"] != _IN_USE:
+                manifest["spec"] = {**found["spec"], "nodeSelector": {"kavip.demo/none": "true"}}
+            case names.SERVICE:
+                held = ",".join(each["ip"] for each in _ingress(found))
+                asked = {names.ADDRESSES_ANNOTATION: held} if held else {}
+                metadata["annotations"] = {**metadata["annotations"], **asked}
+        yield {**manifest, "metadata": metadata}
+
+
+def _ingress(service: Manifest) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = service.get("status", {}).get("loadBalancer", {}).get("ingress", [])
+    return found
