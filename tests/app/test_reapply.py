@@ -1,0 +1,137 @@
+"""A group's manifest, applied again by every tool that users have: kavip's defaults stay, and nothing changes."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.testbed.place import run
+from hack.testbed.programs import Programs
+from tests.app.conftest import Installation, a_group
+
+pytestmark = pytest.mark.apiserver
+
+DEFAULTS = {"unicastEnabled": True, "segment": "default", "vrrpVersion": 3, "advertIntervalMilliseconds": 200}
+VERBS = (
+    ("apply",),
+    ("replace",),
+    ("apply", "--server-side", "--force-conflicts"),
+    ("apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller"),
+    ("apply",),
+    ("replace",),
+)
+"""In this order: each meets what the one before has left of itself in the object."""
+
+Write = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def kavip(installation: Installation) -> Installation:
+    """A running kavip."""
+    installation.start()
+    return installation
+
+
+def spec_of(kavip: Installation, name: str = "edge") -> tuple[int, dict[str, Any]]:
+    """Generation and spec of the group *name*."""
+    found = kavip.get("keepalivedgroup", name, "-n", "lb")
+    return found["metadata"]["generation"], found["spec"]
+
+
+def write(kavip: Installation, manifest: dict[str, Any], *verb: str) -> None:
+    """Write *manifest* with kubectl."""
+    kavip.plane.kubectl(*verb, "--filename=-", input=json.dumps(manifest))
+
+
+@pytest.mark.parametrize("first", [("create",), ("apply",), ("apply", "--server-side")], ids=" ".join)
+def test_the_same_manifest_changes_nothing(kavip: Installation, first: tuple[str, ...]) -> None:
+    """After each way of creating a group, each way of writing it again leaves generation and spec as they are."""
+    manifest = a_group("edge", nodeSelector={"role": "edge"})
+    write(kavip, manifest, *first)
+    generation, spec = spec_of(kavip)
+    assert spec.items() >= DEFAULTS.items()
+    for verb in VERBS:
+        write(kavip, manifest, *verb)
+        assert spec_of(kavip) == (generation, spec), verb
+
+
+def test_the_other_value_leaves_a_default_for_good(kavip: Installation) -> None:
+    """Whoever writes the other value has it, and the first manifest, which says nothing, does not bring it back."""
+    manifest = a_group("edge")
+    other = {"unicastEnabled": False, "segment": "rack-7", "vrrpVersion": 2, "advertIntervalMilliseconds": 1000}
+    write(kavip, manifest, "apply")
+    write(kavip, a_group("edge", **other), "apply")
+    generation, spec = spec_of(kavip)
+    assert generation == 2
+    assert spec.items() >= other.items()
+    for verb in VERBS:
+        write(kavip, manifest, *verb)
+        assert spec_of(kavip) == (generation, spec), verb
+
+
+def test_a_version_goes_with_its_interval(kavip: Installation) -> None:
+    """
+    Version 2 cannot keep version 3's 200 ms.
+
+    What replaces the whole object leaves both; what changes one field of it hears which other one to write.
+    """
+    write(kavip, a_group("edge"), "apply")
+    done = kavip.apply(a_group("edge", vrrpVersion=2))
+    assert "spec.advertIntervalMilliseconds: Invalid value: 200 is not whole seconds" in done.stderr
+    assert "want a multiple of 1000, or vrrpVersion: 3" in done.stderr
+    write(kavip, a_group("edge", vrrpVersion=2), "replace")
+    _, spec = spec_of(kavip)
+    assert spec["vrrpVersion"] == 2
+    assert "advertIntervalMilliseconds" not in spec
+
+
+def test_a_group_from_before_kavip_stays_as_it_is(installation: Installation) -> None:
+    """What was created without kavip is not switched by any tool that writes it again."""
+    manifest = a_group("edge", passwordAuth={"secretRef": {"name": "vrrp"}}, blacklistRouterIDs=[7])
+    write(installation, manifest, "apply")
+    generation, spec = spec_of(installation)
+    assert not spec.keys() & DEFAULTS.keys()
+    installation.start()
+    for verb in VERBS:
+        write(installation, manifest, *verb)
+        assert spec_of(installation) == (generation, spec), verb
+
+
+@pytest.fixture
+def helm(kavip: Installation, programs: Programs, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Runs helm on a chart that holds one group and takes its spec as values."""
+    chart = tmp_path / "groups"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: groups\nversion: 1.0.0\n")
+    manifest = json.dumps({**a_group("edge"), "spec": "SPEC"})
+    (chart / "templates" / "group.yaml").write_text(manifest.replace('"SPEC"', "{{ .Values.spec | toJson }}"))
+    own = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+
+    def call(*args: str, **spec: Any) -> None:
+        values = f"--set-json=spec={json.dumps({'interface': 'eth0', **spec})}"
+        command = [programs["helm"], *args, "groups", str(chart), "--namespace=lb", values]
+        run(command, env={**own, "KUBECONFIG": str(kavip.plane.kubeconfig)})
+
+    yield call
+    run(
+        [programs["helm"], "uninstall", "groups", "--namespace=lb"],
+        env={**own, "KUBECONFIG": str(kavip.plane.kubeconfig)},
+    )
+
+
+@pytest.mark.parametrize("manner", ["--server-side=true", "--server-side=false"], ids=["helm-4", "as-helm-3"])
+def test_helm_upgrade_changes_nothing(kavip: Installation, helm: Callable[..., None], manner: str) -> None:
+    """An upgrade without a change leaves the group alone; one with a change makes only that."""
+    helm("install", manner)
+    generation, spec = spec_of(kavip)
+    assert spec.items() >= DEFAULTS.items()
+    for _ in range(2):
+        helm("upgrade", manner)
+        assert spec_of(kavip) == (generation, spec)
+    helm("upgrade", manner, metricsPort=9700, unicastEnabled=False)
+    generation, changed = spec_of(kavip)
+    assert changed == {**spec, "metricsPort": 9700, "unicastEnabled": False}
+    helm("upgrade", manner, metricsPort=9700)
+    assert spec_of(kavip) == (generation, changed)
