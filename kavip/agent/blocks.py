@@ -38,7 +38,7 @@ def split(text: str) -> tuple[Block, ...]:
             found.append(Block(name, first, tuple(lines)))
 
     for number, line in enumerate(text.split("\n"), start=1):
-        if match := OPEN.fullmatch(line):
+        if not line.startswith(" ") and (match := OPEN.fullmatch(line)):
             if name or match[1] == INSTANCE:
                 close()
                 lines, first = [], number
