@@ -20,6 +20,7 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
 WARNING_BYTES: Final = 256
+MOST_MESSAGE: Final = 4096
 MOST_CAUSES: Final = 32
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
 _ELLIPSIS: Final = "..."
@@ -97,8 +98,21 @@ def told(refusal: Refusal) -> str:
 
 def message_of(refusal: Refusal) -> str:
     """The message without its field path, which stands beside it, on one line."""
-    text = " ".join(refusal.message.split())
+    text = _moderate(plain(refusal.message))
     return text.removeprefix(f"{refusal.field}: ") if refusal.field else text
+
+
+def plain(text: str) -> str:
+    """*text* as one line of printable characters: what users wrote must not steer a terminal or break a log."""
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def _moderate(text: str) -> str:
+    """*text* without its middle where it is long: values stand in front, remedies at the end."""
+    return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE // 2]}{_ELLIPSIS}{text[-MOST_MESSAGE // 4 :]}"
 
 
 def suggestion(word: str, known: Collection[str], kind: str) -> str:
@@ -121,7 +135,7 @@ def counted(number: int, noun: str, *, plural: str = "") -> str:
 
 def shortened(text: str) -> str:
     """*text* in at most 256 bytes, the most that the API server passes on of a warning."""
-    text = " ".join(text.split())
+    text = plain(text)
     data = text.encode()
     if len(data) <= WARNING_BYTES:
         return text
