@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from kavip.errors import BadInput
 
 BITS = {4: 32, 6: 128}
+_LONGEST: Final = 128  # characters; an IPv6 address with a zone stays below
 WANTED: Final = "want one IPv4 or IPv6 address, such as 192.0.2.10 or 2001:db8::10"
 
 
@@ -33,6 +34,8 @@ def parse_address(text: str, field: str = "") -> Address:
 
     Raises :class:`BadInput` naming *field*, also for IPv4 that is mapped into IPv6: to the kernel that is IPv4.
     """
+    if len(text) > _LONGEST:  # what ipaddress says of it would repeat it several times
+        raise BadInput(field, text[:_LONGEST], WANTED)
     try:
         address = ip_address(text)
     except ValueError:

@@ -98,19 +98,29 @@ REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_
 """All of them, in the order of the reference."""
 
 _MOST_REMARKS: Final = 16  # the API server passes 4 KiB of warnings on, and the likeness of keys takes time
-_PREFIX: Final = f"{names.KAVIP_GROUP}/"
-_KNOWN: Final = tuple(key for key in names.SERVICE_ANNOTATIONS if key.startswith(_PREFIX))
 
 
 def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
-    """What is allowed but unwise: empty values, and keys under ``kavip.io/`` that kavip does not know; sorted."""
+    """What is allowed but unwise: empty values, and keys of ours or the predecessor's that mean nothing; sorted."""
     found: list[str] = []
     for key, value in sorted((annotations or {}).items()):
         if len(found) == _MOST_REMARKS:
             break
-        if key in names.SERVICE_ANNOTATIONS and not value.strip():
+        if is_unknown(key):
+            found.append(unknown(key))
+        elif key in names.SERVICE_ANNOTATIONS and not value.strip():
             found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
-        elif key.startswith(_PREFIX) and key not in _KNOWN:
-            nearest = get_close_matches(key[:80], _KNOWN, 1, 0)
-            found.append(f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest[0]}?")
     return tuple(found)
+
+
+def is_unknown(key: str) -> bool:
+    """Whether *key* has a prefix of ours or the predecessor's, and means nothing on a Service."""
+    return key.startswith(names.ANNOTATION_PREFIXES) and key not in names.SERVICE_ANNOTATIONS
+
+
+def unknown(key: str) -> str:
+    """What to tell of such a key: the one that was perhaps meant."""
+    prefix = next(each for each in names.ANNOTATION_PREFIXES if key.startswith(each))
+    choice = [known for known in names.SERVICE_ANNOTATIONS if known.startswith(prefix)]
+    (nearest,) = get_close_matches(key[:80], choice, 1, 0)
+    return f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest}?"

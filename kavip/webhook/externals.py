@@ -25,7 +25,7 @@ from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.checks import Caution, Context, Finding, Pardonable
-from kavip.webhook.verdict import Awaited, listed
+from kavip.webhook.verdict import Awaited, listed, quoted
 
 FIELD = "spec.externalIPs"
 
@@ -49,7 +49,9 @@ def written(service: Service, _: str) -> object:
 
 
 def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
-    texts = service.spec.external_ips or ()
+    texts = service.spec.external_ips
+    if not texts:
+        return
     request, _ = read_request(service, group=context.group)
     before = (context.old.spec.external_ips if context.old else None) or ()
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
@@ -67,13 +69,13 @@ def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
             yield Caution(
                 f"{field}: {text}: the Service has no {FAMILY_NAMES[address.family]}; it will not answer there"
             )
-        yield from _judged(address, request, context.snapshot, f'"{text}"', field)
+        yield from _judged(address, request, context.snapshot, quoted(text), field)
 
 
 def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
     """The API server and kube-proxy take leading zeros and mapped IPv4, and would serve what was never judged."""
     remedy = "want an address without leading zeros" if error.remedy == WANTED else error.remedy
-    return Refusal(Reason.INVALID_REQUEST, f'"{text}": {remedy}', field)
+    return Refusal(Reason.INVALID_REQUEST, f"{quoted(text)}: {remedy}", field)
 
 
 def _judged(address: Address, request: Request, snapshot: Snapshot, text: str, field: str) -> Iterator[Finding]:

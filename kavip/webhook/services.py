@@ -18,12 +18,13 @@ from kavip.names import Reason
 from kavip.vrrp import members, routerids
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
-from kavip.webhook.verdict import Awaited, counted, listed, suggestion
+from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted, suggestion
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
 _POLICY_FIELD: Final = "spec.externalTrafficPolicy"
 _MOST_KEYS: Final = 16  # the API server passes 4 KiB of warnings on
+_LONGEST_KEY: Final = 317  # of a namespace and a name
 
 Findings = Iterator[Finding]
 Cluster = Context[Service]
@@ -34,9 +35,9 @@ def group_is_a_reference(service: Service, context: Cluster) -> Findings:
     if _is_reference(service.declared_group):
         return
     text = service.declared_group
-    meant = [key for key in context.snapshot.groups if key.rpartition("/")[2] == text.rpartition("/")[2]]
-    hint = f'; did you mean "{min(meant)}"?' if meant else ""
-    message = f'"{text}": want <namespace>/<name> of a KeepalivedGroup, both DNS names{hint}'
+    meant = _meant(text, context)
+    hint = f'; did you mean "{meant}"?' if meant else ""
+    message = f"{quoted(text)}: want <namespace>/<name> of a KeepalivedGroup, both DNS names{hint}"
     yield Refusal(Reason.INVALID_REQUEST, message, GROUP_FIELD)
 
 
@@ -47,7 +48,9 @@ def group_exists(service: Service, context: Cluster) -> Findings:
         return
     is_outside = key in context.snapshot.outside
     missing = "lies in a namespace where groups do not count" if is_outside else "does not exist"
-    message = f'group "{key}" {missing}; {suggestion(key, groups, "groups")}'
+    meant = _meant(key, context)
+    hint = f'did you mean "{meant}"?' if meant else suggestion(key, groups, "groups")
+    message = f'group "{key}" {missing}; {hint}'
     if context.options.allow_missing_group == "warn":
         yield Caution(f"{GROUP_FIELD}: {message}; the Service waits for it")
     else:
@@ -87,7 +90,7 @@ def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
     """``spreadvips`` is true or false."""
     text = service.metadata.annotation(names.SPREAD_ANNOTATION)
     if text not in ("", "true", "false"):
-        yield Refusal(Reason.INVALID_REQUEST, f'"{text}": want "true" or "false"', SPREAD_FIELD)
+        yield Refusal(Reason.INVALID_REQUEST, f'{quoted(text)}: want "true" or "false"', SPREAD_FIELD)
 
 
 def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
@@ -147,14 +150,12 @@ def nothing_is_deprecated(service: Service, _: Cluster) -> Findings:
 
 
 def annotations_do_something(service: Service, _: Cluster) -> Findings:
-    """Keys under ``kavip.io/`` are known, and no value is empty."""
+    """Keys under ``kavip.io/`` and ``keepalived-operator.redhat-cop.io/`` are known, and no value is empty."""
     yield from map(Caution, annotations.remarks(service.metadata.annotations))
 
 
 def kavip_manages_it(service: Service, _: Cluster) -> Findings:
     """Annotations for kavip stand on a Service that kavip manages."""
-    prefix = f"{names.KAVIP_GROUP}/"
-    keys = sorted(key for key in service.metadata.annotations or () if key.startswith(prefix))
     spec = service.spec
     if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
         why = f"its spec.loadBalancerClass is {spec.load_balancer_class}"
@@ -162,8 +163,12 @@ def kavip_manages_it(service: Service, _: Cluster) -> Findings:
         why = "it has neither group annotation nor class, and no default group takes it"
     else:
         why = "it is not of type LoadBalancer, and has no externalIPs with a group annotation"
+    keys = sorted(key for key in service.metadata.annotations or () if key.startswith(names.ANNOTATION_PREFIXES))
     for key in keys[:_MOST_KEYS]:
-        yield Caution(f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}")
+        if key.startswith(f"{names.KAVIP_GROUP}/"):
+            yield Caution(f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}")
+        elif annotations.is_unknown(key):
+            yield Caution(annotations.unknown(key))
 
 
 def _is_reference(text: str) -> bool:
@@ -173,6 +178,13 @@ def _is_reference(text: str) -> bool:
     except BadInput:
         return False
     return True
+
+
+def _meant(text: str, context: Cluster) -> str:
+    """The group that *text* may be about: one of that name elsewhere, or whose key is like it; "" where none is."""
+    groups, word = context.snapshot.groups, text[:_LONGEST_KEY].lower()
+    same = [key for key in groups if key.rpartition("/")[2] == word.rpartition("/")[2]]
+    return min(same, default="") or nearest(word, groups)
 
 
 def _group(context: Cluster) -> KeepalivedGroup | None:

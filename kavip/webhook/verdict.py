@@ -24,6 +24,7 @@ MOST_MESSAGE: Final = 4096
 MOST_CAUSES: Final = 32
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
 _ELLIPSIS: Final = "..."
+_LONGEST_VALUE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,20 @@ def _moderate(text: str) -> str:
 
 def suggestion(word: str, known: Collection[str], kind: str) -> str:
     """What the user may have meant by *word*: the known name that is most like it, else what there is."""
-    if found := get_close_matches(word, sorted(known), n=1):
-        return f'did you mean "{found[0]}"?'
+    if found := nearest(word, known):
+        return f'did you mean "{found}"?'
     return f"{kind}: {listed(sorted(known), most=5)}" if known else f"there are no {kind}, create it first"
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The known name that is most like *word*, or ""."""
+    return next(iter(get_close_matches(word, sorted(known), n=1)), "")
+
+
+def quoted(text: str) -> str:
+    """*text* as a message shows it: short, on one line, and harmless to a terminal."""
+    shown = text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + _ELLIPSIS
+    return f'"{shown}"' if shown.isprintable() else f'"{repr(shown)[1:-1]}"'
 
 
 def listed(items: Collection[object], *, most: int = 20) -> str:
