@@ -53,6 +53,7 @@ class NodeState:
 
     config_hash: str = ""
     refused: str = ""
+    note: str = ""
     running: bool = True
     runs: frozenset[Address] = frozenset()
     masters: frozenset[Address] = frozenset()

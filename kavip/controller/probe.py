@@ -66,6 +66,7 @@ class Report(Wire, frozen=True):
     group: str
     config_hash: str = ""
     refused: str = ""
+    note: str = ""
     keepalived: DaemonReport = DaemonReport()
     instances: list[InstanceReport] = []
     left_out: list[LeftOutReport] = []
@@ -90,6 +91,7 @@ def summary(report: Report) -> NodeState:
     return NodeState(
         config_hash=report.config_hash,
         refused=_short(report.refused),
+        note=_short(report.note),
         running=report.keepalived.running,
         runs=frozenset(runs),
         masters=frozenset(masters),

@@ -127,7 +127,10 @@ def _ready(view: View) -> Verdict:
         return Verdict("False", Reason.PODS_NOT_READY, message + _complaint(view))
     if collision := _collision(view):
         return Verdict("True", Reason.VRID_COLLISION, collision)
-    return Verdict("True", Reason.READY, "every pod is ready")
+    noted = next(
+        (f"; node {name}: {note}" for name in nodes if name in view.states and (note := view.states[name].note)), ""
+    )
+    return Verdict("True", Reason.READY, f"every pod is ready{noted}")
 
 
 def _complaint(view: View) -> str:

@@ -141,14 +141,41 @@ def test_an_init_container_that_runs_again_disturbs_nothing(pod: MakePod) -> Non
     assert node.transitions() == before
 
 
+def test_a_node_that_answers_for_others_says_so(pod: MakePod) -> None:
+    """kube-proxy's interface is there and arp_ignore off; with strictARP, or without the interface, all is well."""
+    node = pod("n1")
+
+    def strict_arp(value: int) -> None:
+        node.host.exec("sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/arp_ignore")
+
+    def warns(text: str) -> bool:
+        """Whether the state warns once *text*, which is news and so makes the agent look, runs."""
+        node.runs(node.config.write(text))
+        return "without strictARP: this node answers ARP for VIPs of other nodes" in str(node.state()["note"])
+
+    started(node, ONE)
+    assert not warns(TWO)
+    node.host.exec("ip", "link", "add", "kube-ipvs0", "type", "bridge")
+    try:
+        assert warns(ONE)
+        strict_arp(1)
+        assert not warns(TWO)
+        strict_arp(0)
+        assert warns(ONE)
+        assert node.get(names.READY_PATH)[0] == 200  # a warning is no reason to take the VIPs away
+    finally:
+        strict_arp(0)
+        node.host.exec("ip", "link", "del", "kube-ipvs0")
+    assert not warns(TWO)
+
+
 def test_addresses_of_kube_proxy_do_not_matter(pod: MakePod) -> None:
-    """Its IPVS mode holds every Service address on every node; without strictARP the note warns of it."""
+    """Its IPVS mode holds every Service address on every node: they are nobody's own, and never stale."""
     node = pod("n1")
     node.host.exec("ip", "link", "add", "kube-ipvs0", "type", "bridge")
     try:
         node.host.exec("ip", "address", "add", f"{WEB_VIP}/32", "dev", "kube-ipvs0")
         master(started(node, ONE), WEB)
-        assert "strictARP" in node.state()["note"]
         node.kill_keepalived()
         node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
         assert WEB_VIP in node.host.exec("ip", "address", "show", "dev", "kube-ipvs0").stdout

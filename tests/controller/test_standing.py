@@ -1,6 +1,7 @@
 """The status of a group: its conditions, its counts, and what the probe is told."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -67,6 +68,15 @@ def test_a_group_tells_what_its_nodes_leave_out() -> None:
     assert message.endswith("but for what it refuses: shop/a, shop/b, shop/c and 2 more; node n2: line 3")
     nodes = world.snapshot.groups[GROUP].status.nodes
     assert nodes is not None and nodes.current == 2
+
+
+def test_a_group_tells_what_its_nodes_note() -> None:
+    """Such as kube-proxy without strictARP: the first node's word stands in Ready, which stays true."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    note = "this node answers ARP for VIPs of other nodes"
+    world.observed = seen(n1=running("h"), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
 
 
 def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
