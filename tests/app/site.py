@@ -1,0 +1,237 @@
+"""
+The chart on a real API server that reaches kavip as it would in a cluster: through the Service, by its endpoints.
+
+Loopback may not stand in an EndpointSlice, so all of it runs in a machine with an address of its own. Nobody makes pods
+here: the test starts the replicas, as the chart's service account, and writes the EndpointSlices itself.
+"""
+
+import json
+import sys
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+
+from hack.testbed import process
+from hack.testbed.audit import Event
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.flags import Address
+from hack.testbed.machine import Machine
+from hack.testbed.place import Result, run
+from hack.testbed.process import Process
+from hack.testbed.programs import Programs
+from kavip import names
+from kavip.webhook import registration
+from tests import files
+
+ADDRESS = "192.0.2.10"
+ACCOUNT = f"system:serviceaccount:{files.NAMESPACE}:kavip"
+OWN = f"--namespace={files.NAMESPACE}"
+KINDS = (registration.MUTATING, registration.VALIDATING)
+_ASK = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1]), timeout=5).read().decode())"
+_SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=5))"
+
+
+@dataclass(slots=True)
+class Replica:
+    """One ``kavip webhook``."""
+
+    machine: Machine
+    number: int
+    log: Path
+    process: Process
+
+    @property
+    def name(self) -> str:
+        """Its identity: the name of its pod."""
+        return f"kavip-{self.number}"
+
+    @property
+    def port(self) -> int:
+        """Where it answers reviews."""
+        return 9443 + self.number
+
+    def unready(self) -> str:
+        """What its probe complains of; "" when it is ready."""
+        done = self._python(
+            "import sys, urllib.request as u, urllib.error as e\n"
+            "try:\n    u.urlopen(sys.argv[1], timeout=5)\n"
+            "except e.HTTPError as error:\n    print(error.read().decode())\n"
+            "except OSError as error:\n    print(error)",
+            f"http://127.0.0.1:{8100 + self.number}{names.READY_PATH}",
+        )
+        return done.stdout.strip()
+
+    def metric(self, name: str) -> float:
+        """The value of the metric *name*, labels included, as /metrics prints it."""
+        done = self._python(_ASK, f"http://127.0.0.1:{8200 + self.number}{names.METRICS_PATH}")
+        return next(float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith(f"{name} "))
+
+    def leaf(self) -> x509.Certificate:
+        """What it shows to whoever connects now."""
+        done = self._python(_SHOW, "127.0.0.1", str(self.port))
+        return x509.load_pem_x509_certificate(done.stdout.encode())
+
+    def _python(self, program: str, *args: str) -> Result:
+        return run(self.machine.command(sys.executable, "-c", program, *args), check=False)
+
+
+@dataclass(slots=True)
+class Writer:
+    """Applies a Service that kavip is asked about, again and again."""
+
+    plane: ControlPlane
+    written: int = 0
+    failures: list[str] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until :meth:`stop`."""
+        while not self._over.is_set():
+            done = self.write()
+            self.written += 1
+            if done.returncode:
+                self.failures.append(f"{time.monotonic():.2f} {done.stderr}")
+
+    def write(self) -> Result:
+        """Apply it once, with a change."""
+        marked = {names.POOL_ANNOTATION: "nowhere", "example.com/written": str(self.written)}
+        metadata = {"name": "written", "namespace": "default", "annotations": marked}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+        return self.plane.kubectl("apply", "--filename=-", input=json.dumps(service), check=False)
+
+    def stop(self) -> None:
+        """End after the write that is under way."""
+        self._over.set()
+
+
+@dataclass(slots=True)
+class Site:
+    """A machine with a control plane in it, and what was started there."""
+
+    programs: Programs
+    machine: Machine
+    plane: ControlPlane
+    state: Path
+    replicas: list[Replica] = field(default_factory=list)
+
+    def install(self, *settings: str) -> None:
+        """``helm install``; both kinds of webhook must answer."""
+        kinds = self.plane.kubectl("create", f"--filename={files.KINDS}")
+        assert kinds.returncode == 0
+        self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        command = ["install", "kavip", str(files.CHART), OWN, "--create-namespace"]
+        strict = "--set=webhook.failurePolicy.mutating=Fail"
+        values = [f"--set={each}" for each in settings]
+        helm = self.machine.command(self.programs["helm"], *command, strict, *values)
+        run(helm, env={"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.state)})
+
+    def start(self, *flags: str) -> Replica:
+        """Start a replica, and let it stand behind the Service; it may not be ready yet."""
+        number = len(self.replicas)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
+        log = self.state / f"kavip-{number}.log"
+        command = [
+            *(sys.executable, "-m", "kavip", "webhook", f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}"),
+            *(f"--namespace={files.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
+            *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0", *flags),
+        ]
+        self.replicas.append(Replica(self.machine, number, log, self.machine.spawn(*command, log=log)))
+        self.stand(self.replicas[-1])
+        return self.replicas[-1]
+
+    def stand(self, replica: Replica) -> None:
+        """Write the EndpointSlice of *replica*, as a controller would."""
+        owner = {names.SERVICE_NAME_LABEL: "kavip-webhook", "endpointslice.kubernetes.io/managed-by": "test"}
+        pod = {"kind": "Pod", "namespace": files.NAMESPACE, "name": replica.name}
+        ready = {"ready": True, "serving": True, "terminating": False}
+        body = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": replica.name, "namespace": files.NAMESPACE, "labels": owner},
+            "addressType": "IPv4",
+            "ports": [{"name": "webhook", "port": replica.port, "protocol": "TCP"}],
+            "endpoints": [{"addresses": [ADDRESS], "conditions": ready, "targetRef": pod}],
+        }
+        self.plane.kubectl("apply", "--filename=-", input=json.dumps(body))
+
+    def fall(self, replica: Replica) -> None:
+        """Kill *replica*; a moment later it no longer stands behind the Service."""
+        self.plane.kubectl("delete", "endpointslice", replica.name, OWN)
+        process.kill([replica.process])
+        self.replicas.remove(replica)
+
+    def bundle(self) -> list[x509.Certificate]:
+        """What every webhook trusts; they all must say the same."""
+        path = "jsonpath={.items[*].webhooks[*].clientConfig.caBundle}"
+        kinds = ",".join(kind.lower() for kind in KINDS)
+        texts = self.plane.kubectl("get", kinds, f"--output={path}").stdout.split()
+        if len(texts) != len(registration.MUTATORS) + len(registration.VALIDATORS) or len({*texts}) > 1:
+            return []
+        return x509.load_pem_x509_certificates(b64decode(texts[0]))
+
+    def data(self, secret: str) -> dict[str, bytes]:
+        """What *secret* holds."""
+        found = self.plane.kubectl("get", "secret", secret, OWN, "--ignore-not-found", "--output=json").stdout
+        return {key: b64decode(text) for key, text in (json.loads(found)["data"] if found else {}).items()}
+
+    def write_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+        """Fill *name* as somebody else does."""
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": files.NAMESPACE}}
+        text = {key: value.decode() for key, value in data.items()}
+        self.plane.kubectl(
+            *("apply", "--server-side", "--field-manager=somebody", "--force-conflicts", "--filename=-"),
+            input=json.dumps({**made, "stringData": text}),
+        )
+
+    def write_bundle(self, text: str | None) -> None:
+        """Let every webhook carry *text* (base64), or nothing."""
+        for kind in KINDS:
+            hooks = registration.MUTATORS if kind == registration.MUTATING else registration.VALIDATORS
+            path = "/webhooks/{}/clientConfig/caBundle"
+            change = {"op": "replace", "value": text or ""}
+            changes = [{**change, "path": path.format(number)} for number in range(len(hooks))]
+            if text:
+                changes = [{**each, "op": "add"} for each in changes]
+            self.plane.kubectl("patch", kind.lower(), "kavip", "--type=json", "--patch", json.dumps(changes))
+
+    def asked(self) -> list[Event]:
+        """What kavip has asked for."""
+        return [event for event in self.plane.audit if event.user == ACCOUNT]
+
+    def told(self, reason: str) -> str:
+        """What Events of *reason* say."""
+        path = "--output=jsonpath={.items[*].note}"
+        fields = f"--field-selector=reason={reason}"
+        return self.plane.kubectl("get", "events.v1.events.k8s.io", OWN, fields, path).stdout
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """Write Services for as long as the block lasts."""
+        writer = Writer(self.plane)
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        try:
+            yield writer
+        finally:
+            writer.stop()
+            thread.join(60)
+
+
+@contextmanager
+def opened(programs: Programs, state: Path) -> Iterator[Site]:
+    """A site in *state*; nothing of it is left."""
+    machine = Machine("site", state / "site")
+    machine.start()
+    try:
+        run(machine.command("ip", "address", "add", f"{ADDRESS}/24", "dev", "lo"))
+        address = Address(ADDRESS, 6443, 2379, 2380)
+        with ControlPlane(programs, state, address=address, place=machine) as plane:
+            yield Site(programs, machine, plane, state)
+    finally:
+        machine.stop()
