@@ -42,13 +42,13 @@ class Lookout:
         self._changed.clear()
 
     def secret(self) -> Secret | str:
-        """The Secret as it was seen last, or why there is none."""
+        """The Secret as it was seen last, or why there is none; "" while it is not known yet."""
         found: Secret | None = self._secrets.store.get(self._secret)
         if found is not None:
             return found
         if self._secrets.synced.is_set():
             return "does not exist"
-        return f"cannot be read: {self._secrets.trouble}" if self._secrets.trouble else "is not read yet"
+        return f"cannot be read: {self._secrets.trouble}" if self._secrets.trouble else ""
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str, *, namespace: str = "") -> Informer[Any]:

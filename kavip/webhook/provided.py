@@ -107,7 +107,7 @@ class Provided:
         pause: Pause = asyncio.sleep,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """*read* gives the Secret, or says why there is none; *remedy*, what to do. :meth:`run` begins."""
+        """*read* gives the Secret, or says why there is none ("": not known); *remedy*, what to do."""
         self._read, self._secret, self._host, self._remedy = read, secret, host, remedy
         self._present, self._trust, self._tell, self._pause, self._clock = present, trust, tell, pause, clock
         self._serving: Pair | None = None
@@ -141,7 +141,10 @@ class Provided:
 
     async def tick(self) -> None:
         """Look at the Secret and at what is trusted; a :class:`KavipError` leaves all as it is."""
-        found = self._judged()
+        secret = self._read()
+        if not secret:
+            return
+        found = secret if isinstance(secret, str) else self._judged(secret)
         if isinstance(found, str):
             self._complain(f"Secret {self._secret}: {found}; {self._remedy}")
             return
@@ -154,10 +157,7 @@ class Provided:
         self._was_trusted = self._was_trusted or certs.vouched(self._serving or found.leaf, trusted)
         self._complaint = ""
 
-    def _judged(self) -> Candidate | str:
-        secret = self._read()
-        if isinstance(secret, str):
-            return secret
+    def _judged(self, secret: Secret) -> Candidate | str:
         found = candidate.judged(secret, self._host, self._clock())
         if isinstance(found, str):
             return found

@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -131,7 +131,7 @@ class Site:
         helm = self.machine.command(self.programs["helm"], *command, strict, *values)
         run(helm, env={"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.state)})
 
-    def start(self, *flags: str) -> Replica:
+    def start(self) -> Replica:
         """Start a replica, and let it stand behind the Service; it may not be ready yet."""
         number = len(self.replicas)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
@@ -139,11 +139,17 @@ class Site:
         command = [
             *(sys.executable, "-m", "kavip", "webhook", f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}"),
             *(f"--namespace={files.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
-            *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0", *flags),
+            *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0"),
+            *(f"--certs-mode={self._told('KAVIP_CERTS_MODE')}", f"--certs-secret={self._told('KAVIP_CERTS_SECRET')}"),
         ]
         self.replicas.append(Replica(self.machine, number, log, self.machine.spawn(*command, log=log)))
         self.stand(self.replicas[-1])
         return self.replicas[-1]
+
+    def _told(self, variable: str) -> str:
+        """What the chart has set for the program."""
+        path = f"jsonpath={{.spec.template.spec.containers[0].env[?(@.name=='{variable}')].value}}"
+        return self.plane.kubectl("get", "deployment", "kavip", OWN, f"--output={path}").stdout
 
     def stand(self, replica: Replica) -> None:
         """Write the EndpointSlice of *replica*, as a controller would."""
@@ -183,22 +189,23 @@ class Site:
     def write_secret(self, name: str, data: Mapping[str, bytes]) -> None:
         """Fill *name* as somebody else does."""
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": files.NAMESPACE}}
-        text = {key: value.decode() for key, value in data.items()}
+        text = {key: b64encode(value).decode() for key, value in data.items()}
         self.plane.kubectl(
             *("apply", "--server-side", "--field-manager=somebody", "--force-conflicts", "--filename=-"),
-            input=json.dumps({**made, "stringData": text}),
+            input=json.dumps({**made, "data": text}),
         )
 
-    def write_bundle(self, text: str | None) -> None:
-        """Let every webhook carry *text* (base64), or nothing."""
-        for kind in KINDS:
-            hooks = registration.MUTATORS if kind == registration.MUTATING else registration.VALIDATORS
+    def write_bundle(self, bundle: bytes) -> None:
+        """Let every webhook carry *bundle*, as somebody else does; kavip has a field manager of its own."""
+        change = {"op": "add", "value": b64encode(bundle).decode()}
+        for kind, hooks in zip(KINDS, (registration.MUTATORS, registration.VALIDATORS), strict=True):
             path = "/webhooks/{}/clientConfig/caBundle"
-            change = {"op": "replace", "value": text or ""}
             changes = [{**change, "path": path.format(number)} for number in range(len(hooks))]
-            if text:
-                changes = [{**each, "op": "add"} for each in changes]
-            self.plane.kubectl("patch", kind.lower(), "kavip", "--type=json", "--patch", json.dumps(changes))
+            self.plane.kubectl("patch", kind.lower(), "kavip", "--type=json", f"--patch={json.dumps(changes)}")
+
+    def writer(self) -> Writer:
+        """One that has not begun."""
+        return Writer(self.plane)
 
     def asked(self) -> list[Event]:
         """What kavip has asked for."""
@@ -213,7 +220,7 @@ class Site:
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Write Services for as long as the block lasts."""
-        writer = Writer(self.plane)
+        writer = self.writer()
         thread = threading.Thread(target=writer.run)
         thread.start()
         try:

@@ -1,22 +1,29 @@
 """Each mode of certificates on a real API server that calls kavip through its Service, with the chart's own rights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
 
 from hack.testbed import runs
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
 from kavip.webhook import certs
+from kavip.webhook.certs import Pair
 from tests.app import site as sites
-from tests.app.site import Site
+from tests.app.site import Replica, Site, Writer
+from tests.rights import granted, used
+from tests.test_rights import roles_of
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
 
 HOST = "kavip-webhook.kavip.svc"
-PATIENCE = 120.0
-CA = names.CA_SECRET_NAME
+OTHERS = "kavip-webhook-tls"  # the Secret that others fill
+LEAF = 'kavip_certificate_expiry_timestamp_seconds{certificate="leaf"}'
+ALLOWED = f'kavip_webhook_requests_total{{path="{names.VALIDATE_SERVICE_PATH}",verdict="allowed"}}'
+CONCERNED = ("secrets", "endpointslices", "mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
 @pytest.fixture
@@ -24,45 +31,161 @@ def site(programs: Programs) -> Iterator[Site]:
     """A control plane in a machine of its own."""
     with runs.temporary() as state, sites.opened(programs, state) as found:
         yield found
-        for replica in found.replicas:
-            print(f"--- {replica.log.name}\n{replica.log.read_text()[-6000:]}")  # noqa: T201 - shown when the test fails
-
-
-def until(what: str, holds: object) -> None:
-    """Wait until *holds*."""
-    wait_for(what, holds, timeout=PATIENCE, interval=0.1)  # type: ignore[arg-type]
+        for log in sorted(state.glob("kavip-*.log")):
+            print(f"--- {log.name}\n{log.read_text()[-6000:]}")  # noqa: T201 - shown when the test fails
+            assert "PRIVATE" not in log.read_text()
 
 
 def test_self(site: Site) -> None:
-    """Replicas that start at once share a CA; every way of rotating it passes without one lost write, and ends."""
+    """Replicas that start at once share a CA; rotated in both ways no write is lost, and the old CA goes."""
     site.install()
     one, other = site.start(), site.start()
-    for replica in (one, other):
-        until("a replica is ready", lambda replica=replica: replica.unready() == "")
-    first = certs.read_bundle(site.data(CA)["tls.crt"])
-    assert site.bundle() == first
-    assert certs.signed(first[0], one.leaf())
-    assert certs.signed(first[0], other.leaf())
+    ready(one, other)
+    first = site.bundle()
+    assert first == certs.read_bundle(site.data(names.CA_SECRET_NAME)["tls.crt"])
+    assert rotated(site, [])
     with site.writing() as writer:
-        site.plane.kubectl("annotate", "secret", CA, sites.OWN, f"{names.ROTATE_ANNOTATION}=true")
-        until("the rotation is over", lambda: rotated(site, first[0]))
-        assert writer.failures == []
+        site.plane.kubectl("annotate", "secret", names.CA_SECRET_NAME, sites.OWN, f"{names.ROTATE_ANNOTATION}=true")
+        until("the CA is another, and alone", lambda: rotated(site, first))
         second = site.bundle()
-        site.plane.kubectl("delete", "secret", CA, sites.OWN)
-        until("the CA is another once more", lambda: rotated(site, second[0]))
-        third = site.bundle()
-        site.plane.kubectl("annotate", "secret", CA, sites.OWN, f"{names.ROTATE_ANNOTATION}=true")
-        site.fall(other)
-        until("the rotation ends without the one that is gone", lambda: rotated(site, third[0]))
-    assert [each for each in writer.failures if "connection refused" not in each] == []
-    assert writer.written > 50
+        site.plane.kubectl("delete", "secret", names.CA_SECRET_NAME, sites.OWN)
+        until("old and new CA are trusted", lambda: len(site.bundle()) == 2)
+    answered(writer, one, other)
+    site.fall(other)
+    until("the rotation ends without the one that is gone", lambda: rotated(site, second))
+    confirmed = [note for each in site.asked() if each.resource == "secrets" for note in notes(each.body)]
+    assert {*confirmed} == {names.CONFIRMED_PREFIX + name for name in ("kavip-0", "kavip-1")}
+    mended(site, one)
+    assert "CA renewed: asked for by annotation" in site.told("CertificateRenewed")
+    rights_are_those_that_are_used(site)
 
 
-def rotated(site: Site, before: object) -> bool:
-    """Whether one CA is trusted, another than *before*, and every replica serves a leaf of it."""
+def test_provided(site: Site) -> None:
+    """Not ready until the Secret is good; a new CA in it loses no write, and a bad one leaves the last good served."""
+    site.install("certs.mode=provided")
+    one, other = site.start(), site.start()
+    missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
+    until("readiness says why", lambda: f"{missing} {HOST} into it" in one.unready())
+    until("an Event says so too", lambda: missing in site.told("CertificateUnusable"))
+    old, new = certs.new_ca(datetime.now(UTC)), certs.new_ca(datetime.now(UTC))
+    site.write_secret(OTHERS, filled(old, "elsewhere.example"))
+    until("readiness says what is wrong", lambda: f"is for elsewhere.example, not for {HOST}" in one.unready())
+    site.write_secret(OTHERS, filled(old))
+    ready(one, other)
+    assert site.bundle() == [old.certificate]
+    with site.writing() as writer:
+        site.write_secret(OTHERS, filled(new))
+        until("both serve the new one", lambda: serve_leaves_of(new, one, other))
+        ends = one.metric(LEAF)
+        site.write_secret(OTHERS, {**filled(new), "tls.key": old.key_pem})
+        until("an Event says what is wrong", lambda: "do not belong together" in site.told("CertificateUnusable"))
+        assert (one.unready(), one.metric(LEAF)) == ("", ends)
+        assert serve_leaves_of(new, one)
+    answered(writer, one, other)
+    site.write_secret(OTHERS, filled(new, life=timedelta(days=3)))
+    until("the next good one is served", lambda: one.metric(LEAF) < ends)
+    mended(site, one)
+    rights_are_those_that_are_used(site)
+
+
+@pytest.mark.parametrize("mode", ["cert-manager", "service-ca"])
+def test_injected(site: Site, mode: str) -> None:
+    """The test writes Secret and caBundle as the controllers do: kavip serves, waits for trust, and writes neither."""
+    site.install(f"certs.mode={mode}")
+    one, other = site.start(), site.start()
+    old, new = certs.new_ca(datetime.now(UTC)), certs.new_ca(datetime.now(UTC))
+    site.write_secret(OTHERS, filled(old))
+    until("it waits to be trusted", lambda: "caBundle does not vouch for the certificate yet" in one.unready())
+    site.write_bundle(certs.pem([old.certificate]))
+    ready(one, other)
+    with site.writing() as writer:
+        renewed = filled(old, life=timedelta(days=3))
+        site.write_secret(OTHERS, renewed)
+        until("a renewed leaf is served", lambda: serves(renewed, one, other))
+        replaced = filled(new)
+        site.write_secret(OTHERS, replaced)
+        site.write_bundle(certs.pem([new.certificate, old.certificate]))
+        until("the leaf of a new CA is served", lambda: serves(replaced, one, other))
+        site.write_bundle(certs.pem([new.certificate]))
+        until("writes go on", further(writer))
+    answered(writer, one, other)
+    # with the old CA gone at the same moment, nobody can promise that no write is lost; but it is over at once
+    hasty = filled(old)
+    site.write_secret(OTHERS, hasty)
+    site.write_bundle(certs.pem([old.certificate]))
+    until("the leaf follows the bundle", lambda: serves(hasty, one, other))
+    until("writes pass again", lambda: not site.writer().write().returncode)
+    rights_are_those_that_are_used(site)
+
+
+# --- what the tests share ---------------------------------------------------------------------------------------------
+def until(what: str, holds: Callable[[], bool]) -> None:
+    """Wait until *holds*."""
+    wait_for(what, holds, timeout=90, interval=0.1)
+
+
+def ready(*replicas: Replica) -> None:
+    """Wait until all *replicas* are."""
+    for each in replicas:
+        until(f"{each.name} is ready", lambda each=each: each.unready() == "")  # type: ignore[misc]
+
+
+def filled(ca: Pair, host: str = HOST, *, life: timedelta = certs.LEAF_LIFE) -> dict[str, bytes]:
+    """What others write into the Secret: a new leaf of *ca* for *host*."""
+    leaf = certs.new_leaf(ca, [host], datetime.now(UTC), life=life)
+    return {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca.certificate_pem}
+
+
+def serves(data: dict[str, bytes], *replicas: Replica) -> bool:
+    """Whether all *replicas* show the certificate in *data*."""
+    return all(each.leaf() == x509.load_pem_x509_certificate(data["tls.crt"]) for each in replicas)
+
+
+def serve_leaves_of(ca: Pair, *replicas: Replica) -> bool:
+    """Whether what all *replicas* show is signed by *ca*."""
+    return all(certs.signed(ca.certificate, each.leaf()) for each in replicas)
+
+
+def rotated(site: Site, before: list[x509.Certificate]) -> bool:
+    """Whether one CA is trusted, none of *before*, and every replica serves a leaf of it."""
     found = site.bundle()
-    return (
-        len(found) == 1
-        and found[0] != before
-        and all(certs.signed(found[0], replica.leaf()) for replica in site.replicas)
-    )
+    alone = len(found) == 1 and found != before
+    return alone and all(certs.signed(found[0], each.leaf()) for each in site.replicas)
+
+
+def answered(writer: Writer, *replicas: Replica) -> None:
+    """No write failed, and kavip was asked about each."""
+    assert writer.failures == []
+    assert writer.written > 20
+    assert sum(each.metric(ALLOWED) for each in replicas) >= writer.written
+
+
+def further(writer: Writer) -> Callable[[], bool]:
+    """Whether more has been written since."""
+    goal = writer.written + 10
+    return lambda: writer.written >= goal
+
+
+def mended(site: Site, replica: Replica) -> None:
+    """Whoever empties caBundle sees it filled again, with the CA of what is served; kavip is ready throughout."""
+    before = site.bundle()
+    assert before
+    site.write_bundle(b"")
+    until("the bundle is back", lambda: site.bundle()[:1] == before[:1])
+    assert replica.unready() == ""
+
+
+def notes(body: object) -> Iterator[str]:
+    """The confirmations that a patch writes."""
+    metadata = body.get("metadata", {}) if isinstance(body, dict) else {}
+    yield from (key for key, value in (metadata.get("annotations") or {}).items() if value and "confirmed" in key)
+
+
+def rights_are_those_that_are_used(site: Site) -> None:
+    """Of Secrets, configurations and endpoints the chart grants what was asked for, and nothing was refused."""
+    asked = site.asked()
+    assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
+    needed = {right for right in used(asked) if right.resource in CONCERNED}
+    held = {right for right in granted(roles_of(site.plane)) if right.resource in CONCERNED}
+    assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
+    assert {str(right) for right in held if not any(right.covers(one) for one in needed)} == set()
