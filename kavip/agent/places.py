@@ -23,7 +23,7 @@ class Stage(IntEnum):
     """How far a connection is; where room is needed the lowest goes first, and the highest never."""
 
     TOLD = 0  # all was said, and the client has to close
-    ASKING = 1
+    ASKING = 1  # it has not asked yet, or it is not its turn
     HEARING = 2  # it has not taken its answer yet
     AWAITING = 3  # the answer is being made
 
@@ -69,11 +69,12 @@ def sender(address: IPv4Address | IPv6Address) -> bytes:
 
 
 class Places:
-    """At most *most* connections."""
+    """At most *most* connections, of which as many as have their *turn* are answered at a time."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, at_once: int) -> None:
         """All are free."""
         self._most = most
+        self.turn = asyncio.Semaphore(at_once)
         self._taken: dict[Connection, asyncio.Task[None]] = {}  # oldest first
 
     def give(self, newcomer: Connection, serve: Serve) -> None:

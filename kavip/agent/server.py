@@ -51,6 +51,8 @@ class Answer:
 
 
 Page = Callable[[], Awaitable[Answer]]
+Reply = Callable[[bytes], Awaitable[tuple[str, Answer]]]
+"""To the head of a request: the method asked with, and what to answer."""
 
 
 class Server:
@@ -58,7 +60,9 @@ class Server:
 
     def __init__(self, pages: Mapping[str, Page], *, allowed: tuple[Network, ...] = ()) -> None:
         self._pages, self._allowed = pages, allowed
-        self._own, self._clients, self._strangers = Places(OWN), Places(CLIENTS), Places(STRANGERS)
+        self._own = Places(OWN, at_once=OWN)
+        self._clients = Places(CLIENTS, at_once=1)  # however many they are, the node's requests wait for one of them
+        self._strangers = Places(STRANGERS, at_once=1)
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
@@ -98,27 +102,16 @@ class Server:
     def _seat(self, accepted: socket.socket, client: str) -> None:
         address = ip_address(client.partition("%")[0])
         newcomer = Connection(accepted, sender(address))
+        reply: Reply = self._answer
         if address.is_loopback or client == accepted.getsockname()[0]:
-            # the kernel lets nobody else speak from an address of this node
-            self._own.give(newcomer, lambda: self._serve(newcomer, self._answer))
+            places = self._own  # the kernel lets nobody else speak from an address of this node
         elif not self._allowed or any(address in network for network in self._allowed):
-            self._clients.give(newcomer, lambda: self._serve(newcomer, self._answer))
+            places = self._clients
         else:
-            self._strangers.give(newcomer, lambda: self._serve(newcomer, _refuse))
-
-    async def _serve(self, client: Connection, answer: Callable[[bytes], Awaitable[tuple[str, Answer]]]) -> None:
-        try:
-            async with asyncio.timeout(SECONDS):
-                head = await client.head()  # to answer before it is whole would take the answer from most clients
-                client.stage = Stage.AWAITING
-                method, answered = await answer(head)
-                await client.tell(_response(answered, with_body=method != "HEAD"))
-                await client.end()
-        except (TimeoutError, OSError):
-            pass  # too slow, or gone
+            places, reply = self._strangers, _refuse
+        places.give(newcomer, lambda: _serve(newcomer, places.turn, reply))
 
     async def _answer(self, head: bytes) -> tuple[str, Answer]:
-        """The method asked with, and what to answer."""
         asked = parse(head)
         if isinstance(asked, HTTPStatus):
             return "", _plain(asked)
@@ -154,6 +147,19 @@ def parse(head: bytes) -> Asked | HTTPStatus:
     if method not in ("GET", "HEAD"):
         return HTTPStatus.METHOD_NOT_ALLOWED
     return Asked(method, target.partition("?")[0])
+
+
+async def _serve(client: Connection, turn: asyncio.Semaphore, reply: Reply) -> None:
+    try:
+        async with asyncio.timeout(SECONDS):
+            head = await client.head()  # to answer before it is whole would take the answer from most clients
+            async with turn:
+                client.stage = Stage.AWAITING
+                method, answer = await reply(head)
+            await client.tell(_response(answer, with_body=method != "HEAD"))
+            await client.end()
+    except (TimeoutError, OSError):
+        pass  # too slow, or gone
 
 
 async def _refuse(_head: bytes) -> tuple[str, Answer]:

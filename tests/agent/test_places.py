@@ -16,7 +16,7 @@ class Room:
     """Two places, and connections that stay until they are cut."""
 
     def __init__(self) -> None:
-        self.places = Places(2)
+        self.places = Places(2, at_once=2)
         self.peers: list[socket.socket] = []
 
     def come(self, stage: Stage = Stage.ASKING, source: str = CROWD) -> Connection:
