@@ -129,9 +129,8 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """*text* as a message shows it: short, on one line, and harmless to a terminal."""
-    shown = text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + _ELLIPSIS
-    return f'"{shown}"' if shown.isprintable() else f'"{repr(shown)[1:-1]}"'
+    """*text* as a message shows it, cut where nobody reads on; :func:`plain` makes it harmless to a terminal."""
+    return f'"{text}"' if len(text) <= _LONGEST_VALUE else f'"{text[:_LONGEST_VALUE]}{_ELLIPSIS}"'
 
 
 def listed(items: Collection[object], *, most: int = 20) -> str:
