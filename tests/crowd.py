@@ -2,8 +2,8 @@
 A crowd at a port: ``python -m tests.crowd HOST PORT COUNT``.
 
 So many connections at once, each replaced as soon as it is cut: silent ones, half requests, half handshakes, requests
-that drip, and sound ones whose answer nobody reads. A line tells of every hundred that were opened; it goes on until it
-is killed.
+that drip, sound ones without pause, and sound ones whose answer nobody reads. A line tells of every hundred that were
+opened; it goes on until it is killed.
 """
 
 import asyncio
@@ -19,7 +19,8 @@ from hack.testbed import process
 from hack.testbed.process import Process
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: n1\r\n\r\n"
-MANNERS = (b"", b"GET /metr", b"drip", b"\x16\x03\x01\x02\x00\x01", ASK)
+DRIP, READ = b"drip", b"read"
+MANNERS = (b"", b"GET /metr", DRIP, b"\x16\x03\x01\x02\x00\x01", ASK, READ)
 PAUSE = 0.02  # seconds before one that was cut comes again: 500 of them take no core for themselves
 
 
@@ -30,11 +31,13 @@ async def bother(host: str, port: int, manner: bytes) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         client.setblocking(False)
         await loop.sock_connect(client, (host, port))
-        if manner == b"drip":
+        if manner == DRIP:
             for byte in itertools.cycle(b"X: y\r\n"):
                 await loop.sock_sendall(client, bytes([byte]))
                 await asyncio.sleep(0.2)
-        await loop.sock_sendall(client, manner)
+        await loop.sock_sendall(client, ASK if manner == READ else manner)
+        while manner == READ and await loop.sock_recv(client, 65536):
+            pass
         if manner == ASK:
             await asyncio.sleep(10)  # nothing is read, not even the end
         await loop.sock_recv(client, 1)
