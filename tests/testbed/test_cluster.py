@@ -81,7 +81,7 @@ def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
         answered.add(web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/", check=False).stdout)
         return len(answered - {""}) == 2
 
-    process.wait_for("both pods have answered", both, timeout=20)
+    process.wait_for("both pods have answered", both, timeout=60)
     node.exec("ip", "addr", "del", f"{VIP}/32", "dev", "eth0")
 
 
@@ -110,7 +110,7 @@ def test_killing_by_name_hits_one_node_only(web: Cluster) -> None:
     other = web.node("n2").processes("busybox")
     assert web.kill_in_node("n1", "busybox")
     assert web.node("n2").processes("busybox") == other
-    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=30)
+    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=90)
 
 
 def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:

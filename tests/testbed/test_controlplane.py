@@ -57,7 +57,7 @@ def test_users_may_do_what_rbac_says(control_plane: ControlPlane) -> None:
     def allowed() -> bool:
         return control_plane.kubectl("get", "services", kubeconfig=config, check=False).returncode == 0
 
-    process.wait_for("bob may list services", allowed, timeout=5)
+    process.wait_for("bob may list services", allowed, timeout=60)
 
 
 def test_it_can_fall_silent_and_be_restarted(programs: Programs) -> None:

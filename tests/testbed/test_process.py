@@ -52,7 +52,7 @@ def test_stop_kills_what_ignores_it(tmp_path: Path) -> None:
     """A process that ignores SIGTERM is killed after the grace."""
     ready = tmp_path / "ready"
     stubborn = process.spawn(["sh", "-c", f"trap '' TERM; touch {ready}; sleep 60 & wait; wait"], log=tmp_path / "log")
-    process.wait_for("the trap is set", ready.exists, timeout=5, interval=0.005)
+    process.wait_for("the trap is set", ready.exists, timeout=60, interval=0.005)
     family = [one for pid in process.children([stubborn.pid]) if (one := process.find(pid))]
     process.stop([stubborn], grace=0.05)
     assert not stubborn.alive
@@ -70,7 +70,7 @@ def test_a_process_that_has_exited_is_dead_before_anybody_waits_for_it(tmp_path:
 def test_children_are_found_to_any_depth(tmp_path: Path) -> None:
     """Grandchildren belong to the family."""
     top = process.spawn(["sh", "-c", "sh -c 'sleep 60; true'; true"], log=tmp_path / "log")
-    process.wait_for("three generations", lambda: len(process.children([top.pid])) == 3, timeout=5, interval=0.005)
+    process.wait_for("three generations", lambda: len(process.children([top.pid])) == 3, timeout=60, interval=0.005)
     process.kill([one for pid in process.children([top.pid]) if (one := process.find(pid))])
 
 
