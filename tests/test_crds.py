@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from hack import refusals
+from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
 from tests import files, shapes
 from tests.shapes import POOL_API, check, group, new, pool, refusal
@@ -184,6 +186,20 @@ def test_bad_shapes_are_refused(server: ControlPlane, subject: files.Object, fie
     said = refusal(server, subject)
     assert f"{field}: " in said
     assert message in said
+
+
+@pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
+def test_the_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
+    """Nobody but the API server judges here; what the case says would be right, is."""
+    said = refusal(server, _at_home(case.asked))
+    assert all(f"{field}: {message}" in said for field, message in case.causes), said
+    assert refusal(server, _at_home(case.passes)) == ""
+
+
+def _at_home(manifest: Manifest) -> files.Object:
+    """*manifest* in a namespace that every cluster has."""
+    metadata = manifest["metadata"]
+    return {**manifest, "metadata": {**metadata, "namespace": "default"} if "namespace" in metadata else metadata}
 
 
 def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import kavip
+from hack import refusals
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
@@ -117,6 +118,15 @@ class TestCustomResources:
             "In and NotIn need values; Exists and DoesNotExist take none"
         ] * 3
 
+    def test_every_rule_is_in_the_table_of_refusals(self) -> None:
+        """Users find the words of each CEL rule in the reference, beside an object that it refuses."""
+        for kind, schema in SCHEMAS.items():
+            cases = (case for case in refusals.cases() if (case.kind, case.by) == (kind, "crd"))
+            told = "\n".join(message for case in cases for _, message in case.causes)
+            missing = [words for rule in schemas.validations(schema) for words in _words(rule) if words not in told]
+            # a group without a spec gets one of the mutating webhook; only with kavip down is it seen
+            assert missing == (["is missing; want at least interface"] if kind == names.KEEPALIVED_GROUP else [])
+
     def test_rules_compile_on_the_oldest_kubernetes(self) -> None:
         """
         Rules call what Kubernetes 1.30 knows and can afford.
@@ -135,6 +145,13 @@ class TestCustomResources:
         """The chart's copies are the very files of config/crd."""
         copies = {path.name: path.read_text() for path in (files.CHART / "files" / "crds").iterdir()}
         assert copies == {path.name: path.read_text() for path in files.CRDS}
+
+
+def _words(rule: dict[str, Any]) -> list[str]:
+    """What always stands in the message of a CEL rule."""
+    if "message" in rule:
+        return [rule["message"]]
+    return [words for text in re.findall(r"'([^']*)'", rule["messageExpression"]) for words in re.split("%[ds]", text)]
 
 
 class TestWebhook:
