@@ -14,7 +14,7 @@ NOTES = {GROUP: "lb/edge"}
 
 
 def furnish(installation: Installation) -> None:
-    """A pool and a default group, of which kavip knows: soon after its kind is made, a watch may break and take a while."""
+    """A pool and a default group, of which kavip knows: a watch may break soon after its kind was made."""
     installation.applied(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
     for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
         wait_for(f"kavip knows {subject}", lambda subject=subject: installation.get(*subject).get("status"))
