@@ -133,20 +133,21 @@ def _service_line(
 ) -> Line | BadInput:
     if not isinstance(value, str):
         return BadInput(FIELD, {keyword: value}, f'want a string: {{"{_plain(keyword)}": "..."}}')
+    entry = f"{keyword} {value}".rstrip(" ")
     known = keywords.SERVICE.get(keyword) or keywords.NOT_RENDERED.get(keyword)
     if known is None:
         if problem := keywords.instance_problem(keyword):
-            return BadInput(FIELD, keyword, problem)
+            return BadInput(FIELD, entry, problem)
         if keyword not in allowed:
-            return BadInput(FIELD, keyword, "not a keyword that Services may use; remove it, or let the group allow it")
+            return BadInput(FIELD, entry, "only where the group has it in spec.allowVerbatim; remove it")
         known = keywords.ALLOWABLE[keyword]
     line = _read(known, keyword, value)
     if isinstance(line, str):
-        return BadInput(FIELD, f"{keyword} {value}", line)
+        return BadInput(FIELD, entry, line)
     free = interfaces is None or keyword in allowed  # the group's owner answers for any interface
     if keyword == "track_interface" and not free and line.block[0] not in (interfaces or ()):
         names = ", ".join(sorted(interfaces or ()))
-        return BadInput(FIELD, f"{keyword} {value}", f"want an interface of the group ({names})")
+        return BadInput(FIELD, entry, f"want an interface of the group ({names})")
     return line
 
 

@@ -83,7 +83,7 @@ def test_all_findings() -> None:
     message = refusal(wanted).message
     assert message.startswith(f"{verbatim.FIELD}: 'garp_master_repeat x': want 1 to 20")
     assert message.count(verbatim.FIELD) == 1
-    assert all(text in message for text in ("runs programs", "kavip writes", "let the group allow it"))
+    assert all(text in message for text in ("runs programs", "kavip writes", "spec.allowVerbatim"))
 
 
 def test_many_findings_stay_one_line() -> None:
