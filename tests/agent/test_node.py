@@ -294,6 +294,41 @@ def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
     master(node, WEB)
 
 
+def test_a_replaced_pod_runs_all_but_what_is_bad(pod: MakePod) -> None:
+    """It has no last good configuration: neighbours run from the start, what is refused does not."""
+    node = master(alone(pod, TWO), "shop/cart")
+    bad = _KEPT["unknown keyword"](TWO)
+    (told,) = left_out(node, bad)
+    assert told["kept"]
+    node.kill_agent()
+    node.kill_keepalived()
+    node.replace()
+    node.start()
+    node.runs(scene.hash_of(bad))
+    (told,) = node.state()["leftOut"]
+    assert not told["kept"]
+    master(node, *({WEB, "shop/cart", f"{WEB}/v6"} - {told["name"]}))
+    assert told["name"] not in node.instances()
+
+
+def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod) -> None:
+    """What is refused as a whole is not run in part: the pod is not ready, so a roll-out goes no further."""
+    node = alone(pod, TWO)
+    bad = node.config.write(_OUTSIDE["unknown global keyword"](TWO))
+    node.refuses(bad)
+    assert WEB in node.masters()
+    node.kill_agent()
+    node.kill_keepalived()
+    node.replace()
+    node.start()
+    assert "line 5" in node.refuses(bad)
+    assert node.state()["instances"] == []
+    assert not node.addresses() & {WEB_VIP, "192.0.2.131"}
+    assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
+    node.runs(node.config.write(TWO))
+    master(node, WEB)
+
+
 def test_a_configuration_that_kills_the_daemon_is_taken_back(pod: MakePod, tmp_path: Path) -> None:
     """Its VIPs go at once, and kubelet's next start finds the last good configuration."""
     program = tmp_path / "lenient"
