@@ -1,0 +1,74 @@
+"""``--external-ips-scope=all``: the external IPs of every Service, and who may set them whatever the rules say."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.app.conftest import Installation, a_group, a_pool, a_service, object_of, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+RBAC = "rbac.authorization.k8s.io"
+EDITOR = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "create", "update", "patch"]}
+EXEMPT = {"apiGroups": [""], "resources": ["services/externalips"], "verbs": ["create"]}
+
+
+def granted(name: str, rule: dict[str, Any], *users: str) -> list[dict[str, Any]]:
+    """A Role of that rule in namespace shop, bound to *users*."""
+    subjects = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in users]
+    ref = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    version = f"{RBAC}/v1"
+    return [
+        object_of("Role", name, namespace="shop", version=version, rules=[rule]),
+        object_of("RoleBinding", name, namespace="shop", version=version, roleRef=ref, subjects=subjects),
+    ]
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a kubeconfig, and no rights but those that RBAC gives him."""
+
+    installation: Installation
+    name: str
+
+    def kubectl(self, *args: str, given: object = None) -> subprocess.CompletedProcess[str]:
+        """What kubectl says to him; never raises."""
+        plane = self.installation.plane
+        config = plane.user(self.name, "system:authenticated")
+        return plane.kubectl(*args, input=json.dumps(given) if given else None, check=False, kubeconfig=config)
+
+    def apply(self, name: str, *addresses: str) -> subprocess.CompletedProcess[str]:
+        """``kubectl apply`` of a Service that kavip does not manage, with external IPs."""
+        spec = {"ports": [{"port": 80}], "externalIPs": list(addresses)}
+        return self.kubectl("apply", "-f", "-", given=object_of("Service", name, namespace="shop", spec=spec))
+
+
+def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None:
+    """RBAC decides whom the rules do not bind; what is left as it was is nobody's fault."""
+    installation.start("--external-ips-scope=all")
+    installation.applied(a_pool("edge", "192.0.2.128/27"), *granted("editor", EDITOR, "ann", "eve"))
+    installation.applied(*granted("exempt", EXEMPT, "ann"))
+    ann, eve = User(installation, "ann"), User(installation, "eve")
+    wait_for("Services are judged", lambda: "in no VIPPool" in eve.apply("probe", "203.0.113.1").stderr)
+    assert eve.apply("probe", "203.0.113.1").stderr == (
+        'The Service "probe" is invalid: spec.externalIPs[0]: "203.0.113.1": in no VIPPool; '
+        "choose an address of edge (192.0.2.128/27)\n"
+    )
+    wait_for("ann may", lambda: ann.apply("free", "203.0.113.1").returncode == 0)
+    assert eve.kubectl("label", "service", "free", "-n", "shop", "a=b").returncode == 0
+    assert eve.apply("free", "203.0.113.1", "203.0.113.2").returncode != 0
+    assert eve.apply("given", "192.0.2.140").returncode == 0
+
+
+def test_what_keepalived_holds_is_pardoned_to_nobody(installation: Installation) -> None:
+    """An administrator may set any external IP on a managed Service, but not the address of another."""
+    installation.start()
+    group = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
+    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=group))
+    wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
+    done = installation.apply(a_service("thief", annotations=group, externalIPs=["192.0.2.128"]))
+    assert 'spec.externalIPs[0]: "192.0.2.128": is used by Service shop/web' in done.stderr
+    installation.applied(a_service("free", annotations=group, externalIPs=["203.0.113.1"]))
