@@ -26,7 +26,7 @@ from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Apply, Options, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.names import Reason
-from kavip.snapshot import KINDS, Object, Snapshot
+from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
 from kavip.webhook import policy
 from kavip.webhook.checks import Options as PolicyOptions
@@ -88,7 +88,8 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
 def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple[str, ...]:
     """What could not be judged, in one line; nothing where nothing is asked."""
     kinds = [KINDS[kind] for kind in _REFERRED if kind in absent]
-    if not kinds or not any(isinstance(each, _KINDS) for each in given):
+    concerned = (is_candidate(each) if isinstance(each, Service) else isinstance(each, _KINDS) for each in given)
+    if not kinds or not any(concerned):
         return ()
     return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 

@@ -103,6 +103,7 @@ def test_what_ships_is_clean() -> None:
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]
     done = check(*arguments, "-f", ROOT / "config" / "manager", "-f", ROOT / "config" / "crd", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"refused": []})
+    assert check("-f", ROOT / "config" / "webhook").stderr == "", "a Service without a VIP refers to nothing"
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
