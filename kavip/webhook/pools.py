@@ -59,9 +59,9 @@ def holders_still_match(pool: VIPPool, context: Cluster) -> Findings:
     if new is None or old is None:
         return
     keys = {each.service.key for each in _effect(pool.name, pool, snapshot).misfits}
-    if (old.groups, old.services, old.namespaces) != (new.groups, new.services, new.namespaces):
-        holders = {terms.key for _, terms, is_standing in snapshot.ledger.assigned(old) if is_standing}
-        keys |= {key for key in holders if _turns_away(key, old, new, snapshot)}
+    if _terms(old) != _terms(new):
+        holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.assigned(old) if standing]
+        keys |= {key for address, key in holders if _turns_away(address, key, old, new, snapshot)}
     if keys:
         yield Caution(f"spec: no longer serves {listed(sorted(keys), most=3)}; they keep their addresses, as stranded")
 
@@ -72,14 +72,24 @@ def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> Stranding:
     return stranding(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else Stranding()
 
 
-def _turns_away(key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
-    """Whether *new* does not serve Service *key*, which *old* does."""
+def _terms(pool: Pool) -> object:
+    """Who may draw from *pool*."""
+    return pool.auto_assign, pool.groups, pool.services, pool.namespaces
+
+
+def _turns_away(address: Address, key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
+    """Whether *new* does not give *address* to Service *key*, which *old* does."""
     service = snapshot.services.get(key)
     if service is None:
         return False
     request, _ = read_request(service, group=snapshot.group_of(service))
     labels = snapshot.namespace_labels(request.namespace)
-    return bool(new.mismatch(request, labels)) and not old.mismatch(request, labels)
+    before, after = (
+        (pool.auto_assign or pool.name == request.pool or address in request.wanted)
+        and not pool.mismatch(request, labels)
+        for pool in (old, new)
+    )
+    return before and not after
 
 
 def _by_field(entries: tuple[Stranded, ...], pool: Pool) -> defaultdict[str, list[Stranded]]:
