@@ -47,12 +47,6 @@ HELD = {
 }
 """Rights that no request ever needs, each with the reason why kavip holds it."""
 
-SOON = {
-    Right("", "secrets", "list", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
-    Right("", "secrets", "watch", files.NAMESPACE, names.CA_SECRET_NAME): "until the webhook follows its certificate",
-}
-"""Rights that need not be used yet, each with what has to come; strike it out then."""
-
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -136,7 +130,7 @@ def test_rights_suffice_and_none_is_idle(cluster: Cluster) -> None:
     needed, held = used(asked), set(granted(roles_of(cluster.plane)))
     assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
     idle = {right for right in held if not any(right.covers(one) for one in needed)}
-    assert sorted(map(str, idle - SOON.keys())) == sorted(map(str, HELD))
+    assert sorted(map(str, idle)) == sorted(map(str, HELD))
 
 
 def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:

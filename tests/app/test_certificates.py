@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import pytest
 from cryptography import x509
@@ -12,6 +13,7 @@ from hack.testbed.programs import Programs
 from kavip import names
 from kavip.webhook import certs
 from kavip.webhook.certs import Pair
+from kavip.webhook.rotation import CHECK_EVERY
 from tests.app import site as sites
 from tests.app.site import Replica, Site, Writer
 from tests.rights import granted, used
@@ -170,8 +172,13 @@ def mended(site: Site, replica: Replica) -> None:
     """Whoever empties caBundle sees it filled again, with the CA of what is served; kavip is ready throughout."""
     before = site.bundle()
     assert before
-    site.write_bundle(b"")
-    until("the bundle is back", lambda: site.bundle()[:1] == before[:1])
+    began = 0.0
+    for _ in range(3):
+        site.write_bundle(b"")
+        until("the bundle is back", lambda: site.bundle()[:1] == before[:1])
+        began = began or monotonic()
+    # by looking now and then alone, one or two replicas would need longer for the second and third time
+    assert monotonic() - began < CHECK_EVERY
     assert replica.unready() == ""
 
 
