@@ -14,8 +14,8 @@ from hack.testbed.programs import Programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-RATE = 50.0  # writes a second; `make endurance` writes more and faster
-WRITES = 3_000
+RATE = 50.0  # writes a second, at most; `make endurance` writes more and faster
+WRITES = 1_000  # a third of what an idle machine manages meanwhile
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,15 @@ def test_not_one_call_is_lost(installed: Cluster) -> None:
 
 
 def test_a_killed_replica_costs_calls_for_seconds(installed: Cluster) -> None:
-    """What is lost to kill -9 is lost within 5 s, and every call that the API server missed is among the failures."""
+    """
+    What is lost to kill -9 is lost within 5 s, and no write fails but for a call that the API server missed.
+
+    It may have missed more: where an update fails and the object turns out to have changed, it tries again by itself.
+    """
     course.install(installed, "--set=webhook.failurePolicy.mutating=Fail")
     run = Course(installed)
     with run.writing(rate=RATE):
         run.leg(KILL, disturb.kill)
     assert all(leg.span < course.LATEST for leg in run.legs), run.table()
-    assert len(run.record.failures) == run.judge.lost, run.table()
+    assert len(run.record.failures) <= run.judge.lost, run.table()
     assert run.judge.fail_open == 0
