@@ -102,8 +102,9 @@ async def test_the_node_itself_is_always_answered() -> None:
         assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_newcomer_takes_the_place_of_the_oldest_that_asks_nothing() -> None:
-    """That one is cut, the others are served when they ask at last, and as many as ever are idle again."""
+async def test_a_newcomer_takes_the_place_of_the_oldest_that_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one is cut, and the others are served when they ask at last."""
+    monkeypatch.setattr(serving, "SECONDS", 60.0)
     async with listening() as port:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(serving.OWN)]
         for turn in range(2):
