@@ -14,6 +14,7 @@ from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
+from kavip.ipam.addresses import FAMILIES
 from kavip.names import Reason
 from kavip.vrrp import members, routerids
 from kavip.webhook import addresses, capacity, externals
@@ -132,6 +133,8 @@ def local_may_move(service: Service, context: Cluster) -> Findings:
 
 def vips_are_few(service: Service, _: Cluster) -> Findings:
     """All VIPs of the Service fit: external IPs, and what kavip assigns."""
+    if len(service.spec.external_ips or ()) + len(FAMILIES) <= names.MAX_VIPS:
+        return
     count = routerids.expected_addresses(service)
     if count > names.MAX_VIPS:
         message = (

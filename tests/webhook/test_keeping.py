@@ -1,0 +1,61 @@
+"""Whatever is wrong with an object: it may be left so, and let go."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.review import cluster
+from fuzz import shapes
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.review import Operation, Review
+from kavip.api.service import Service
+from kavip.webhook import policy
+from kavip.webhook.checks import Options
+
+SNAPSHOT = cluster(20)
+KINDS = (Service, KeepalivedGroup, VIPPool)
+OPTIONS = [Options(external_ips_scope=scope, ipam=ipam) for scope in ("managed", "all") for ipam in ("auto", "always")]
+Anything = Service | KeepalivedGroup | VIPPool
+
+
+def one_of(kind: type[Anything]) -> st.SearchStrategy[Any]:
+    """Objects of *kind* with the oddest values; every other Service is one of ours."""
+    found = shapes.OBJECTS[kind].map(lambda data: msgspec.convert(data, kind))
+    return found | found.map(_ours) if kind is Service else found
+
+
+def _ours(service: Service) -> Service:
+    notes = {**(service.metadata.annotations or {}), names.GROUP_ANNOTATION: "lb/g0"}
+    metadata = msgspec.structs.replace(service.metadata, annotations=notes)
+    spec = msgspec.structs.replace(service.spec, type="LoadBalancer", load_balancer_class=None)
+    return msgspec.structs.replace(service, metadata=metadata, spec=spec)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=30)
+@given(st.data())
+def test_an_update_that_touches_nothing_passes(kind: type[Anything], data: st.DataObject) -> None:
+    """The object as it was, labelled anew: what is wrong with it is told, and not refused."""
+    old = data.draw(one_of(kind))
+    owner = msgspec.structs.replace(old.metadata, finalizers=["example.com/other"])
+    new = msgspec.structs.replace(old, metadata=owner)
+    options = data.draw(st.sampled_from(OPTIONS))
+    found = policy.review(Review(Operation.UPDATE, new, old), SNAPSHOT, options=options)
+    assert found.refusals == ()
+
+
+@pytest.mark.parametrize("kind", (Service, KeepalivedGroup), ids=lambda kind: kind.__name__)
+@settings(max_examples=30)
+@given(st.data())
+def test_whatever_goes_may_go(kind: type[Anything], data: st.DataObject) -> None:
+    """A deletion passes in silence, and so does any edit of what is being deleted: its finalizers must come off."""
+    asked = data.draw(one_of(kind))
+    assert policy.review(Review(Operation.DELETE, asked), SNAPSHOT) == policy.PASSED
+    metadata = msgspec.structs.replace(asked.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
+    leaving = msgspec.structs.replace(asked, metadata=metadata)
+    assert policy.review(Review(Operation.UPDATE, leaving, asked), SNAPSHOT) == policy.PASSED
