@@ -39,33 +39,6 @@ class Findings:
 _NONE: Final = Findings()
 
 
-def service_lines(
-    text: str,
-    *,
-    allowed: Collection[str] = (),
-    interfaces: Collection[str] | None = None,
-) -> tuple[Line, ...] | Refusal:
-    """
-    The lines that the annotation value *text* asks for, or one Refusal that names all that is wrong.
-
-    *allowed* is the group's ``allowVerbatim``. *interfaces*, where given, are those that ``track_interface`` may name:
-    an interface that a node lacks stops the whole daemon, so a Service may name only what its group does.
-    """
-    found = read_service(text, allowed=allowed, interfaces=interfaces)
-    return summary(found.refusals) or found.lines
-
-
-def service_warnings(text: str) -> tuple[str, ...]:
-    """What is accepted in the annotation value *text* and has no effect."""
-    return read_service(text).warnings
-
-
-def global_lines(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> tuple[Line, ...] | Refusal:
-    """The lines that a group's ``verbatimConfig`` asks for, or one Refusal that names all that is wrong."""
-    found = read_global(mapping, allow_scripts=allow_scripts)
-    return summary(found.refusals) or found.lines
-
-
 def summary(refusals: Iterable[Refusal]) -> Refusal | None:
     """Several findings as one Refusal; None where there are none."""
     found = list(refusals)
@@ -78,7 +51,12 @@ def summary(refusals: Iterable[Refusal]) -> Refusal | None:
 
 
 def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collection[str] | None = None) -> Findings:
-    """Judge every entry of the annotation value *text*; arguments as in :func:`service_lines`."""
+    """
+    Judge every entry of the annotation value *text*.
+
+    *allowed* is the group's ``allowVerbatim``. *interfaces*, where given, are those that ``track_interface`` may name:
+    an interface that a node lacks stops the whole daemon, so a Service may name only what its group does.
+    """
     if not text.strip():
         return _NONE
     wanted = _json_object(text)

@@ -15,15 +15,15 @@ from kavip.vrrp.grammar import Line
 
 def lines(wanted: dict[str, Any], **more: Any) -> tuple[Line, ...]:
     """The lines of a Service's annotation, which must be fine."""
-    found = verbatim.service_lines(json.dumps(wanted), **more)
-    assert not isinstance(found, Refusal), found.message
-    return found
+    found = verbatim.read_service(json.dumps(wanted), **more)
+    assert not found.refusals
+    return found.lines
 
 
 def refusal(wanted: dict[str, Any], **more: Any) -> Refusal:
     """What is wrong with a Service's annotation, which something must be."""
-    found = verbatim.service_lines(json.dumps(wanted), **more)
-    assert isinstance(found, Refusal)
+    found = verbatim.summary(verbatim.read_service(json.dumps(wanted), **more).refusals)
+    assert found
     return found
 
 
@@ -38,14 +38,13 @@ def test_sorted_lines() -> None:
 @pytest.mark.parametrize("text", ["", " ", "{}"])
 def test_nothing_wanted(text: str) -> None:
     """No annotation, or one that asks for nothing, gives no lines."""
-    assert verbatim.service_lines(text) == ()
+    assert verbatim.read_service(text) == verbatim.Findings()
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", '"x"', "null", "[" * 100_000, '{"a": "\ud800"}'])
 def test_not_a_json_object(text: str) -> None:
     """What is no JSON object is refused, in one short line."""
-    found = verbatim.service_lines(text)
-    assert isinstance(found, Refusal)
+    (found,) = verbatim.read_service(text).refusals
     assert found.reason is Reason.INVALID_VERBATIM
     assert "want a JSON object of strings" in found.message
     assert len(found.message) < 400
@@ -102,7 +101,6 @@ def test_priority_and_interval_are_accepted_and_not_rendered() -> None:
         "advert_int",
         "priority",
     ]
-    assert verbatim.service_warnings('{"priority": "150"}') == found.warnings[1:]
 
 
 def test_preempt_delay_excludes_nopreempt() -> None:
@@ -132,18 +130,17 @@ def test_global_lines() -> None:
     found = verbatim.read_global({"vrrp_iptables": "x", "vrrp_garp_master_refresh": "60"}, allow_scripts=False)
     assert found.lines == (Line("vrrp_garp_master_refresh", ("60",)),)
     assert [finding.field for finding in found.refusals] == ["spec.verbatimConfig[vrrp_iptables]"]
-    assert verbatim.global_lines(None, allow_scripts=False) == ()
+    assert verbatim.read_global(None, allow_scripts=False) == verbatim.Findings()
 
 
 def test_scripts_only_where_allowed() -> None:
     """Programs need allowScripts; they come out as one quoted word, whether or not they were quoted."""
     wanted = {"startup_script": '"/bin/echo a=b"'}
-    refused = verbatim.global_lines(wanted, allow_scripts=False)
-    assert isinstance(refused, Refusal)
+    (refused,) = verbatim.read_global(wanted, allow_scripts=False).refusals
     assert "set spec.allowScripts" in refused.message
     expected = (Line("startup_script", ("/bin/echo", "a=b"), quoted=True),)
-    assert verbatim.global_lines(wanted, allow_scripts=True) == expected
-    assert verbatim.global_lines({"startup_script": "/bin/echo a=b"}, allow_scripts=True) == expected
+    assert verbatim.read_global(wanted, allow_scripts=True).lines == expected
+    assert verbatim.read_global({"startup_script": "/bin/echo a=b"}, allow_scripts=True).lines == expected
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,34 @@ def test_scripts_only_where_allowed() -> None:
 )
 def test_never_in_globals(keyword: str) -> None:
     """Some keywords are for nobody, whatever is allowed."""
-    assert isinstance(verbatim.global_lines({keyword: "/x"}, allow_scripts=True), Refusal)
+    assert verbatim.read_global({keyword: "/x"}, allow_scripts=True).refusals
+
+
+def test_the_nearest_keyword_is_named() -> None:
+    """A slip is told with the keyword that was meant, of the list it would be on; what is like none is just refused."""
+    assert "did you mean garp_master_repeat?" in refusal({"garp_master_repeats": "2"}).message
+    assert "did you mean dont_track_primary?" in verbatim.allow_verbatim_problem("dont_track_primari")
+    (found,) = verbatim.read_global({"vrrp_garp_intervall": "1"}, allow_scripts=False).refusals
+    assert "did you mean vrrp_garp_interval?" in found.message
+    assert "did you mean" not in refusal({"frobnicate": "1"}).message
+    assert "spec.verbatimConfig" in refusal({"vrrp_garp_interval": "1"}).message
+
+
+@pytest.mark.parametrize("keyword", ["use_vmac", "strict_mode", "track_bfd", "smtp_alert", "vrf", "vmac_garp_intvl"])
+def test_known_and_for_nobody(keyword: str) -> None:
+    """What keepalived knows and no group may allow is refused with the reason, and not as unknown."""
+    message = refusal({keyword: "x"}, allowed=(keyword,)).message
+    assert f"'{keyword} x'" in message
+    assert "not a keyword" not in message
+    assert message.endswith("; remove it")
+
+
+def test_no_more_keywords_than_there_are() -> None:
+    """An annotation or a group with more entries than there are keywords is refused before anything is looked up."""
+    many = {f"x{number}": "" for number in range(verbatim.MOST_KEYWORDS + 1)}
+    assert "'65 keywords': want at most 64" in refusal(many).message
+    (found,) = verbatim.read_global(many, allow_scripts=True).refusals
+    assert found.message == "spec.verbatimConfig: '65 keywords': want at most 64"
 
 
 VALUES = st.text() | st.from_regex(r"[0-9. -]{1,8}", fullmatch=True) | st.sampled_from(["", "{ eth1 }", "MTU", "2"])
