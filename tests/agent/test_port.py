@@ -101,6 +101,24 @@ def test_a_stranger_is_told_so_and_takes_no_place(pod: MakePod, lan: Segment, tm
         each.close()
 
 
+def status(source: Host, address: str) -> bytes:
+    """How the agent at *address* answers *source*."""
+    with connected(source.netns, address, names.AGENT_PORT) as client:
+        client.sendall(b"GET /state HTTP/1.1\r\n\r\n")
+        return client.recv(12)
+
+
+def test_the_node_knows_itself_by_every_address(pod: MakePod, lan: Segment) -> None:
+    """On each of its own, of both families, it is answered, and on the same ones nobody else is."""
+    node, other = pod("n1"), lan.node("n2")
+    node.flags = ("--node-ip=", "--allowed-cidrs=203.0.113.0/24")
+    node.config.write(WEB)
+    node.start()
+    addresses = (node.host.ipv4, node.host.ipv6)
+    assert [status(node.host, each) for each in (*addresses, "127.0.0.1", "::1")] == [b"HTTP/1.1 200"] * 4
+    assert [status(other, each) for each in addresses] == [b"HTTP/1.1 403"] * 2
+
+
 def test_the_other_exporters_names_are_to_be_had(pod: MakePod, lan: Segment) -> None:
     """With ``--metrics=mehdy`` a scrape has the state of the VIP, and nothing by the names of the default."""
     node, scraper = started(pod("n1"), "--metrics=mehdy"), lan.node("n2")
