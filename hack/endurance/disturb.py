@@ -60,7 +60,7 @@ def drain(cluster: Cluster) -> None:
 
 
 def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None:
-    """The CA's Secret is deleted: replicas make a new CA, and serve leaves of it when they are trusted."""
+    """The CA's Secret is deleted: replicas make a new CA, serve leaves of it once trusted, and drop the old."""
     before = _authority(cluster)
     cluster.kubectl("delete", "secret", names.CA_SECRET_NAME, _OWN)
     meanwhile(cluster)
@@ -70,9 +70,10 @@ def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None
         if authority is None or authority == before:
             return False
         leaves = _leaves(cluster)
-        return bool(leaves) and all(certs.signed(authority, leaf) for leaf in leaves)
+        served = bool(leaves) and all(certs.signed(authority, leaf) for leaf in leaves)
+        return served and _trusted(cluster) == [authority]
 
-    wait_for("every replica serves a leaf of the new CA", renewed, timeout=_PATIENCE, interval=0.5)
+    wait_for("every replica serves a leaf of the new CA, now alone", renewed, timeout=_PATIENCE, interval=0.5)
 
 
 def rotate_and_roll(cluster: Cluster) -> None:
@@ -158,6 +159,13 @@ def _authority(cluster: Cluster) -> x509.Certificate | None:
     path = "--output=jsonpath={.data.tls\\.crt}"
     found = cluster.kubectl("get", "secret", names.CA_SECRET_NAME, _OWN, path, check=False).stdout
     return x509.load_pem_x509_certificate(base64.b64decode(found)) if found else None
+
+
+def _trusted(cluster: Cluster) -> list[x509.Certificate]:
+    """The CAs that the API server trusts."""
+    path = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"
+    found = cluster.kubectl("get", "validatingwebhookconfiguration", "kavip", path).stdout
+    return certs.read_bundle(base64.b64decode(found))
 
 
 def _leaves(cluster: Cluster) -> list[x509.Certificate]:

@@ -26,7 +26,7 @@ from kavip.names import Reason
 from kavip.webhook import authority, candidate, certs, tls
 from kavip.webhook.candidate import Candidate
 from kavip.webhook.certs import Pair
-from kavip.webhook.publisher import Publisher, carried
+from kavip.webhook.publisher import Publisher, trusted
 from kavip.webhook.rotation import CHECK_EVERY, RETRY_EVERY, SETTLE, Clock, Pause, Tell, silence
 
 WITHDRAWN_AFTER: Final = timedelta(minutes=5)  # every replica serves the new certificate long before
@@ -57,7 +57,7 @@ class Awaited:
 
     async def settle(self, _found: Candidate, _serving: Pair | None) -> list[x509.Certificate]:
         """Look at what they have injected."""
-        return certs.read_bundle(await carried(self.client, self.name))
+        return certs.read_bundle(await trusted(self.client, self.name))
 
 
 class Published:
@@ -66,21 +66,26 @@ class Published:
     def __init__(self, publisher: Publisher, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
         """Nothing is published yet."""
         self._publisher, self._clock = publisher, clock
-        self._said: tuple[tuple[x509.Certificate, ...], datetime] = (), datetime.min.replace(tzinfo=UTC)
+        self._strange: dict[x509.Certificate, datetime] = {}  # trusted, not in the Secret -> since when
 
     def fault(self, found: Candidate) -> str:
         """The API server will know no others than those in ``ca.crt``."""
         return candidate.unpublishable(found)
 
     async def settle(self, found: Candidate, serving: Pair | None) -> list[x509.Certificate]:
-        """Publish the Secret's authorities, beside what was there before they came and what *serving* needs."""
+        """
+        Publish the Secret's authorities, beside what *serving* needs and what came or went a while ago only.
+
+        A replica that sees a change of the Secret late takes nothing away from those that have seen it.
+        """
         now, authorities = self._clock(), found.authorities
-        if self._said[0] != authorities:
-            self._said = authorities, now
-        wanted = list(authorities)
-        if now - self._said[1] < WITHDRAWN_AFTER or (serving is not None and not certs.vouched(serving, authorities)):
-            others = [one for one in certs.alive(await self._published(), now) if one not in authorities]
-            wanted += others[: authority.KEPT]
+        strange = [one for one in certs.alive(await self._published(), now) if one not in authorities]
+        self._strange = {one: self._strange.get(one, now) for one in strange}
+        needed = [one for one in strange if serving and certs.vouched(serving, [one])]
+        if serving and certs.vouched(serving, authorities):
+            needed = []
+        recent = [one for one, since in self._strange.items() if now - since < WITHDRAWN_AFTER and one not in needed]
+        wanted = [*authorities, *needed, *recent[: authority.KEPT]]
         await self._publisher.publish(certs.pem(wanted))
         return wanted
 
@@ -150,11 +155,11 @@ class Provided:
             return
         if self._serving is None:
             self._serve(found)
-        trusted, now = await self._trust.settle(found, self._serving), self._clock()
-        self._known = {one: self._known.get(one, now) for one in trusted}
+        known, now = await self._trust.settle(found, self._serving), self._clock()
+        self._known = {one: self._known.get(one, now) for one in known}
         if found.leaf != self._serving:
             self._succeed(found, now)
-        self._was_trusted = self._was_trusted or certs.vouched(self._serving or found.leaf, trusted)
+        self._was_trusted = self._was_trusted or certs.vouched(self._serving or found.leaf, known)
         self._complaint = ""
 
     def _judged(self, secret: Secret) -> Candidate | str:

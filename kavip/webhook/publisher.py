@@ -33,14 +33,15 @@ class Injected:
 
     async def published(self) -> bytes:
         """What every webhook carries."""
-        return await carried(self.client, self.name)
+        return await trusted(self.client, self.name)
 
     async def publish(self, bundle: bytes) -> None:
         """Apply the one field, where it differs, under a field manager of its own: ``helm upgrade`` keeps it."""
-        text = b64encode(bundle).decode()
+        text, wanted = b64encode(bundle).decode(), {*certs.read_bundle(bundle)}
         for resource in CONFIGURATIONS:
             found = (await self.client.get(resource, self.name)).webhooks or ()
-            if all(webhook.client_config.ca_bundle == text for webhook in found):
+            carried = {webhook.client_config.ca_bundle for webhook in found}
+            if all({*certs.read_bundle(_decoded(each))} == wanted for each in carried):  # the order means nothing
                 continue
             body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in found]}
             await self.client.apply(resource, self.name, body, field_manager=names.CA_FIELD_MANAGER, force=True)
@@ -59,7 +60,7 @@ class Registered:
     async def published(self) -> bytes:
         """What every webhook carries; nothing while there are no configurations."""
         try:
-            return await carried(self.client, self.name)
+            return await trusted(self.client, self.name)
         except NotFound:
             return b""
 
@@ -73,7 +74,7 @@ class Registered:
             await self.client.apply(resource, self.name, body, force=True)
 
 
-async def carried(client: Client, name: str) -> bytes:
+async def trusted(client: Client, name: str) -> bytes:
     """The certificates that every webhook of the configurations called *name* trusts."""
     texts = [
         webhook.client_config.ca_bundle

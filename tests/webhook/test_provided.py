@@ -170,6 +170,45 @@ async def test_a_new_ca_is_published_before_its_leaf_and_the_old_one_goes_last()
     assert scene.trusted == [new.certificate]
 
 
+async def test_a_replica_that_is_late_takes_nothing_away() -> None:
+    """Who has not seen the new Secret yet leaves what another has published; later it is the old CA that goes."""
+    scene = Scene()
+    old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+    scene.fill(old)
+    early, late = Replica(scene), Replica(scene)
+    for each in (early, late):
+        await each.tick()
+        await each.tick(2 * WITHDRAWN_AFTER)
+    seen_late = scene.secret
+    scene.fill(new)
+    await early.tick()
+    scene.secret, seen_early = seen_late, scene.secret
+    await late.tick(SOON)
+    assert {*scene.trusted} == {old.certificate, new.certificate}
+    scene.secret = seen_early
+    for _ in range(2):
+        await early.tick(SETTLE)
+        await late.tick()
+        assert early.is_trusted
+        assert late.is_trusted
+    await early.tick(WITHDRAWN_AFTER)
+    assert scene.trusted == [new.certificate]
+
+
+async def test_what_others_add_is_taken_out_after_a_while() -> None:
+    """A CA that is in no Secret of ours is not trusted for ever."""
+    scene = Scene()
+    ca, stranger = certs.new_ca(NOW), certs.new_ca(NOW)
+    scene.fill(ca)
+    replica = Replica(scene)
+    await replica.tick()
+    scene.trusted.append(stranger.certificate)
+    await replica.tick(SOON)
+    assert len(scene.trusted) == 2
+    await replica.tick(WITHDRAWN_AFTER)
+    assert scene.trusted == [ca.certificate]
+
+
 async def test_a_wiped_bundle_is_written_again() -> None:
     """At the next look; that of a CA that is being replaced is lost, so the new leaf does not wait."""
     scene = Scene()
