@@ -52,7 +52,7 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
         yield Caution(f"the Service waits for an address: {told(refusal)}{_elsewhere(refusal, request, snapshot)}")
     else:
         yield replace(refusal, message=f"{refusal.message}{_elsewhere(refusal, request, snapshot)}")
-        if refusal.reason is Reason.POOL_NOT_FOUND:
+        if refusal.reason is Reason.POOL_NOT_FOUND and request.pool not in snapshot.pools:
             yield Awaited(names.VIP_POOL, request.pool)
         if refusal.reason is Reason.ADDRESS_NOT_IN_POOL and not request.pool:
             yield from (Awaited(names.VIP_POOL, address=each) for each in request.wanted if not pools.pool_of(each))

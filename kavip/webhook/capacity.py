@@ -57,13 +57,18 @@ def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> U
     return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
 
 
-def roomy(service: Service, snapshot: Snapshot) -> list[str]:
-    """The first of the groups that may take *service* and have room for it, by key; those of shared instances first."""
-    allowed = [
+def open_to(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
+    """The groups that Services of *namespace* may use, sorted by key."""
+    return [
         group
         for _, group in sorted(snapshot.groups.items())
-        if not group.metadata.deletion_timestamp and snapshot.allows(group, service.metadata.namespace)
+        if not group.metadata.deletion_timestamp and snapshot.allows(group, namespace)
     ]
+
+
+def roomy(service: Service, snapshot: Snapshot) -> list[str]:
+    """The first of the groups that may take *service* and have room for it, by key; those of shared instances first."""
+    allowed = open_to(service.metadata.namespace, snapshot)
     found: list[str] = []
     for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MOST_ASKED]:
         needed = routerids.needed(service, group)

@@ -19,7 +19,7 @@ from kavip.names import Reason
 from kavip.vrrp import members, routerids
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
-from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted, suggestion
+from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
@@ -50,30 +50,31 @@ def group_exists(service: Service, context: Cluster) -> Findings:
     is_outside = key in context.snapshot.outside
     missing = "lies in a namespace where groups do not count" if is_outside else "does not exist"
     meant = _meant(key, context)
-    hint = f'did you mean "{meant}"?' if meant else suggestion(key, groups, "groups")
+    hint = f'did you mean "{meant}"?' if meant else _choice(service, context)
     message = f'group "{key}" {missing}; {hint}'
     if context.options.allow_missing_group == "warn":
         yield Caution(f"{GROUP_FIELD}: {message}; the Service waits for it")
     else:
         yield Refusal(Reason.GROUP_NOT_FOUND, message, GROUP_FIELD)
-        yield Awaited(names.KEEPALIVED_GROUP, key)
+        if not is_outside:
+            yield Awaited(names.KEEPALIVED_GROUP, key)
 
 
 def class_finds_a_group(service: Service, context: Cluster) -> Findings:
     """kavip's class without the annotation means the default group, and there is one."""
     if service.declared_group or context.snapshot.default_group is not None:
         return
-    groups = context.snapshot.groups
-    choice = f"groups: {listed(sorted(groups), most=5)}" if groups else "there are no groups, create one"
+    choice = _choice(service, context)
     message = f'"{names.LOAD_BALANCER_CLASS}": no group is the default one; annotate {names.GROUP_ANNOTATION}; {choice}'
     yield Refusal(Reason.GROUP_NOT_FOUND, message, "spec.loadBalancerClass")
 
 
-def group_stays(_: Service, context: Cluster) -> Findings:
+def group_stays(service: Service, context: Cluster) -> Findings:
     """The group is not being deleted."""
     group = _group(context)
     if group is not None and group.metadata.deletion_timestamp:
-        yield Refusal(Reason.GROUP_NOT_FOUND, f'group "{group.key}" is being deleted; name another', GROUP_FIELD)
+        message = f'group "{group.key}" is being deleted; name another; {_choice(service, context)}'
+        yield Refusal(Reason.GROUP_NOT_FOUND, message, GROUP_FIELD)
 
 
 def namespace_is_allowed(service: Service, context: Cluster) -> Findings:
@@ -82,7 +83,7 @@ def namespace_is_allowed(service: Service, context: Cluster) -> Findings:
     if group is not None and not context.snapshot.allows(group, namespace):
         message = (
             f'group "{group.key}" does not serve namespace {namespace} (spec.allowedNamespaces); '
-            "name another group, or have the namespace labelled"
+            f"have the namespace labelled, or name another; {_choice(service, context)}"
         )
         yield Refusal(Reason.NAMESPACE_NOT_ALLOWED, message, GROUP_FIELD)
 
@@ -188,6 +189,12 @@ def _meant(text: str, context: Cluster) -> str:
     groups, word = context.snapshot.groups, text[:_LONGEST_KEY].lower()
     same = [key for key in groups if key.rpartition("/")[2] == word.rpartition("/")[2]]
     return min(same, default="") or nearest(word, groups)
+
+
+def _choice(service: Service, context: Cluster) -> str:
+    """The groups that serve the namespace of *service*."""
+    found = [group.key for group in capacity.open_to(service.metadata.namespace, context.snapshot)]
+    return f"groups: {listed(found, most=5)}" if found else "no group serves this namespace, create one"
 
 
 def _group(context: Cluster) -> KeepalivedGroup | None:

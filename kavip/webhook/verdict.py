@@ -116,13 +116,6 @@ def _moderate(text: str) -> str:
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE // 2]}{_ELLIPSIS}{text[-MOST_MESSAGE // 4 :]}"
 
 
-def suggestion(word: str, known: Collection[str], kind: str) -> str:
-    """What the user may have meant by *word*: the known name that is most like it, else what there is."""
-    if found := nearest(word, known):
-        return f'did you mean "{found}"?'
-    return f"{kind}: {listed(sorted(known), most=5)}" if known else f"there are no {kind}, create it first"
-
-
 def nearest(word: str, known: Collection[str]) -> str:
     """The known name that is most like *word*, or ""."""
     return next(iter(get_close_matches(word, sorted(known), n=1)), "")
