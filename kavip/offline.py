@@ -66,12 +66,16 @@ class Planned:
 
 
 def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
-    """Judge *objects*, each as if those before it were there; groups count only in the namespaces *homes*."""
+    """
+    Judge *objects*, each as if those before it were there; groups count only in the namespaces *homes*.
+
+    A Service that has addresses comes from a cluster and was there before all.
+    """
     given = list(objects)
     absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
     options = PolicyOptions(ipam="never" if VIPPool in absent else "auto")
     unjudged = {Reason.GROUP_NOT_FOUND} if KeepalivedGroup in absent else set()
-    around = (_labelled(each) for each in given if not isinstance(each, _KINDS))
+    around = (_labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     judged = []
     for each in sorted((one for one in given if isinstance(one, _KINDS)), key=lambda one: _KINDS.index(type(one))):
@@ -81,6 +85,8 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
         if verdict.allowed:
             snapshot.put(_open(subject) if Namespace in absent else subject)
+        else:
+            snapshot.drop(KINDS[type(each)], each.metadata.key)
     ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
     return Planned(tuple(ordered), snapshot, notes=_notes(given, absent))
 
@@ -210,6 +216,10 @@ def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) ->
             merged = conditions.merged(old, new, now="")
             data["status"] = {**data.get("status", {}), **status, "conditions": msgspec.to_builtins(merged)}
             snapshot.put(msgspec.convert(data, type(obj)))
+
+
+def _has_addresses(obj: Object) -> bool:
+    return isinstance(obj, Service) and bool(obj.ingress_addresses)
 
 
 def _labelled(obj: Object) -> Object:

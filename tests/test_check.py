@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from hack import refusals
+from hack.refusals import Case
+from kavip import files, offline
+from kavip.api.review import Operation
+from kavip.webhook.verdict import message_of
 from tests.files import ROOT, SAMPLES
 
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
@@ -76,8 +81,12 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
 def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
     """References to a kind that is nowhere in the files are told in one warning, and refuse nothing."""
     wants = {"kavip.io/pool": "other", "kavip.io/addresses": "192.0.2.7"}
-    alone = check("-f", "-", given=json.dumps(service("web", **wants)))
-    assert (alone.returncode, alone.stdout) == (0, "")
+    bad = service("bad", **{"kavip.io/addresses": "192.0.2.300", GROUP: "edge"})
+    alone = check("-f", "-", given=json.dumps(service("web", **wants)) + json.dumps(bad))
+    assert alone.returncode == 1
+    assert [line.partition("refused: ")[2].partition("]")[0] for line in sorted(alone.stdout.splitlines())] == [
+        f"metadata.annotations[{key}" for key in ("kavip.io/addresses", GROUP)
+    ], "what is wrong in itself is refused all the same"
     assert alone.stderr == (
         "warning: the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: "
         "references to them were not checked\n"
@@ -88,22 +97,12 @@ def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
     assert beside.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
-def test_what_can_be_judged_of_a_lone_service_is(tmp_path: Path) -> None:
-    """What is wrong in itself is refused whatever the files hold."""
-    wants = {"kavip.io/addresses": "192.0.2.300", GROUP: "edge"}
-    done = check("-f", "-", given=json.dumps(service("web", **wants)))
-    assert done.returncode == 1
-    assert [line.partition("refused: ")[2].partition("]")[0] for line in sorted(done.stdout.splitlines())] == [
-        f"metadata.annotations[{key}" for key in ("kavip.io/addresses", GROUP)
-    ]
-
-
 def test_what_ships_is_clean() -> None:
     """The samples pass, and nothing that is no business of kavip's makes a noise."""
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]
     done = check(*arguments, "-f", ROOT / "config" / "manager", "-f", ROOT / "config" / "crd", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"refused": []})
-    assert check("-f", ROOT / "config" / "webhook").stderr == "", "a Service without a VIP refers to nothing"
+    assert offline.remarks(offline.admit(files.load([ROOT / "config" / "webhook"]))) == [], "no VIP, no references"
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
@@ -112,7 +111,6 @@ def test_what_ships_is_clean() -> None:
     [
         (("-f", "nowhere.yaml"), "", "kavip: nowhere.yaml: cannot be read: No such file or directory\n"),
         (("-f", "-"), "a: 1\n---\n}", "kavip: standard input, document 2, line 3: not YAML: did not find expected"),
-        ((), "", "kavip: Missing option '-f' / '--filename'."),
     ],
 )
 def test_what_cannot_be_read_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, told: str) -> None:
@@ -121,3 +119,22 @@ def test_what_cannot_be_read_is_an_error_in_one_line(arguments: tuple[str, ...],
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
+
+
+ALIKE = [
+    case for case in refusals.cases() if case.by != "crd" and case.operation is Operation.CREATE and not case.settings
+]
+
+
+@pytest.mark.parametrize("case", ALIKE, ids=str)
+def test_the_words_are_those_of_the_cluster(case: Case) -> None:
+    """Beside manifests of the cluster every case of the table is judged as the webhook judges it."""
+    around = [refusals.read(each) for each in (*refusals.cluster(), *case.given)]
+    asked = refusals.read(case.asked)
+    (judged,) = [
+        each
+        for each in offline.admit([*around, asked]).judged
+        if (each.kind, each.namespace, each.name) == (case.kind, asked.metadata.namespace, asked.metadata.name)
+    ]
+    assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes
+    assert judged.verdict.warnings == case.warnings
