@@ -6,7 +6,7 @@ would match nothing, and nobody would know why.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kavip.api.meta import LabelSelector, Requirement
@@ -25,10 +25,15 @@ def check_selector(selector: LabelSelector | None, field: str) -> Iterator[Refus
     """Everything that is wrong with *selector*, which stands at *field*."""
     if selector is None:
         return
-    for key, value in sorted((selector.match_labels or {}).items()):
-        yield from _label(key, [value], f"{field}.matchLabels[{key}]")
+    yield from check_labels(selector.match_labels, f"{field}.matchLabels")
     for index, term in enumerate(selector.match_expressions or ()):
         yield from _requirement(term, f"{field}.matchExpressions[{index}]")
+
+
+def check_labels(labels: Mapping[str, str] | None, field: str) -> Iterator[Refusal]:
+    """Everything that is wrong with *labels*, which stand at *field*."""
+    for key, value in sorted((labels or {}).items()):
+        yield from _label(key, [value], f"{field}[{key}]")
 
 
 def _requirement(term: Requirement, field: str) -> Iterator[Refusal]:

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from kavip.api.address import parse_address
 from kavip.api.group import Check, GroupSpec, KeepalivedGroup
-from kavip.api.meta import LabelSelector
 from kavip.api.refusal import Refusal
-from kavip.api.selector import check_selector
+from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
 from kavip.vrrp import grammar, openshift, routerids, timing, verbatim, virtualips
@@ -183,9 +182,9 @@ def _timing(spec: GroupSpec) -> Iterator[Refusal]:
     version, interval = timing.version_of(spec), spec.advert_interval_milliseconds
     if spec.vrrp_version is not None and spec.vrrp_version not in (2, 3):
         yield _refuse("spec.vrrpVersion", spec.vrrp_version, "want 2 or 3")
-    if version == NEW_VERSION and has_password(spec):
+    if version == NEW_VERSION and spec.password_auth is not None and has_password(spec):
         remedy = "version 3 has no passwords: set vrrpVersion: 2, or remove passwordAuth"
-        yield _refuse("spec.passwordAuth", "a Secret", remedy)
+        yield _refuse("spec.passwordAuth", spec.password_auth.secret_ref.name, remedy)
     if interval is None:
         return
     field = "spec.advertIntervalMilliseconds"
@@ -222,7 +221,11 @@ def _instances(spec: GroupSpec) -> Iterator[Refusal]:
     if not 1 <= count <= MAX_ROUTER_ID:
         yield _refuse("spec.instances.count", count, f"want 1 to {MAX_ROUTER_ID}")
     elif mode == "Shared" and count > room:
-        yield _refuse("spec.instances.count", count, f"the blacklist leaves {room} VRIDs; want at most that many")
+        yield _refuse(
+            "spec.instances.count",
+            count,
+            f"want at most {room}, for blacklistRouterIDs and openshiftClusterName leave no more VRIDs",
+        )
 
 
 def _namespaces(spec: GroupSpec) -> Iterator[Refusal]:
@@ -230,7 +233,7 @@ def _namespaces(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _node_selector(spec: GroupSpec) -> Iterator[Refusal]:
-    yield from check_selector(LabelSelector(match_labels=spec.node_selector), "spec.nodeSelector")
+    yield from check_labels(spec.node_selector, "spec.nodeSelector")
 
 
 def _allow_verbatim(spec: GroupSpec) -> Iterator[Refusal]:

@@ -50,7 +50,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"vrrpInterface": "e#1"}, "spec.vrrpInterface", "1 to 15"),
     ({"interfaceFromIP": "192.0.2.300"}, "spec.interfaceFromIP", "want one IPv4 or IPv6"),
     ({"interfaceFromIP": "fe80::1%eth0"}, "spec.interfaceFromIP", "without a zone"),
-    ({"nodeSelector": {"a b": "x"}}, "spec.nodeSelector.matchLabels[a b]", "key of a label"),
+    ({"nodeSelector": {"a b": "x"}}, "spec.nodeSelector[a b]", "key of a label"),
     ({"blacklistRouterIDs": [1, 2, 256]}, "spec.blacklistRouterIDs[2]", "1 to 255"),
     ({"blacklistRouterIDs": [0]}, "spec.blacklistRouterIDs[0]", "1 to 255"),
     ({"blacklistRouterIDs": [7, 8, 7]}, "spec.blacklistRouterIDs[2]", "already at blacklistRouterIDs[0]"),
@@ -110,7 +110,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"instances": {"mode": "Shared", "count": 255}, "blacklistRouterIDs": [9]},
         "spec.instances.count",
-        "leaves 254 VRIDs",
+        "want at most 254, for blacklistRouterIDs",
     ),
     (
         {"allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
