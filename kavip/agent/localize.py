@@ -17,10 +17,13 @@ from kavip.agent import grammar
 from kavip.agent.configuration import Configuration, Fault, Localized, Refused
 from kavip.agent.facts import Facts, interface_of, unfit
 from kavip.agent.prune import spares_of, without
+from kavip.api.address import read_address
+from kavip.vrrp.virtualips import VirtualIP
 
 AUTHENTICATION_MARKER: Final = "# kavip: authentication"
 _PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
+_ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f]*)")
@@ -73,6 +76,17 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
     unfits = {name: Fault(why) for name, why in unfit(found.instances, facts).items()}
     whole = Localized(text, mounted.config_hash, Configuration(found.instances))
     return without(whole, {**unfits, **found.faults}, spares_of(good, facts))
+
+
+def named(mounted: Mounted, facts: Facts) -> frozenset[VirtualIP]:
+    """Every address that *mounted* would put on an interface, also where it, or an instance of it, is refused."""
+    interface = interface_of(mounted.interface_from_ip, facts) if mounted.interface_from_ip else ""
+    found = (_ADDRESS.fullmatch(line) for line in mounted.text.split("\n"))
+    return frozenset(
+        VirtualIP(address, int(match[2]), interface or match[3])
+        for match in found
+        if match and (address := read_address(match[1]))
+    )
 
 
 def empty(node: str, *, config_hash: str = "") -> Localized:

@@ -6,6 +6,7 @@ together.
 """
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,9 @@ import msgspec
 from kavip import names
 from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted
+
+LONGEST_WAIT: Final = 900.0
+"""Seconds that an announced switch may lie ahead; a later one is not waited for."""
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
@@ -48,6 +52,18 @@ def read(config_dir: Path, password_file: Path | None) -> Mounted | Refused:
         switch_at=meta.switch_at,
         password=_password(password_file) if meta.authentication else None,
     )
+
+
+def wait(mounted: Mounted, *, now: float) -> float:
+    """Seconds until the announced moment at which all nodes switch; 0 when there is none to wait for."""
+    try:
+        moment = datetime.fromisoformat(mounted.switch_at)
+    except ValueError:
+        return 0.0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    ahead = moment.timestamp() - now
+    return ahead if 0 < ahead <= LONGEST_WAIT else 0.0
 
 
 def _config(config_dir: Path) -> tuple[str, Meta]:

@@ -18,35 +18,26 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import structlog
 
 from kavip.agent import daemon as daemons
-from kavip.agent import mount, network, witness
-from kavip.agent.configuration import Configuration, Localized, Refused
+from kavip.agent import mount, network
+from kavip.agent.configuration import Localized, Refused
 from kavip.agent.daemon import Daemon
 from kavip.agent.dump import Dump
 from kavip.agent.facts import Facts
 from kavip.agent.files import RunDirectory
-from kavip.agent.localize import Mounted, empty, localize
-from kavip.agent.penalty import Penalties
+from kavip.agent.localize import Mounted, localize, named
 from kavip.agent.prune import spares_of
+from kavip.agent.runner import RECHECK, RETRY, Runner
 from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
 from kavip.agent.sweeper import Sweeper
 from kavip.agent.trial import Trial
 from kavip.agent.witness import Witness
 from kavip.api.address import Address
-
-RECHECK: Final = 30.0
-"""Seconds after which a node is looked at again although nothing seems to have changed: interfaces come and go."""
-LONGEST_WAIT: Final = 900.0
-"""Seconds that an announced switch may lie ahead; a later one is not waited for."""
-
-_RETRY: Final = 5.0  # seconds until what was refused, or was not answered, is tried again
 
 Outcome = Localized | Refused
 log = structlog.get_logger()
@@ -66,22 +57,26 @@ class Reloader:
         trial: Trial,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._node, self._now = node, now
-        self._config_dir, self._password_file = config_dir, password_file
-        self._files, self._trial = run_directory, trial
+        self._now, self._trial = now, trial
+        self._config_dir, self._password_file, self._run_dir = config_dir, password_file, run_directory.path
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
-        self._witness, self._penalties = Witness(run_directory), Penalties()
+        self._witness = Witness(run_directory)
+        self._runner = Runner(node, run_directory, self._witness, self._sweeper)
         self._status = Status(node=node)
-        self._installed: Localized | None = None  # what keepalived reads at its next start or reload
-        self._good: Localized | None = None
-        self._running: tuple[Daemon, str] | None = None
         self._seen: tuple[Daemon | None, Mounted | Refused] | None = None
         self._due = 0.0
 
     @property
     def status(self) -> Status:
         """What it has come to."""
-        return replace(self._status, removed_addresses=self._sweeper.removed)
+        return replace(
+            self._status,
+            config_hash=self._runner.config_hash,
+            reloads=self._runner.reloads,
+            failed_reloads=self._runner.failed_reloads,
+            reload_seconds=self._runner.reload_seconds,
+            removed_addresses=self._sweeper.removed,
+        )
 
     @property
     def moments(self) -> Moments:
@@ -91,9 +86,8 @@ class Reloader:
     async def start(self) -> None:
         """Read what an earlier agent of this pod left, and ask the program who it is."""
         self._witness.program = await asyncio.to_thread(self._trial.program)
-        self._installed = await asyncio.to_thread(self._files.load)
-        self._good = await asyncio.to_thread(self._files.load_good)
         self._update(version=self._witness.program.version)
+        await self._runner.start()
 
     async def prepare(self) -> None:
         """
@@ -108,8 +102,7 @@ class Reloader:
             await self._settle(None, await self._read())
         except Exception:  # the edge: whatever goes wrong, the pod must start
             log.exception("first configuration failed")
-        if self._installed is None:
-            await self._install(self._good or empty(self._node))
+        await self._runner.ensure()
 
     async def step(self) -> None:
         """Do what is to be done now, if anything is."""
@@ -118,16 +111,18 @@ class Reloader:
         if (daemon, mounted) == self._seen and time.monotonic() < self._due:
             return
         pause = await self._settle(daemon, mounted)
-        if self._installed is None:
-            await self._install(self._good or empty(self._node))
-        if daemon and self._installed and self._running != (daemon, self._installed.text):
-            pause = min(pause, await self._reload(daemon, self._installed))
+        await self._runner.ensure()
+        if daemon:
+            done = await self._runner.reload(daemon)
+            pause = min(pause, done.pause)
+            if done.refused is not None:
+                self._update(refused=done.refused)
         self._seen = daemon, mounted
         self._due = time.monotonic() + pause
 
     async def dump(self) -> Dump | None:
         """The daemon's instances, fresh; None when it does not answer."""
-        return await self._witness.dump(self._installed.configuration if self._installed else Configuration())
+        return await self._witness.dump(self._runner.configuration)
 
     async def _settle(self, daemon: Daemon | None, mounted: Mounted | Refused) -> float:
         """
@@ -136,107 +131,44 @@ class Reloader:
         Returns the seconds after which to look again.
         """
         if daemon is None:
-            self._running = None
-            self._update(config_hash="")
-            await asyncio.to_thread(daemons.remove_stale_pid_files, self._files.path)
+            self._runner.lose()
+            await asyncio.to_thread(daemons.remove_stale_pid_files, self._run_dir)
         facts = await self._sweeper.facts()
         # In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer.
         outcome = await asyncio.to_thread(self._outcome, mounted, facts)
         if daemon is None:
-            wanted = outcome.configuration.virtual_ips if isinstance(outcome, Localized) else frozenset()
+            wanted = named(mounted, facts) if isinstance(mounted, Mounted) else frozenset()
             await self._sweeper.sweep(facts, wanted=wanted)
         wait = 0.0
-        if isinstance(outcome, Localized) and not self._is_installed(outcome):
-            wait = self._wait(mounted) if daemon and isinstance(mounted, Mounted) else 0.0
+        if isinstance(outcome, Localized) and not self._runner.has(outcome):
+            wait = mount.wait(mounted, now=self._now()) if daemon and isinstance(mounted, Mounted) else 0.0
             if not wait:
-                await self._install(outcome)
+                await self._runner.install(outcome)
         warning = await asyncio.to_thread(network.arp_warning, facts.interfaces)
         self._say(mounted, outcome, notes=(warning, "waits for the announced moment" if wait else ""))
         unsettled = isinstance(outcome, Refused) or outcome.note
-        return min(wait or RECHECK, _RETRY if unsettled else RECHECK)
+        return min(wait or RECHECK, RETRY if unsettled else RECHECK)
 
     def _outcome(self, mounted: Mounted | Refused, facts: Facts) -> Outcome:
         """What this node is to run, or why it is refused."""
         if isinstance(mounted, Refused):
             return mounted
-        outcome = localize(mounted, facts, self._good)
-        if isinstance(outcome, Refused) or self._is_installed(outcome):
+        runner = self._runner
+        outcome = localize(mounted, facts, runner.good)
+        if isinstance(outcome, Refused) or runner.has(outcome):
             return outcome
-        sifted = self._sieve.sift(outcome, spares_of(self._good, facts))
-        if isinstance(sifted, Localized) and not self._is_installed(sifted) and self._penalties.bars(sifted.text):
-            return Refused(self._penalties.reason(sifted.text), sifted.left_out)
+        sifted = self._sieve.sift(outcome, spares_of(runner.good, facts))
+        if isinstance(sifted, Localized) and not runner.has(sifted) and runner.penalties.bars(sifted.text):
+            return Refused(runner.penalties.reason(sifted.text), sifted.left_out)
         return sifted
-
-    def _is_installed(self, localized: Localized) -> bool:
-        return self._installed is not None and self._installed.text == localized.text
-
-    async def _install(self, localized: Localized) -> None:
-        """Make *localized* what keepalived reads next; its VIPs are recorded before it can put them anywhere."""
-        await self._sweeper.expect(localized.configuration.virtual_ips)
-        await asyncio.to_thread(self._files.install, localized)
-        self._installed = localized
-
-    async def _reload(self, daemon: Daemon, localized: Localized) -> float:
-        """Make *daemon* read *localized*; if that fails, go back. Returns the seconds after which to look again."""
-        began = time.monotonic()
-        if not await self._witness.takes(daemon):
-            return 0.0  # it is just starting
-        self._running = None
-        if not await self._witness.obeyed(daemon, localized.configuration):
-            await self._fall_back(daemon, localized)
-            return _RETRY
-        self._running = daemon, localized.text
-        self._good = localized
-        await asyncio.to_thread(self._files.keep_good, localized)
-        await self._sweeper.settle(localized.configuration.virtual_ips)
-        if self._penalties.lift(localized.text):
-            self._update(refused="")
-        seconds = time.monotonic() - began
-        self._update(config_hash=localized.config_hash, reloads=self._status.reloads + 1, reload_seconds=seconds)
-        log.info(
-            "configuration runs", config_hash=localized.config_hash, instances=len(localized.configuration.instances)
-        )
-        return RECHECK
-
-    async def _fall_back(self, daemon: Daemon, failed: Localized) -> None:
-        """
-        Put the last good configuration back.
-
-        One that ran before stays: then it is the daemon that is in trouble. So does one that merely was not confirmed,
-        when there is nothing to go back to; one that killed the daemon gives way to an empty one.
-        """
-        alive = await asyncio.to_thread(daemon.alive)
-        within = f"keepalived did not confirm it within {witness.CONFIRM:g} s"
-        reason = within if alive else "keepalived exited when it read it"
-        log.error("reload failed", config_hash=failed.config_hash, reason=reason)
-        self._update(refused=reason, failed_reloads=self._status.failed_reloads + 1, config_hash="")
-        self._penalties.impose(failed.text, reason=reason)
-        good = self._good or (None if alive else empty(self._node))
-        if good is None or good.text == failed.text:
-            return
-        await self._install(good)
-        if alive and await self._witness.obeyed(daemon, good.configuration):
-            self._running = daemon, good.text
-            self._update(config_hash=good.config_hash)
 
     async def _read(self) -> Mounted | Refused:
         return await asyncio.to_thread(mount.read, self._config_dir, self._password_file)
 
-    def _wait(self, mounted: Mounted) -> float:
-        """Seconds until the announced moment at which all nodes switch; 0 when there is none to wait for."""
-        try:
-            moment = datetime.fromisoformat(mounted.switch_at)
-        except ValueError:
-            return 0.0
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        ahead = moment.timestamp() - self._now()
-        return ahead if 0 < ahead <= LONGEST_WAIT else 0.0
-
     def _say(self, mounted: Mounted | Refused, outcome: Outcome, *, notes: tuple[str, ...]) -> None:
         """Bring the status up to date, and log a refusal once."""
         # What is installed again, or still, is in order only when the daemon was seen to run it.
-        refused = outcome.reason if isinstance(outcome, Refused) else self._penalties.reason(outcome.text)
+        refused = outcome.reason if isinstance(outcome, Refused) else self._runner.penalties.reason(outcome.text)
         if refused and refused != self._status.refused:
             self._update(refusals=self._status.refusals + 1)
             log.error("configuration refused", reason=refused)

@@ -7,7 +7,7 @@ import pytest
 from kavip.agent import grammar
 from kavip.agent.configuration import Localized, Refused
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
-from kavip.agent.localize import empty, localize, recalled
+from kavip.agent.localize import empty, localize, named, recalled
 from kavip.api.address import BITS, parse_address
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import scene
@@ -211,6 +211,16 @@ def test_vips_of_ours_are_not_the_nodes_own() -> None:
     assert localized(TEXT, facts(held=on_node, ours=frozenset({vip("192.0.2.130/32")})))
     assert localized(TEXT, facts(held=(*facts().held, held("192.0.2.130/32", added=True))))
     assert localized(TEXT, facts(held=(*facts().held, held("192.0.2.130/32", KUBE_PROXY_INTERFACE))))
+
+
+def test_what_is_named_is_known_though_it_is_refused() -> None:
+    """A pod without a record finds by it what a daemon left, be the configuration bad or the instance."""
+    every = {vip("192.0.2.130"), vip("2001:db8:2::130"), vip("192.0.2.131")}
+    for text in (TEXT, TEXT.replace("router_id edge", "include x"), TEXT.replace("state BACKUP", "state ~")):
+        assert named(scene.mounted(text), facts()) == every
+    node = facts(held=(held("198.51.100.1/24", "ens3"),))
+    moved = named(scene.mounted(TEXT, interface_from_ip="198.51.100.9"), node)
+    assert moved == {replace(each, interface="ens3") for each in every}
 
 
 def test_leftovers_are_what_was_recorded_and_does_not_run() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent import penalty, witness
+from kavip.agent import penalty, runner, witness
 from kavip.agent import reloader as reloaders
 from kavip.agent.files import RunDirectory
 from kavip.agent.reloader import Reloader
@@ -108,8 +108,9 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     """A node on which a daemon runs what was mounted first."""
-    monkeypatch.setattr(witness, "CONFIRM", 0.15)
-    monkeypatch.setattr(reloaders, "_RETRY", 0.05)
+    monkeypatch.setattr(witness, "CONFIRM", 0.5)
+    monkeypatch.setattr(reloaders, "RETRY", 0.05)
+    monkeypatch.setattr(runner, "RETRY", 0.05)
     program = tmp_path / "program"
     program.write_text(_PROGRAM)
     program.chmod(0o755)
@@ -192,7 +193,7 @@ async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(node: 
     """The daemon can start, and the next good configuration runs."""
     await begun(node, scene.rendered({}))
     (node.folder / "good.conf").unlink()
-    node.reloader._good = None
+    node.reloader._runner.good = None
     node.mount.write(marked(ONE, "lethal"))
     await node.until(lambda: "exited" in node.reloader.status.refused)
     assert "vrrp_instance" not in node.installed()

@@ -1,0 +1,121 @@
+"""
+Makes the daemon run a configuration, and goes back where it does not.
+
+Installed is what keepalived reads at its next start or reload; good is the last that it was seen to run.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from kavip.agent import witness
+from kavip.agent.configuration import Configuration, Localized
+from kavip.agent.daemon import Daemon
+from kavip.agent.files import RunDirectory
+from kavip.agent.localize import empty
+from kavip.agent.penalty import Penalties
+from kavip.agent.sweeper import Sweeper
+from kavip.agent.witness import Witness
+
+RECHECK: Final = 30.0
+"""Seconds after which a node is looked at again although nothing seems to have changed: interfaces come and go."""
+RETRY: Final = 5.0
+"""Seconds until what was refused, or was not answered, is tried again."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What became of one: when to look again, and why it failed; None where it says nothing new about that."""
+
+    pause: float
+    refused: str | None = None
+
+
+class Runner:
+    """The configurations of one run directory, and what came of them."""
+
+    def __init__(self, node: str, files: RunDirectory, witness: Witness, sweeper: Sweeper) -> None:
+        self.installed: Localized | None = None
+        self.good: Localized | None = None
+        self.penalties = Penalties()
+        self.config_hash = ""  # of the configuration that the daemon runs
+        self.reloads = self.failed_reloads = 0
+        self.reload_seconds = 0.0
+        self._node, self._files, self._witness, self._sweeper = node, files, witness, sweeper
+        self._running: tuple[Daemon, str] | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        """What the daemon has read, or will."""
+        return self.installed.configuration if self.installed else Configuration()
+
+    async def start(self) -> None:
+        """Read what an earlier agent of this pod left."""
+        self.installed = await asyncio.to_thread(self._files.load)
+        self.good = await asyncio.to_thread(self._files.load_good)
+
+    def has(self, localized: Localized) -> bool:
+        """Whether *localized* is installed."""
+        return self.installed is not None and self.installed.text == localized.text
+
+    async def install(self, localized: Localized) -> None:
+        """Make *localized* what keepalived reads next; its VIPs are recorded before it can put them anywhere."""
+        await self._sweeper.expect(localized.configuration.virtual_ips)
+        await asyncio.to_thread(self._files.install, localized)
+        self.installed = localized
+
+    async def ensure(self) -> None:
+        """Have something installed, be it nothing."""
+        if self.installed is None:
+            await self.install(self.good or empty(self._node))
+
+    def lose(self) -> None:
+        """Know that the daemon is gone."""
+        self._running, self.config_hash = None, ""
+
+    async def reload(self, daemon: Daemon) -> Reload:
+        """Make *daemon* read what is installed, unless it has; if that fails, go back."""
+        localized = self.installed
+        if localized is None or self._running == (daemon, localized.text):
+            return Reload(RECHECK)
+        began = time.monotonic()
+        if not await self._witness.takes(daemon):
+            return Reload(0.0)  # it is just starting
+        self._running = None
+        if not await self._witness.obeyed(daemon, localized.configuration):
+            return Reload(RETRY, await self._fall_back(daemon, localized))
+        self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
+        await asyncio.to_thread(self._files.keep_good, localized)
+        await self._sweeper.settle(localized.configuration.virtual_ips)
+        self.reloads += 1
+        self.reload_seconds = time.monotonic() - began
+        log.info(
+            "configuration runs", config_hash=localized.config_hash, instances=len(localized.configuration.instances)
+        )
+        return Reload(RECHECK, "" if self.penalties.lift(localized.text) else None)
+
+    async def _fall_back(self, daemon: Daemon, failed: Localized) -> str:
+        """
+        Put the last good configuration back, and say why.
+
+        One that ran before stays: then it is the daemon that is in trouble. So does one that merely was not confirmed,
+        when there is nothing to go back to; one that killed the daemon gives way to an empty one.
+        """
+        alive = await asyncio.to_thread(daemon.alive)
+        within = f"keepalived did not confirm it within {witness.CONFIRM:g} s"
+        reason = within if alive else "keepalived exited when it read it"
+        log.error("reload failed", config_hash=failed.config_hash, reason=reason)
+        self.config_hash = ""
+        self.failed_reloads += 1
+        self.penalties.impose(failed.text, reason=reason)
+        good = self.good or (None if alive else empty(self._node))
+        if good is not None and good.text != failed.text:
+            await self.install(good)
+            if alive and await self._witness.obeyed(daemon, good.configuration):
+                self._running, self.config_hash = (daemon, good.text), good.config_hash
+        return reason
