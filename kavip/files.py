@@ -20,6 +20,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.documents import Document, read
 from kavip.errors import BadFile
+from kavip.fields import strange
 from kavip.snapshot import KINDS, Object
 
 _LARGEST: Final = 64 * 1024 * 1024  # bytes; a List of 10,000 Services with all their managedFields is half of it
@@ -33,6 +34,7 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("config.openshift.io", names.NETWORK): (Network, "config.openshift.io/v1"),
 }
 _NAMESPACED: Final = (Service, KeepalivedGroup)
+_OWN: Final = (KeepalivedGroup, VIPPool)  # of which the types here know every field of spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,10 @@ def _object(where: str, document: Document, path: str, content: Any) -> Object |
         problem, _, at = str(error).removesuffix("`").partition(" - at `$")
         field = f"{at.lstrip('.')}: " if at else ""
         raise bad(f"{name}{_named(content)}: {field}{problem}", at) from None
+    if isinstance(found, _OWN):
+        for field, meant in strange(content.get("spec"), type(found.spec), path="spec"):
+            hint = f'; did you mean "{meant}"?' if meant else ""
+            raise bad(f"{name}{_named(content)}: {field}: unknown field{hint}", f".{field}")
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
         found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
     return found

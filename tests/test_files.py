@@ -10,6 +10,7 @@ from kavip.errors import BadFile
 from kavip.files import find, load
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"
+GROUP = "apiVersion: redhatcop.redhat.io/v1alpha1\nkind: KeepalivedGroup\nmetadata: {name: edge}\nspec: %s\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
@@ -42,6 +43,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (
             "kind: VIPPool\napiVersion: kavip.io/v1\n",
             'document 1, line 2: VIPPool: apiVersion "kavip.io/v1" is not served; want "kavip.io/v1alpha1"',
+        ),
+        (
+            GROUP % "{interface: eth0, blackListRouterIDs: [1]}",
+            'document 1, line 4: KeepalivedGroup edge: spec.blackListRouterIDs: unknown field; did you mean "blacklist',
+        ),
+        (
+            GROUP % "\n  interface: eth0\n  virtualIPs:\n  - address: 192.0.2.9\n    dev: eth0",
+            "document 1, line 8: KeepalivedGroup edge: spec.virtualIPs[0].dev: unknown field",
         ),
     ],
 )
