@@ -68,9 +68,8 @@ def refuse(story: Story) -> None:
     story.title("What kavip refuses at kubectl apply")
     with TemporaryDirectory() as folder:
         around = _written(Path(folder) / "cluster.yaml", *tour.cluster())
-        story.kubectl("create", "namespace", "lb")
         story.kubectl("apply", "-f", around)
-        story.wait("the Services of the tour have their addresses", lambda: story.address("shop/second"))
+        story.wait("the tour's Services have their addresses", lambda: all(map(story.address, tour.SERVICES)))
         for number, case in enumerate(tour.cases(), start=1):
             file = _written(Path(folder) / f"{number:02}-{case.rule.replace('_', '-')}.yaml", case.asked)
             before = time.monotonic()

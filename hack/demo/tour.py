@@ -29,6 +29,7 @@ CHOSEN: Final = (
     "pool_is_sound: a pool that overlaps another",
     "pool_is_sound: an exclusion outside the pool",
 )
+SERVICES: Final = ("shop/first", "shop/second")
 _IN_USE: Final = "edge"  # the group that has nodes
 
 
@@ -39,8 +40,8 @@ def cases() -> list[Case]:
 
 
 def cluster() -> list[Manifest]:
-    """What the cases are asked of."""
-    return list(_written())
+    """What the cases are asked of, with the namespace of its groups."""
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lb"}}, *_written()]
 
 
 def _written() -> Iterator[Manifest]:
