@@ -1,12 +1,13 @@
 """
 Objects as large as a body may be: none may hold up everybody else.
 
-What judging one takes is a ratio to reading the same bytes as plain JSON.
+What judging one takes is a ratio to reading the same bytes as plain JSON, both in seconds of this process's own: a busy
+machine takes its time of anybody.
 """
 
 import json
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 from typing import Any, Final
 
 import msgspec
@@ -55,12 +56,12 @@ def slow(size: int) -> list[str]:
     for what, path, value in objects(size):
         request = {"uid": "u", "operation": "CREATE", "kind": {"kind": "X"}, "object": value}
         body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
-        start = perf_counter()
+        start = process_time()
         msgspec.json.decode(body)
-        read = perf_counter() - start
-        start = perf_counter()
+        read = process_time() - start
+        start = process_time()
         outcome = judge(path, body, snapshot)
-        ratio = (perf_counter() - start) / read
+        ratio = (process_time() - start) / read
         if ratio > MOST:
             found.append(f"{path} with large {what}: {outcome} in {ratio:.0f} times what reading it takes")
     return found
