@@ -1,5 +1,6 @@
 """Long steps say what they do and that they are still at it."""
 
+import re
 import time
 
 import pytest
@@ -16,12 +17,12 @@ def test_a_step_says_why_how_far_and_how_long(
         time.sleep(0.05)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "[2/3] Build x: because"
-    assert said[1] == "  ... [2/3] Build x: 0.0 s so far"
-    assert said[-1].startswith("[2/3] Build x: done in 0.")
+    assert re.fullmatch(r"  \.\.\. \[2/3] Build x: \d+\.\d s so far", said[1])
+    assert re.fullmatch(r"\[2/3] Build x: done in \d+\.\d s", said[-1])
 
 
 def test_a_step_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """The error goes on, and the line tells after how long."""
     with pytest.raises(ValueError, match="no"), progress.step("Try"):
         raise ValueError("no")
-    assert "Try: FAILED after 0.0 s" in capsys.readouterr().err
+    assert re.search(r"Try: FAILED after \d+\.\d s", capsys.readouterr().err)
