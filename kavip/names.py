@@ -30,7 +30,7 @@ ROLE_BINDING: Final = "RoleBinding"
 NETWORK: Final = "Network"  # config.openshift.io/v1
 
 # --- What users write ---------------------------------------------------------------------------------------------
-ANNOTATION_PREFIXES: Final = ("kavip.io/", "keepalived-operator.redhat-cop.io/")
+ANNOTATION_PREFIXES: Final = ("kavip.io/", "keepalived-operator.redhat-cop.io/")  # of what users write on a Service
 LOAD_BALANCER_CLASS: Final = "kavip.io/keepalived"
 
 GROUP_ANNOTATION: Final = "keepalived-operator.redhat-cop.io/keepalivedgroup"

@@ -18,8 +18,6 @@ MUTATE_TIMEOUT: Final = 2  # seconds
 VALIDATE_TIMEOUT: Final = 3
 SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without us
 
-_PREFIXES: Final = tuple(sorted({key.partition("/")[0] + "/" for key in names.SERVICE_ANNOTATIONS}))
-
 
 @dataclass(frozen=True, slots=True)
 class ByService:
@@ -60,7 +58,7 @@ def _rule(group: str, version: str, resource: str, *operations: str, scope: str)
 
 def _marked(subject: str) -> str:
     """CEL: *subject* carries a kavip annotation or kavip's class."""
-    keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in _PREFIXES)
+    keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in names.ANNOTATION_PREFIXES)
     annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {keys})"
     classed = (
         f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass == '{names.LOAD_BALANCER_CLASS}'"

@@ -5,12 +5,13 @@ import pytest
 
 from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
-from kavip.api.meta import Metadata
+from kavip.api.group import Instances
+from kavip.api.meta import LabelSelector, Metadata
 from kavip.names import Reason
 from kavip.webhook import policy, verdict
 from kavip.webhook.checks import Options
 from kavip.webhook.verdict import Awaited, Subject
-from tests.build import group, pool, service
+from tests.build import group, metadata, pool, service
 from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
 
@@ -108,3 +109,37 @@ def test_a_shared_group_takes_any_number() -> None:
     )
     members = [service(f"shop/s{number}", group="lb/edge") for number in range(300)]
     assert create(service("shop/web", group="lb/edge"), tight, pool(), *members).allowed
+
+
+def test_the_ways_out_of_255_are_named() -> None:
+    """Groups with room, those of shared instances first, and none that is full, closed or going; else what to make."""
+    full = group("lb/full", blacklist_router_ids=list(range(1, 256)))
+    asked = service("shop/web", group="lb/full")
+    closed = group("lb/a-closed", allowed_namespaces=LabelSelector(match_labels={"team": "net"}))
+    gone = metadata("lb/a-going", deletion_timestamp="2026-05-01T00:00:00Z")
+    going = msgspec.structs.replace(group("lb/a-going"), metadata=gone)
+    shared = group("lb/shared", instances=Instances(mode="Shared", count=4))
+    (refusal,) = create(asked, full, closed, going, shared, EDGE, pool()).refusals
+    assert "; name a group with room (lb/shared, lb/edge), or have spec.instances.mode: Shared set" in refusal.message
+    (refusal,) = create(asked, full, closed, going, pool()).refusals
+    assert "; make a group on another segment, or have spec.instances.mode: Shared set" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("edge", "lb/edge"), ("kavip/edge", "lb/edge"), ("LB/Edge", "lb/edge"), ("lb/edeg", "lb/edge"), ("l/x" * 99, "")],
+)
+def test_the_group_that_was_meant_is_named(text: str, meant: str) -> None:
+    """The one of that name in another namespace, or the one that is most like it."""
+    (refusal,) = create(service("shop/web", group=text), EDGE, pool()).refusals
+    assert (f'did you mean "{meant}"?' in refusal.message) == bool(meant)
+
+
+def test_an_ipv6_address_is_the_same_in_capitals() -> None:
+    """Upper case is accepted, and told canonically."""
+    six = pool("six", "2001:db8::/120")
+    holder = service("shop/first", group="lb/edge", families=["IPv6"], holds=["2001:db8::a"])
+    (refusal,) = create(
+        service("shop/web", group="lb/edge", wants="2001:DB8::A", families=["IPv6"]), EDGE, six, holder
+    ).refusals
+    assert refusal.message.startswith("address 2001:db8::a is used by Service shop/first")
