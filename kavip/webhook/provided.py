@@ -10,7 +10,7 @@ trusted: so nobody is cut off, whoever writes ``caBundle``. With ``provided`` th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -81,9 +81,7 @@ class Published:
         now, authorities = self._clock(), found.authorities
         strange = [one for one in certs.alive(await self._published(), now) if one not in authorities]
         self._strange = {one: self._strange.get(one, now) for one in strange}
-        needed = [one for one in strange if serving and certs.vouched(serving, [one])]
-        if serving and certs.vouched(serving, authorities):
-            needed = []
+        needed = [] if serving is None else _lacking(serving, authorities, strange)
         recent = [one for one, since in self._strange.items() if now - since < WITHDRAWN_AFTER and one not in needed]
         wanted = [*authorities, *needed, *recent[: authority.KEPT]]
         await self._publisher.publish(certs.pem(wanted))
@@ -94,6 +92,15 @@ class Published:
             return certs.read_bundle(await self._publisher.published())
         except NotFound:
             return []
+
+
+def _lacking(
+    serving: Pair, authorities: Sequence[x509.Certificate], others: Sequence[x509.Certificate]
+) -> list[x509.Certificate]:
+    """Those *others* without which nobody trusts *serving*."""
+    if certs.vouched(serving, authorities):
+        return []
+    return [one for one in others if certs.vouched(serving, [one])]
 
 
 class Provided:
