@@ -72,16 +72,19 @@ def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
     try:
         found = ROUTES[path].decide(asked, snapshot, Options())
     except BadInput as error:
-        assert "\n" not in str(error), error
+        assert str(error).isprintable(), error
         return "unreadable"
     answer = review.answer(verdict.response(asked.uid, found, Subject(asked.kind.kind, asked.name)))
     response = msgspec.json.decode(answer)["response"]
     assert response["allowed"] is not bool(found.refusals), response
     for warning in response.get("warnings", ()):
         assert len(warning.encode()) <= verdict.WARNING_BYTES, warning
+        assert warning.isprintable(), warning
     if not response["allowed"]:
         status = response["status"]
         assert status["code"] in (403, 422), status
         assert status["message"].strip(), status
-        assert "\n" not in status["message"], status
+        causes = status["details"]["causes"]
+        told = [status["message"], *(text for each in causes for text in (each["field"], each["message"]))]
+        assert [text for text in told if not text.isprintable()] == []
     return "allowed" if response["allowed"] else "refused"

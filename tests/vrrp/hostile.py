@@ -78,6 +78,9 @@ def edges(known: Mapping[str, Value]) -> dict[str, list[str]]:
     return {keyword: [text for text in EDGES if takes(value, text)] for keyword, value in known.items()}
 
 
+TAKEN, TAKEN_GLOBALLY = edges(KNOWN), edges(KNOWN_GLOBALLY)
+
+
 def entries(known: Mapping[str, Value]) -> st.SearchStrategy[tuple[str, str]]:
     """One of the *known* keywords, with a value that it takes, if need be the nearest edge."""
     taken = edges(known)
@@ -88,9 +91,9 @@ def entries(known: Mapping[str, Value]) -> st.SearchStrategy[tuple[str, str]]:
     return st.builds(settled, st.sampled_from(sorted(known)), values, st.integers(0, len(EDGES)))
 
 
-def medley(known: Mapping[str, Value], random: Random) -> dict[str, str]:
-    """About half of the *known* keywords, each with one of its edges."""
-    return {keyword: random.choice(taken) for keyword, taken in edges(known).items() if random.random() < 1 / 2}
+def medley(taken: Mapping[str, list[str]], random: Random) -> dict[str, str]:
+    """About half of the keywords, each with one of the edges that it has *taken*."""
+    return {keyword: random.choice(texts) for keyword, texts in taken.items() if random.random() < 1 / 2}
 
 
 def accepted(wanted: dict[str, str]) -> dict[str, str]:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from kavip.api.refusal import Refusal
 from kavip.names import Reason
-from kavip.vrrp import grammar, keywords, verbatim
+from kavip.vrrp import grammar, keywords, members, verbatim
 from kavip.vrrp.grammar import Line
+from tests import build
+from tests.vrrp.samples import annotated
 
 
 def lines(wanted: dict[str, Any], **more: Any) -> tuple[Line, ...]:
@@ -72,6 +74,14 @@ def test_track_interface_of_the_group() -> None:
     wanted = {"track_interface": "{ eth7 }"}
     assert "want an interface of the group (eth0, eth1)" in refusal(wanted, interfaces=("eth1", "eth0")).message
     assert lines(wanted, interfaces=("eth0",), allowed=("track_interface",))
+
+
+def test_track_interface_where_nodes_differ() -> None:
+    """Where nodes find their interface by address its name may be any, and keepalived refuses to track it: none is."""
+    service = annotated("a/b", "192.0.2.130", verbatim='{"track_interface": "{ ens3 }"}')
+    for spec, count in (({}, 0), ({"interface_from_ip": "192.0.2.1"}, 1)):
+        group = build.group(allow_verbatim=["track_interface"], **spec)
+        assert len(members.verbatim_of(service, group.spec).refusals) == count
 
 
 def test_all_findings() -> None:
