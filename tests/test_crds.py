@@ -2,16 +2,45 @@
 
 import json
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
+from kavip.ipam.addresses import UNUSABLE, parse_range
 from tests import files, shapes
 from tests.shapes import POOL_API, check, group, new, pool, refusal
 
 pytestmark = pytest.mark.apiserver
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> str:
+    """A CIDR, a range or an address, in one of the notations that there are."""
+    bits = draw(st.sampled_from([32, 128]))
+    first = draw(st.integers(0, 2**bits - 1) | st.integers(0, 2**16).map(lambda low: 0x20010DB8 << 96 | low))
+    first %= 2**bits
+    match draw(st.sampled_from(["address", "CIDR", "range"])):
+        case "CIDR":
+            length = draw(st.integers(1, bits))
+            return f"{_written(draw, first >> bits - length << bits - length, bits)}/{length}"
+        case "range":
+            last = draw(st.integers(first, 2**bits - 1))
+            return draw(st.sampled_from(["-", " - "])).join(_written(draw, end, bits) for end in (first, last))
+    return _written(draw, first, bits)
+
+
+def _written(draw: st.DrawFn, value: int, bits: int) -> str:
+    if bits == 32:
+        return str(IPv4Address(value))
+    short = IPv6Address(value)
+    high = IPv6Address(value >> 32 << 32).exploded.rpartition(":")[0].rpartition(":")[0]
+    mixed = f"{high}:{IPv4Address(value & 2**32 - 1)}"
+    return draw(st.sampled_from([str(short), short.exploded, str(short).upper(), mixed]))
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +229,14 @@ def _at_home(manifest: Manifest) -> files.Object:
     """*manifest* in a namespace that every cluster has."""
     metadata = manifest["metadata"]
     return {**manifest, "metadata": {**metadata, "namespace": "default"} if "namespace" in metadata else metadata}
+
+
+@given(st.lists(ranges(), min_size=256, max_size=256, unique=True))
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+def test_what_kavip_can_read_has_a_good_shape(server: ControlPlane, texts: list[str]) -> None:
+    """No rule of the definitions refuses a range that kavip takes, however it is written."""
+    usable = [text for text in texts if not any(parse_range(text).overlaps(span) for span, _ in UNUSABLE)]
+    assert refusal(server, pool(exclude=usable)) == ""
 
 
 def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -> None:
