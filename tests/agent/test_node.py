@@ -367,7 +367,7 @@ def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
     assert loser.get(names.LIVE_PATH)[0] == 200
 
 
-def test_vips_go_within_a_second_of_the_agents_return(pod: MakePod) -> None:
+def test_vips_of_a_killed_daemon_go_with_the_next_start(pod: MakePod) -> None:
     """Also those that the mount no longer wants: the record knows them."""
     node = alone(pod, TWO)
     master(node, "shop/cart")
@@ -375,10 +375,8 @@ def test_vips_go_within_a_second_of_the_agents_return(pod: MakePod) -> None:
     node.kill_keepalived()
     assert {WEB_VIP, "192.0.2.131"} <= node.addresses()
     node.config.write(scene.rendered({"shop/cart": "192.0.2.131"}))
-    began = time.monotonic()
     node.prepare()
     assert not node.addresses() & {WEB_VIP, "192.0.2.131"}
-    assert time.monotonic() - began < 10  # on a busy machine; 0.4 s on an idle one
     assert "192.0.2.11" in node.addresses()
 
 

@@ -1,7 +1,6 @@
 """A real etcd and a real kube-apiserver."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,9 @@ from hack.testbed.programs import Programs
 pytestmark = pytest.mark.apiserver
 
 
-def test_it_is_ready_within_ten_seconds_beside_another_one(control_plane: ControlPlane, programs: Programs) -> None:
+def test_it_runs_beside_another_one(control_plane: ControlPlane, programs: Programs) -> None:
     """Two at once do not see each other."""
-    begun = time.monotonic()
     with runs.temporary() as state, ControlPlane(programs, state) as second:
-        assert time.monotonic() - begun < 10
         second.kubectl("create", "namespace", "only-here")
         assert control_plane.kubectl("get", "namespace", "only-here", check=False).returncode == 1
     assert not state.exists()
