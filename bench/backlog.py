@@ -153,7 +153,7 @@ def main(count: int = SERVICES) -> None:
     """Run against a control plane of our own."""
     with runs.temporary() as state, ControlPlane(programs.ensure(), state) as plane:
         plane.kubectl("apply", "-f", str(ROOT / "config" / "crd" / "bases"))
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        plane.wait_established()
         asyncio.run(measure(plane, count))
 
 

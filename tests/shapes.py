@@ -17,8 +17,7 @@ def serve(control_plane: ControlPlane) -> None:
     """Have *control_plane* serve both kinds."""
     manifests = [argument for path in files.CRDS for argument in ("--filename", str(path))]
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", *manifests)
-    crds = [f"crd/{files.parsed(path.read_text())[0]['metadata']['name']}" for path in files.CRDS]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
+    control_plane.wait_established()
     for plural in PLURALS:  # established is not yet served
         wait_for(
             f"the API server serves {plural}",

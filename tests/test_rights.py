@@ -111,7 +111,7 @@ def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
     """Kinds of OpenShift and Prometheus, then the chart, whose webhooks nobody can reach: there is no pod network."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         plane.kubectl("create", f"--filename={files.KINDS}")
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        plane.wait_established()
         install = ["install", "kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
         down = "--set=webhook.failurePolicy.validating=Ignore"
         run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})

@@ -31,7 +31,7 @@ def stage(dual: ControlPlane) -> Iterator[Stage]:
     """kavip at the API server, which asks it; namespaces and kinds of the cases are there."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
     dual.kubectl("apply", "--server-side", *manifests)
-    dual.kubectl("wait", "--for=condition=Established", "--timeout=60s", *manifests)
+    dual.wait_established()
     spaces = {each.asked["metadata"].get("namespace", NAME) for each in refusals.cases()}
     for name in sorted({NAME, *spaces}):
         dual.kubectl("create", "namespace", name, check=False)

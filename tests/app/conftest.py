@@ -210,8 +210,7 @@ def a_group(name: str, *, default: bool = False, **spec: Any) -> dict[str, Any]:
 def prepare(plane: ControlPlane) -> ControlPlane:
     """Give *plane* kavip's CRDs and namespaces."""
     plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
-    crds = ("vippools.kavip.io", "keepalivedgroups.redhatcop.redhat.io")
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *crds)
+    plane.wait_established()
     for name in ("kavip", "shop", "lb", "other"):
         plane.kubectl("apply", "-f", "-", input=json.dumps(object_of("Namespace", name)))
     return plane

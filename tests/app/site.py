@@ -124,7 +124,7 @@ class Site:
         """``helm install``; both kinds of webhook must answer."""
         kinds = self.plane.kubectl("create", f"--filename={files.KINDS}")
         assert kinds.returncode == 0
-        self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        self.plane.wait_established()
         command = ["install", "kavip", str(files.CHART), OWN, "--create-namespace"]
         strict = "--set=webhook.failurePolicy.mutating=Fail"
         values = [f"--set={each}" for each in settings]

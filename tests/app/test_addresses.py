@@ -205,7 +205,7 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
     plane = installation.plane
     installation.applied(crd("config.openshift.io", "Network", "networks", scope="Cluster"))
     try:
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "networks.config.openshift.io")
+        plane.wait_established()
         network = object_of("Network", "cluster", version="config.openshift.io/v1")
         installation.applied({**network, "spec": {"externalIP": {"autoAssignCIDRs": ["198.51.100.0/24"]}}})
         installation.start()

@@ -48,7 +48,7 @@ def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPla
     """A control plane where keepalived-operator came by Helm, or by OLM."""
     by = f"--field-manager={request.param}"
     server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
-    server.kubectl("wait", "--for=condition=Established", f"crd/{GROUP}")
+    server.wait_established()
     wait_for("its kind is served", lambda: "KeepalivedGroup" in served(server), timeout=60, interval=0.2)
     server.kubectl("create", by, f"--filename={HERE / 'objects.yaml'}")
     status = ["--subresource=status", "--type=merge", "--patch", json.dumps({"status": STATUS})]

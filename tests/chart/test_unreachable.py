@@ -42,7 +42,7 @@ OURS = {
 def before(server: ControlPlane) -> ControlPlane:
     """A control plane with objects that are older than kavip's webhooks, some of them on their way out."""
     server.kubectl("apply", "--server-side", f"--kustomize={files.CONFIG / 'crd'}")
-    server.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    server.wait_established()
     group = {
         "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
         "kind": names.KEEPALIVED_GROUP,

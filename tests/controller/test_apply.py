@@ -35,8 +35,7 @@ VIP = "198.18.77.1"
 def crds(control_plane: ControlPlane) -> None:
     """Kavip's own kinds."""
     control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
-    kinds = ("vippools.kavip.io", "keepalivedgroups.redhatcop.redhat.io")
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *kinds)
+    control_plane.wait_established()
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def loop() -> Iterator[Loop]:
 def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
     """The CRDs, the namespaces of the cases, and a registered webhook that has been asked."""
     control_plane.kubectl("apply", "-f", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    control_plane.wait_established()
     for name in (NAMESPACE, "shop", "guest", "lb"):
         control_plane.kubectl("create", "namespace", name, check=False)
     started = Kavip(control_plane, refusals.snapshot())
