@@ -59,16 +59,13 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
 
 
 def asked_for(service: Service, _: str) -> object:
-    """All that a decision about addresses depends on, as far as its owner writes it."""
+    """What the owner asks for; labels and ports may change beside it, where they change no word of the finding."""
     spec, meta = service.spec, service.metadata
     read = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.SHARING_KEY_ANNOTATION, names.REASSIGN_ANNOTATION)
     return (
         service.declared_group,
         [meta.annotation(key) for key in read],
         (spec.type, spec.load_balancer_ip, spec.ip_families, spec.ip_family_policy),
-        # sharing depends on these
-        (spec.external_traffic_policy, spec.selector, [(port.protocol, port.port) for port in spec.ports or ()]),
-        meta.labels,
     )
 
 

@@ -102,14 +102,11 @@ def run(chain: Sequence[Check[T]], subject: T, context: Context[T], *, since: T 
 
 
 def _is_old(finding: Refusal, check: Check[T], subject: T, since: T, context: Context[T]) -> bool:
-    """Whether *since* had *finding* as well, and its part of the object is as it was."""
+    """Whether *since* had *finding* as well, word for word, and its part of the object is as it was."""
     if check.reads(since, finding.field) != check.reads(subject, finding.field):
         return False
     findings = check.find(since, replace(context, old=None))
-    before = [each.refusal if isinstance(each, Pardonable) else each for each in findings]
-    return any(
-        isinstance(each, Refusal) and (each.reason, each.field) == (finding.reason, finding.field) for each in before
-    )
+    return any(finding == (each.refusal if isinstance(each, Pardonable) else each) for each in findings)
 
 
 def spec_part(subject: KeepalivedGroup | VIPPool, field: str) -> object:

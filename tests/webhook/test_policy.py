@@ -79,3 +79,25 @@ def test_deletion_always_passes(asked: Service | KeepalivedGroup) -> None:
         asked, metadata=msgspec.structs.replace(asked.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
     )
     assert policy.review(Review(Operation.UPDATE, leaving, asked), Snapshot()) == policy.PASSED
+
+
+@pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])
+def test_a_request_that_cannot_be_met_keeps_nobody_from_other_edits(asked: dict[str, str]) -> None:
+    """Labels and ports may change beside it; another pool or address that cannot be had may not."""
+    world = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
+    old = service("shop/web", group="lb/edge", **asked)
+    new = service("shop/web", group="lb/edge", labels={"a": "b"}, port=81, **asked)
+    found = update(old, new, *world)
+    assert found.allowed
+    assert [text.partition(": ")[0] for text in found.warnings] == ["accepted, because it is not new"]
+    other = service("shop/web", group="lb/edge", **{key: f"{value}9" for key, value in asked.items()})
+    assert not update(old, other, *world).allowed
+
+
+def test_a_label_or_a_port_that_makes_a_new_violation_is_refused() -> None:
+    """What was fine before is judged by what it becomes."""
+    tier = LabelSelector(match_labels={"tier": "web"})
+    picky = pool("picky", "10.1.0.0/24", service_selector=tier)
+    old = service("shop/web", group="lb/edge", pool="picky", labels={"tier": "web"})
+    new = service("shop/web", group="lb/edge", pool="picky", labels={"tier": "db"})
+    assert reasons(update(old, new, EDGE, picky)) == [Reason.POOL_SELECTOR_MISMATCH]
