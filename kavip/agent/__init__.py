@@ -3,10 +3,15 @@ The node side: makes keepalived on one node run what the controller wrote for th
 
 It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output a file, a signal and an HTTP port.
 
-* :mod:`~kavip.agent.grammar`, :mod:`~kavip.agent.localize`, :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`,
-  :mod:`~kavip.agent.exporter` decide; they do no I/O.
+* :mod:`~kavip.agent.configuration` holds the values. :mod:`~kavip.agent.blocks`, :mod:`~kavip.agent.reader` and
+  :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's of the group's,
+  :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out;
+  :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`, :mod:`~kavip.agent.exporter` tell. None of them does I/O.
 * :mod:`~kavip.agent.mount`, :mod:`~kavip.agent.files`, :mod:`~kavip.agent.network`, :mod:`~kavip.agent.trial` and
   :mod:`~kavip.agent.daemon` each speak to one thing outside: the mount, the run directory, netlink, a checking child,
   the running daemon.
+* :mod:`~kavip.agent.sieve` finds the instances that keepalived refuses, :mod:`~kavip.agent.witness` sees what the
+  daemon does, :mod:`~kavip.agent.runner` makes it run a configuration, with :mod:`~kavip.agent.penalty` for those that
+  failed, :mod:`~kavip.agent.sweeper` takes away what one left.
 * :mod:`~kavip.agent.reloader` puts them in order, :mod:`~kavip.agent.server` answers, :mod:`~kavip.agent.run` starts.
 """

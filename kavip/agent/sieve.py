@@ -41,8 +41,8 @@ class Sieve:
         search = _Search(self._judge, self._now)
         reason = ""
         try:
-            usable = {name: each for name, each in spares.items() if each.block.text not in self._bad}
-            current = without(wanted, self._known(wanted, search, usable), usable)
+            known = self._known(wanted, search, spares)
+            current = without(wanted, known, self._usable(spares))
             while isinstance(current, Localized) and current.text != self._passed:
                 finding = search.run(current.text)
                 if finding is None:
@@ -53,10 +53,13 @@ class Sieve:
                 if not guilty:
                     return Refused(reason)
                 self._remember(split(current.text), guilty)
-                current = without(current, guilty, usable)
+                current = without(current, guilty, self._usable(spares))
         except _ExhaustedError:
             return Refused(f"{reason}; which instance is at fault was not found yet")
         return current
+
+    def _usable(self, spares: Spares) -> Spares:
+        return {name: each for name, each in spares.items() if each.block.text not in self._bad}
 
     def _known(self, wanted: Localized, search: "_Search", spares: Spares) -> dict[str, Fault]:
         """The instances of *wanted* that were refused before; what is not there any more is forgotten."""

@@ -202,6 +202,9 @@ def test_an_instance_runs_on_as_it_was() -> None:
 def test_a_spare_that_is_refused_too_goes() -> None:
     """The daemon may have been replaced by a stricter one; and it is not tried again for every neighbour."""
     keepalived = Keepalived()
+    found = keepalived.sieve().sift(localized(text_of(["x", "y"], y="bad")), spares(text_of(["x", "y"], y="bad")))
+    assert isinstance(found, Localized) and not found.left_out[0].kept
+    assert keepalived.runs == 2  # it is the very same, so it is not asked for again
     sieve = keepalived.sieve()
     for names, runs in ((["x", "y"], 3), (["x", "y", "z"], 1)):
         before = keepalived.runs
