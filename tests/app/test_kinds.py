@@ -48,7 +48,7 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
         return installation.condition("early", "kavip.io/Programmed").get("reason")
 
     wait_for("the condition says so", lambda: programmed() == "GroupNotFound")
-    assert installation.addresses("early") == ["192.0.2.128"]
+    wait_for("it has its address", lambda: installation.addresses("early") == ["192.0.2.128"])
     installation.applied(a_group("edge"))
     wait_for("the group has found it", lambda: programmed() == "NoNodes")
 
