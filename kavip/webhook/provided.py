@@ -12,7 +12,7 @@ trusted: so nobody is cut off, whoever writes ``caBundle``. With ``provided`` th
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import structlog
@@ -23,13 +23,12 @@ from kavip.api.cluster import Secret
 from kavip.errors import KavipError, NotFound, Throttled, Unavailable
 from kavip.kube.client import Client
 from kavip.names import Reason
-from kavip.webhook import authority, candidate, certs, tls
+from kavip.webhook import candidate, certs, tls
 from kavip.webhook.candidate import Candidate
 from kavip.webhook.certs import Pair
 from kavip.webhook.publisher import Publisher, trusted
 from kavip.webhook.rotation import CHECK_EVERY, RETRY_EVERY, SETTLE, Clock, Pause, Tell, silence
-
-WITHDRAWN_AFTER: Final = timedelta(minutes=5)  # every replica serves the new certificate long before
+from kavip.webhook.strangers import Strangers
 
 log: Final = structlog.get_logger(__name__)
 
@@ -66,7 +65,7 @@ class Published:
     def __init__(self, publisher: Publisher, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
         """Nothing is published yet."""
         self._publisher, self._clock = publisher, clock
-        self._strange: dict[x509.Certificate, datetime] = {}  # trusted, not in the Secret -> since when
+        self._strangers = Strangers()
 
     def fault(self, found: Candidate) -> str:
         """The API server will know no others than those in ``ca.crt``."""
@@ -79,11 +78,10 @@ class Published:
         A replica that sees a change of the Secret late takes nothing away from those that have seen it.
         """
         now, authorities = self._clock(), found.authorities
-        strange = [one for one in certs.alive(await self._published(), now) if one not in authorities]
-        self._strange = {one: self._strange.get(one, now) for one in strange}
-        needed = [] if serving is None else _lacking(serving, authorities, strange)
-        recent = [one for one, since in self._strange.items() if now - since < WITHDRAWN_AFTER and one not in needed]
-        wanted = [*authorities, *needed, *recent[: authority.KEPT]]
+        published = await self._published()
+        needed = [] if serving is None else _lacking(serving, authorities, published)
+        others = self._strangers.lingering(published, {*authorities, *needed}, now)
+        wanted = [*authorities, *needed, *others]
         await self._publisher.publish(certs.pem(wanted))
         return wanted
 

@@ -25,6 +25,7 @@ from kavip.webhook import authority, certs
 from kavip.webhook.authority import Authority
 from kavip.webhook.certs import Pair
 from kavip.webhook.publisher import Publisher
+from kavip.webhook.strangers import Strangers
 
 CHECK_EVERY: Final = 10.0  # seconds; a process that was paused renews late, but not much
 RETRY_EVERY: Final = 2.0
@@ -72,6 +73,7 @@ class Rotation:
         self._replica, self._standing, self._tell = replica, standing, tell
         self._leaf: Pair | None = None
         self._published: tuple[bytes, datetime] = (b"", datetime.min.replace(tzinfo=UTC))
+        self._ours, self._strangers = set[x509.Certificate](), Strangers()
         self._complaint = ""
 
     def unready(self) -> str:
@@ -126,10 +128,13 @@ class Rotation:
         log.info("leaf renewed", until=self._leaf.certificate.not_valid_after_utc.isoformat())
 
     async def _publish(self, found: Authority) -> None:
-        bundle = found.bundle(self._clock())
-        await self._publisher.publish(bundle)
+        now = self._clock()
+        self._ours.update(found.trusted)
+        others = self._strangers.lingering(await self._trusted(), self._ours, now)
+        bundle = found.bundle(now)
+        await self._publisher.publish(bundle + certs.pem(others))
         if self._published[0] != bundle:
-            self._published = bundle, self._clock()
+            self._published = bundle, now
             log.info("caBundle published", authorities=len(certs.read_bundle(bundle)))
 
     async def _conclude(self, found: Authority) -> None:

@@ -10,6 +10,7 @@ from kavip import names
 from kavip.errors import Forbidden
 from kavip.names import Reason
 from kavip.webhook import authority, certs
+from kavip.webhook.strangers import STAY
 from tests.webhook.replicas import MINUTE, NOW, OneSecret, Replica, trusted
 
 TEN = timedelta(seconds=10)
@@ -169,6 +170,25 @@ async def test_the_notes_of_others_stay() -> None:
         await a.tick(MINUTE)
     assert authorities(api) == 1
     assert api.annotations == {"example.com/owner": "ops"}
+
+
+async def test_replicas_of_another_mode_are_not_cut_off() -> None:
+    """What caBundle holds of others stays for a while; whoever takes it out first is followed."""
+    api = OneSecret()
+    await started(api, "earlier")
+    api.standing.clear()
+    other = certs.new_ca(NOW)
+    api.trusted = other.certificate_pem
+    a, b = await started(api, "a", "b")
+    assert other.certificate in certs.read_bundle(api.trusted)
+    assert everywhere(a, b)
+    assert list(api.annotations) == []
+    await a.tick(STAY - TEN)
+    assert other.certificate in certs.read_bundle(api.trusted)
+    await a.tick(TEN)
+    await b.tick()
+    assert authorities(api) == 1
+    assert everywhere(a, b)
 
 
 def test_any_name_of_a_replica_makes_a_key() -> None:

@@ -11,8 +11,9 @@ from kavip.names import Reason
 from kavip.webhook import certs
 from kavip.webhook.candidate import Candidate
 from kavip.webhook.certs import Pair
-from kavip.webhook.provided import WITHDRAWN_AFTER, Provided, Published, Trust
+from kavip.webhook.provided import Provided, Published, Trust
 from kavip.webhook.rotation import SETTLE
+from kavip.webhook.strangers import STAY
 from tests.webhook.secrets import HOST, secret_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -164,7 +165,7 @@ async def test_a_new_ca_is_published_before_its_leaf_and_the_old_one_goes_last()
         assert early.is_trusted
         assert late.is_trusted
     assert late.presented[-1] == second
-    await early.tick(WITHDRAWN_AFTER)
+    await early.tick(STAY)
     assert scene.trusted == [new.certificate]
     await late.tick()
     assert scene.trusted == [new.certificate]
@@ -178,7 +179,7 @@ async def test_a_replica_that_is_late_takes_nothing_away() -> None:
     early, late = Replica(scene), Replica(scene)
     for each in (early, late):
         await each.tick()
-        await each.tick(2 * WITHDRAWN_AFTER)
+        await each.tick(2 * STAY)
     seen_late = scene.secret
     scene.fill(new)
     await early.tick()
@@ -191,7 +192,7 @@ async def test_a_replica_that_is_late_takes_nothing_away() -> None:
         await late.tick()
         assert early.is_trusted
         assert late.is_trusted
-    await early.tick(WITHDRAWN_AFTER)
+    await early.tick(STAY)
     assert scene.trusted == [new.certificate]
 
 
@@ -205,7 +206,7 @@ async def test_what_others_add_is_taken_out_after_a_while() -> None:
     scene.trusted.append(stranger.certificate)
     await replica.tick(SOON)
     assert len(scene.trusted) == 2
-    await replica.tick(WITHDRAWN_AFTER)
+    await replica.tick(STAY)
     assert scene.trusted == [ca.certificate]
 
 
