@@ -98,7 +98,8 @@ def _yaml(where: str, text: str) -> Iterator[Document]:
         line = min(mark.line, text.rstrip().count("\n")) + 1 if mark else 0
         raise BadFile(where, f"not YAML: {told}", document=number or measure.document, line=line) from None
     except yaml.reader.ReaderError as error:
-        raise BadFile(where, f"not YAML: {error.reason}") from None
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise BadFile(where, f"not YAML: {error.reason}", line=line) from None
     except ValueError as error:  # a number of more digits than Python reads
         raise BadFile(where, f"not YAML: {error}", document=number) from None
 
