@@ -160,7 +160,8 @@ def route() -> Value:
                 fits = _family(network) != 0
             case _:
                 return None
-        return Line(keyword, block=given.words) if given.braced and fits and is_interface(name) else None
+        # "to" is keepalived's own word; without it agents would take the line for a VIP, and its interface for theirs
+        return Line(keyword, block=("to", *given.words)) if given.braced and fits and is_interface(name) else None
 
     return Value("want { NETWORK via ADDRESS dev INTERFACE }, of /8 (IPv6: /16) or longer, without host bits", read)
 

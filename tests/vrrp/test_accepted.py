@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
-from kavip.agent.localize import Facts, Localized, Mounted, localize
+from kavip.agent.configuration import Localized
+from kavip.agent.facts import Facts
+from kavip.agent.localize import Mounted, localize
 from kavip.api.address import parse_address
 from kavip.vrrp import config
 from tests import build
@@ -53,6 +55,8 @@ def fault(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[st
     local = localize(mounted, Facts("n1", parse_address(host.ipv4), frozenset({"eth0", "eth1"})))
     if not isinstance(local, Localized):
         return local.reason
+    if local.left_out:
+        return f"left out: {local.left_out}"
     found_fault, lines = lab.check(host, local.text), local.text.split("\n")
     return found_fault and f"{found_fault}\n" + "\n".join(
         lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_fault)

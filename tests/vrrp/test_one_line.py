@@ -6,8 +6,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kavip.agent.configuration import Localized
+from kavip.agent.facts import Facts, Held
+from kavip.agent.localize import localize
+from kavip.api.address import parse_address
 from kavip.vrrp import keywords, verbatim
+from kavip.vrrp.virtualips import VirtualIP
 from tests import build
+from tests.agent.scene import mounted
 from tests.vrrp import hostile, reader
 from tests.vrrp.samples import annotated, conf, nodes
 
@@ -83,3 +89,17 @@ def test_every_keyword_is_a_keyword() -> None:
     assert not keywords.SERVICE.keys() & keywords.ALLOWABLE.keys()
     for keyword in (*keywords.SERVICE, *keywords.ALLOWABLE, *keywords.GLOBAL):
         assert not keywords.runs_programs(keyword)
+
+
+def test_agents_leave_the_interface_of_a_route() -> None:
+    """Where each node finds its interface by itself, that is put into VIPs and instances, and into no user's line."""
+    group = build.group(**hostile.SPECS["new"], interface_from_ip="192.0.2.1", allow_verbatim=["virtual_routes"])
+    wanted = json.dumps({"virtual_routes": "{ 10.0.0.0/8 dev eth5 }"})
+    rendered = conf(group, [annotated("a/b", "192.0.2.130", verbatim=wanted)], nodes(1))
+    held = Held(VirtualIP(parse_address("192.0.2.11"), 24, "ens3"))
+    facts = Facts("n1", interfaces=frozenset({"ens3"}), held=(held,))
+    local = localize(mounted(rendered, interface_from_ip="192.0.2.1"), facts)
+    assert isinstance(local, Localized)
+    assert not local.left_out
+    assert "to 10.0.0.0/8 dev eth5" in local.text
+    assert "eth0" not in local.text

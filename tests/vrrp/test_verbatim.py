@@ -122,8 +122,9 @@ def test_group_may_allow_more() -> None:
     """allowVerbatim adds keywords; words or one block, lexically plain."""
     allowed = ("dont_track_primary", "virtual_routes")
     assert lines({"dont_track_primary": ""}, allowed=allowed) == (Line("dont_track_primary"),)
-    assert (
-        lines({"virtual_routes": "{ 10.0.0.0/8 via 192.0.2.1 dev eth0 }"}, allowed=allowed)[0].block[0] == "10.0.0.0/8"
+    assert lines({"virtual_routes": "{ 10.0.0.0/8 via 192.0.2.1 dev eth0 }"}, allowed=allowed)[0].block[:2] == (
+        "to",
+        "10.0.0.0/8",
     )
     assert "want an empty value" in refusal({"dont_track_primary": "x"}, allowed=allowed).message
     assert "another file" in refusal({"virtual_routes": "{ include /etc/passwd }"}, allowed=allowed).message
