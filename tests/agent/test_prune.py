@@ -48,7 +48,7 @@ def test_blocks_are_all_of_the_text(lines: list[str]) -> None:
         assert block is not None and block.lines[number - block.first] == line
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.sets(st.sampled_from(["shop/a", "shop/b", "shop/c", "shop/c/v6"])), st.booleans())
 def test_what_stays_is_a_whole_configuration(names: set[str], with_spares: bool) -> None:
     """It is read without a fault, and says the same as what is known of it."""

