@@ -1,0 +1,34 @@
+"""However wrong an object has become: its status may be written, its finalizers come off, and it goes."""
+
+import pytest
+
+from hack import refusals
+from hack.refusals import Case
+from kavip.api.review import Operation
+from tests.admission.asking import MERGE, place
+from tests.admission.stage import Stage
+
+pytestmark = pytest.mark.apiserver
+
+FIRST = {case.kind: case for case in reversed(refusals.cases()) if case.by == "kavip" and case.causes}
+"""One refused object of each kind."""
+WRONG = [case for case in FIRST.values() if case.operation is not Operation.DELETE and case.kind != "VIPPool"]
+
+
+@pytest.mark.parametrize("case", WRONG, ids=str)
+def test_what_is_wrong_may_go(stage: Stage, case: Case) -> None:
+    """It stands there since kavip was down; nobody is kept from reporting on it, nor from ending it."""
+    path = place(case.asked)
+    held = {**case.asked, "metadata": {**case.asked["metadata"], "finalizers": ["example.com/held"]}}
+    stage.put(held)
+    with stage.playing(case):
+        status = {"status": {"conditions": []}}
+        assert stage.api.ask("PATCH", f"{path}/status", status, kind=MERGE).code == 200
+        off = {"metadata": {"finalizers": None}}
+        on = {"metadata": {"finalizers": ["example.com/held"]}}
+        for patch in (off, on):
+            assert stage.api.ask("PATCH", path, patch, kind=MERGE).code == 200
+        assert stage.api.ask("DELETE", path).code == 200
+        assert stage.found(case.asked).body["metadata"]["deletionTimestamp"]
+        assert stage.api.ask("PATCH", path, off, kind=MERGE).code == 200
+        assert stage.found(case.asked).code == 404
