@@ -37,7 +37,7 @@ def _ours(service: Service) -> Service:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_an_update_that_touches_nothing_passes(kind: type[Anything], data: st.DataObject) -> None:
     """The object as it was, labelled anew: what is wrong with it is told, and not refused."""
@@ -50,7 +50,7 @@ def test_an_update_that_touches_nothing_passes(kind: type[Anything], data: st.Da
 
 
 @pytest.mark.parametrize("kind", (Service, KeepalivedGroup), ids=lambda kind: kind.__name__)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_whatever_goes_may_go(kind: type[Anything], data: st.DataObject) -> None:
     """A deletion passes in silence, and so does any edit of what is being deleted: its finalizers must come off."""

@@ -91,7 +91,7 @@ OBJECTS = {names.MUTATE_SERVICE_PATH: plain(), names.MUTATE_GROUP_PATH: a_group(
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_no_request_fails(path: str, data: st.DataObject) -> None:
     """Whatever the objects are, the answer is yes, and its patch one that can be applied."""
@@ -103,7 +103,7 @@ def test_no_request_fails(path: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_only_what_is_filled_in_is_touched_and_only_once(path: str, data: st.DataObject) -> None:
     """A step for each field that changes, all others as they were; the patched object is left as it is."""
