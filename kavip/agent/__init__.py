@@ -3,9 +3,9 @@ The node side: makes keepalived on one node run what the controller wrote for th
 
 It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output a file, a signal and an HTTP port.
 
-* :mod:`~kavip.agent.configuration` holds the values. :mod:`~kavip.agent.blocks`, :mod:`~kavip.agent.reader` and
-  :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's of the group's,
-  :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out;
+* :mod:`~kavip.agent.configuration` holds the values. :mod:`~kavip.agent.blocks`, :mod:`~kavip.agent.draft`,
+  :mod:`~kavip.agent.reader` and :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's
+  of the group's, :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out;
   :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`, :mod:`~kavip.agent.exporter` tell. None of them does I/O.
 * :mod:`~kavip.agent.mount`, :mod:`~kavip.agent.files`, :mod:`~kavip.agent.network`, :mod:`~kavip.agent.trial` and
   :mod:`~kavip.agent.daemon` each speak to one thing outside: the mount, the run directory, netlink, a checking child,

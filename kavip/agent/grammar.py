@@ -12,7 +12,8 @@ from typing import Final
 
 from kavip.agent.blocks import split
 from kavip.agent.configuration import Configuration, Fault, Instance, Refused
-from kavip.agent.reader import Draft, Reader, first_doubled
+from kavip.agent.draft import Draft, first_doubled
+from kavip.agent.reader import Reader
 from kavip.api.address import Address
 
 _NOTHING: Final = Configuration()
