@@ -4,13 +4,14 @@ import socket
 import ssl
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kavip.errors import BadInput
-from kavip.webhook import certs
+from kavip.webhook import certs, tls
+from kavip.webhook.certs import Pair
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc", "127.0.0.1", "2001:db8::1")
@@ -80,27 +81,41 @@ def test_a_bundle_holds_the_living_once() -> None:
     assert certs.read_bundle(b"garbage") == []
 
 
-def test_tls_accepts_a_leaf_by_its_bundle(tmp_path: Path) -> None:
-    """A client that trusts old and new CA accepts leaves of both, by name and by address, over real TLS."""
+def test_every_key_is_of_p_256() -> None:
+    """CA and leaf have ECDSA keys on the curve that every API server knows."""
+    ca = certs.new_ca(NOW)
+    for pair in (ca, certs.new_leaf(ca, HOSTS, NOW)):
+        assert isinstance(pair.key, ec.EllipticCurvePrivateKey)
+        assert pair.key.curve.name == "secp256r1"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_accepts_a_leaf_by_its_bundle(version: ssl.TLSVersion) -> None:
+    """A client that trusts old and new CA accepts leaves of both, by name and by address, with TLS 1.2 and 1.3."""
     now = datetime.now(UTC)
     old, new = certs.new_ca(now), certs.new_ca(now)
     trust = certs.bundle([new.certificate, old.certificate], now).decode()
+    client = ssl.create_default_context(cadata=trust)
+    client.maximum_version = version
     for ca in (old, new):
         leaf = certs.new_leaf(ca, HOSTS, now)
-        file = tmp_path / "leaf.pem"
-        file.write_bytes(leaf.certificate_pem + leaf.key_pem)
         for host in HOSTS:
-            assert _handshake(file, trust, host) == "TLSv1.3"
+            assert _handshake(leaf, client, host) == version.name.replace("_", ".")
 
 
-def _handshake(leaf: Path, trust: str, host: str) -> str | None:
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(leaf)
+def test_older_tls_is_not_spoken() -> None:
+    """What a server's context begins with: nothing below TLS 1.2."""
+    assert tls.context().minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def _handshake(leaf: Pair, client: ssl.SSLContext, host: str) -> str | None:
+    server = tls.context()
+    tls.load(server, leaf)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         thread = threading.Thread(target=lambda: server.wrap_socket(theirs, server_side=True).close())
         thread.start()
-        with ssl.create_default_context(cadata=trust).wrap_socket(ours, server_hostname=host) as channel:
+        with client.wrap_socket(ours, server_hostname=host) as channel:
             version = channel.version()
         thread.join(10)
     return version
