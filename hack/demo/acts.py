@@ -66,12 +66,12 @@ def _conditions(story: Story, kind: str, key: str) -> None:
 def refuse(story: Story) -> None:
     """Apply what must not come in: each is refused in the words of the table, which say what to do."""
     story.title("What kavip refuses at kubectl apply")
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(prefix="tour-") as folder:
         around = _written(Path(folder) / "cluster.yaml", *tour.cluster())
         story.kubectl("apply", "-f", around)
         story.wait("the tour's Services have their addresses", lambda: all(map(story.address, tour.SERVICES)))
         for number, case in enumerate(tour.cases(), start=1):
-            file = _written(Path(folder) / f"{number:02}-{case.rule.replace('_', '-')}.yaml", case.asked)
+            file = _written(Path(folder) / f"{number:02}-{case.when.replace(' ', '-')}.yaml", case.asked)
             before = time.monotonic()
             done = story.kubectl("apply", "-f", file, check=False)
             refused = done.returncode != 0 and done.stderr.endswith(case.words)
