@@ -1,6 +1,7 @@
 """The CRDs on a real API server: what is accepted, what is refused, and what the refusal says."""
 
 import json
+import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
@@ -221,8 +222,13 @@ def test_bad_shapes_are_refused(server: ControlPlane, subject: files.Object, fie
 def test_the_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
     """Nobody but the API server judges here; what the case says would be right, is."""
     said = refusal(server, _at_home(case.asked))
-    assert all(f"{field}: {message}" in said for field, message in case.causes), said
+    assert all(f"{field}: " in said and _own_words(message) in said for field, message in case.causes), said
     assert refusal(server, _at_home(case.passes)) == ""
+
+
+def _own_words(message: str) -> str:
+    """*message* without the value that the API server puts before it: Kubernetes 1.30 has a type there."""
+    return re.sub(r'^(Duplicate value): .*|^Invalid value: ("[^"]*": |-?[0-9]+: )?', r"\1", message)
 
 
 def _at_home(manifest: Manifest) -> files.Object:
@@ -243,7 +249,7 @@ def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -
     """Two rules look at the whole object."""
     metadata = {"name": "n" * 64, "namespace": "default"}
     bare = {key: value for key, value in group().items() if key != "spec"}
-    assert "spec: Invalid value: is missing; want at least interface" in refusal(server, bare)
+    assert "is missing; want at least interface" in refusal(server, bare)
     assert "want at most 63 characters" in refusal(server, {**new(), "metadata": metadata})
     assert refusal(server, {**new(), "metadata": {**metadata, "name": "n" * 63}}) == ""
 
