@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam import claims as rules
+from kavip.ipam.addresses import find
 from kavip.ipam.claims import Claim
 from kavip.ipam.holding import Holding
 from kavip.ipam.pool import Pool
@@ -32,6 +33,7 @@ class Ledger:
         self._owners: defaultdict[Address, set[str]] = defaultdict(set)  # nodes and groups: no Service's
         self._owned: dict[str, frozenset[Address]] = {}
         self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
+        self._leaving: set[str] = set()  # Services in deletion
         self._sharing = SharingIndex()
         self._waiting = Waiting()
         self._touched: set[Address] = set()  # since the last call of woken()
@@ -165,6 +167,12 @@ class Ledger:
             for claim in sorted(self._claims[address].values(), key=lambda claim: claim.terms.age):
                 yield address, claim.terms, claim.standing
 
+    def leaving(self, pool: Pool, namespace: str) -> int:
+        """How many addresses of *pool* are held by Services of *namespace* in deletion; in O(these)."""
+        gone = (self._holdings[key] for key in self._leaving)
+        claims = {address for holding in gone if holding.terms.namespace == namespace for address in holding.claims()}
+        return sum(find(pool.ranges, address) is not None for address in claims)
+
     # --- questions about pools ------------------------------------------------------------------------------------
     def usage(self, pool: str) -> dict[int, Usage]:
         """Family -> total, assigned, available of the pool *pool*; a family that it lacks is left out."""
@@ -264,8 +272,11 @@ class Ledger:
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _put(self, key: str, holding: Holding | None) -> None:
         before = self._holdings.pop(key, None)
+        self._leaving.discard(key)
         if holding is not None:
             self._holdings[key] = holding
+            if holding.terms.leaving:
+                self._leaving.add(key)
         self._index_wishes(key, before.wanted if before else (), holding.wanted if holding else ())
         old = before.claims() if before else {}
         new = holding.claims() if holding else {}

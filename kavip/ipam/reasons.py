@@ -182,8 +182,8 @@ def _families(pool: Pool, families: Sequence[int]) -> str:
 
 def _quota(pool: Pool, request: Request, ledger: Ledger) -> str:
     limit = f"{pool.max_per_namespace} address{'' if pool.max_per_namespace == 1 else 'es'}"
-    claims = [terms for _, terms, _ in ledger.assigned(pool) if terms.namespace == request.namespace and terms.leaving]
-    leaving = f", {len(claims)} of them still of Services that are being deleted" if claims else ""
+    going = ledger.leaving(pool, request.namespace)
+    leaving = f", {going} of them still of Services that are being deleted" if going else ""
     return f"namespace {request.namespace} may have {limit} of pool {pool.name} (maxPerNamespace){leaving}"
 
 

@@ -53,7 +53,9 @@ def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> U
         waiting += max(0, needs(neighbour, snapshot) - len(ids))
     left = routerids.capacity(blacklist, taken) - waiting - needs(group, snapshot, without=without)
     where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
-    leaving = sum(_leaving(each, snapshot) for each in (group, *snapshot.neighbours(group)))
+    leaving = 0
+    if left < names.MAX_VIPS:  # there may not be enough of them: whoever is refused hears what will come free
+        leaving = sum(_leaving(each, snapshot) for each in (group, *snapshot.neighbours(group)))
     return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
 
 

@@ -304,3 +304,17 @@ def test_memory_returns_to_where_it_was() -> None:
     for name in ("_holdings", "_claims", "_owners", "_owned", "_wishes", "_keepers", "_touched"):
         assert not getattr(ledger, name), name
     assert not ledger._sharing._books
+
+
+def test_what_leaves_is_counted_until_it_is_gone() -> None:
+    """The addresses of a pool that Services of one namespace hold while they are being deleted, in either field."""
+    pools = Pools.of([EDGE])
+    gone = metadata("shop/web", deletion_timestamp="2026-05-01T00:00:00Z")
+    held = service("shop/web", holds=["192.0.2.1"], external_ips=["192.0.2.2", "203.0.113.1"])
+    ledger = ledger_of(held, service("shop/api", holds=["192.0.2.3"]), pools=pools)
+    assert ledger.leaving(pools.in_force[0], "shop") == 0
+    ledger.observe("shop/web", msgspec.structs.replace(held, metadata=gone))
+    assert ledger.leaving(pools.in_force[0], "shop") == 2
+    assert ledger.leaving(pools.in_force[0], "guest") == 0
+    ledger.observe("shop/web", None)
+    assert ledger.leaving(pools.in_force[0], "shop") == 0
