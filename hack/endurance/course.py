@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -48,10 +48,11 @@ def _nothing() -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One disturbance: when it was, and what was written meanwhile."""
+    """One disturbance: when it was, *at* what moment it struck, and what was written meanwhile."""
 
     name: str
     since: float
+    at: float
     until: float
     record: Record = field(default_factory=_nothing)
 
@@ -62,8 +63,8 @@ class Leg:
 
     @property
     def span(self) -> float:
-        """Seconds from *since* to the last failure; 0 where there is none."""
-        return self.record.failures[-1].at - self.since if self.record.failures else 0.0
+        """Seconds from the blow to the last failure; 0 where there is none."""
+        return self.record.failures[-1].at - self.at if self.record.failures else 0.0
 
 
 @dataclass(slots=True)
@@ -90,17 +91,15 @@ class Course:
             said, _ = process.communicate(b"", timeout=_GRACE)
             self.record += msgspec.json.decode(said, type=Record)
             self.judge += Judge.read(self.cluster) - before
-            self.legs = [
-                Leg(leg.name, leg.since, leg.until, self.record.between(leg.since, leg.until)) for leg in self.legs
-            ]
+            self.legs = [replace(leg, record=self.record.between(leg.since, leg.until)) for leg in self.legs]
 
     def leg(self, name: str, disturbance: Disturbance) -> None:
         """Have it happen while Services are written."""
         time.sleep(_CALM)
         since = time.monotonic()
-        disturbance(self.cluster)
+        struck = disturbance(self.cluster)
         time.sleep(_CALM)
-        self.legs.append(Leg(name, since, time.monotonic()))
+        self.legs.append(Leg(name, since, struck or since, time.monotonic()))
 
     def table(self) -> str:
         """What there is to report."""
@@ -123,7 +122,7 @@ class Course:
     def _when(self, at: float) -> str:
         """Where in the course that was."""
         found = (leg for leg in self.legs if leg.since <= at < leg.until)
-        return next((f"{at - leg.since:.2f} s after {leg.name}" for leg in found), "between two disturbances")
+        return next((f"{at - leg.at:.2f} s after {leg.name}" for leg in found), "between two disturbances")
 
 
 def install(cluster: Cluster, *values: str) -> None:

@@ -26,7 +26,8 @@ _SHOW: Final = (
     "import ssl, sys; [print(ssl.get_server_certificate((host, sys.argv[1]), timeout=2)) for host in sys.argv[2:]]"
 )
 
-Disturbance = Callable[[Cluster], None]
+Disturbance = Callable[[Cluster], float | None]
+"""The moment at which it struck (CLOCK_MONOTONIC); None where it lasts."""
 
 
 def roll(cluster: Cluster) -> None:
@@ -81,16 +82,19 @@ def rotate_and_roll(cluster: Cluster) -> None:
     rotate(cluster, meanwhile=roll)
 
 
-def kill(cluster: Cluster) -> None:
+def kill(cluster: Cluster) -> float:
     """``kill -9`` of the process of the replica that the API server asks most."""
     victim, node = _busiest(cluster)
     before = _restarts(cluster, victim)
-    _process(cluster, node).signal(9)
+    running = _process(cluster, node)
+    struck = time.monotonic()
+    running.signal(9)
 
     def restarted() -> bool:
         return _restarts(cluster, victim) > before and whole(cluster)
 
     wait_for("the killed replica is back", restarted, timeout=_PATIENCE, interval=0.3)
+    return struck
 
 
 def _replaced(cluster: Cluster, gone: set[str]) -> None:
