@@ -6,7 +6,10 @@ Admission: the policy (pure), the mutation (pure), the server, its certificates 
 * :mod:`~kavip.webhook.mutation`: what kavip fills in for the user.
 * :mod:`~kavip.webhook.verdict`: a verdict, and what the user gets to read of it.
 * :mod:`~kavip.webhook.server`: TLS, the five paths, errors, readiness.
-* :mod:`~kavip.webhook.certs`, :mod:`~kavip.webhook.rotation`: CA, leaves, and keeping the ``caBundle``.
+* :mod:`~kavip.webhook.keeper`: how the certificate comes, by mode: :mod:`~kavip.webhook.rotation` of kavip's own CA
+  (:mod:`~kavip.webhook.authority`), or :mod:`~kavip.webhook.provided` by others (:mod:`~kavip.webhook.candidate`);
+  both see to ``caBundle`` by a :mod:`~kavip.webhook.publisher`, and are woken by a :mod:`~kavip.webhook.lookout`.
+* :mod:`~kavip.webhook.certs`, :mod:`~kavip.webhook.tls`: certificates as values, and as what OpenSSL serves.
 * :mod:`~kavip.webhook.registration`: the webhook configurations as data.
 
 Admission proposes, the leader decides: nothing is reserved here, and the controller repeats every check.
