@@ -51,11 +51,14 @@ def put(document: dict[str, Any], path: Pointer, value: Any) -> dict[str, Any]:
     """
     *document* with *value* at *path*, objects on the way made where absent or null; *document* itself stays.
 
+    ``UNSET`` takes away what is there.
+
     Raises :class:`BadInput` where something other than an object stands on the way.
     """
     head, *rest = path
     if not rest:
-        return {**document, head: value}
+        after = {**document, head: value}
+        return {name: each for name, each in after.items() if each is not msgspec.UNSET}
     below = document.get(head)
     if below is not None and not isinstance(below, dict):
         raise BadInput(head, type(below).__name__, "want an object")

@@ -35,7 +35,10 @@ def group(request: AdmissionRequest) -> Verdict:
     asked = review.question(request, KeepalivedGroup)
     if asked.subject.metadata.deletion_timestamp:
         return _NOTHING
-    wanted = groups.defaults(asked.subject) if asked.old is None else _lost(asked.subject.spec, asked.old.spec)
+    if asked.old is None:
+        wanted = groups.defaults(asked.subject)
+    else:
+        wanted = _lost(asked.subject.spec, asked.old.spec) | _left(asked.subject.spec, asked.old.spec)
     return _patched(request, {("spec", name): value for name, value in wanted.items()})
 
 
@@ -53,6 +56,13 @@ def _lost(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
     if stays and new.advert_interval_milliseconds is None and old.advert_interval_milliseconds is not None:
         lost["advertIntervalMilliseconds"] = old.advert_interval_milliseconds
     return lost
+
+
+def _left(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
+    """The default interval of version 3, which ``kubectl apply`` keeps beside the version 2 that the user writes."""
+    leaves = new.vrrp_version not in (None, groups.NEW_VERSION) and old.vrrp_version == groups.NEW_VERSION
+    keeps = new.advert_interval_milliseconds == old.advert_interval_milliseconds == groups.NEW_INTERVAL
+    return {"advertIntervalMilliseconds": msgspec.UNSET} if leaves and keeps else {}
 
 
 def _patched(request: AdmissionRequest, values: dict[patch.Pointer, Any]) -> Verdict:
