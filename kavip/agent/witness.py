@@ -35,6 +35,7 @@ class Witness:
         self.moments: Moments = {}
         self._files = files
         self._dump: tuple[float, Dump | None] = (0.0, None)
+        self._silent = 0.0  # when a daemon that was asked for as long as it may take had not answered
         self._asking = asyncio.Lock()
 
     async def daemon(self) -> Daemon | None:
@@ -45,17 +46,23 @@ class Witness:
         """
         The daemon's instances, at most :data:`FRESH` seconds old; None when it does not answer.
 
-        *configuration* is the one that it has read, as far as is known.
+        *configuration* is the one that it has read, as far as is known. Who waited while it did not answer somebody
+        else does not ask again: kubelet gives a probe five seconds, however many ask.
         """
+        since = time.monotonic()
         async with self._asking:
             taken, found = self._dump
             if found is not None and time.monotonic() - taken < FRESH:
                 return found
+            if since <= self._silent:
+                return None
             found = None
             deadline = time.monotonic() + daemons.BUDGET
             while found is None and time.monotonic() < deadline and (daemon := await self.daemon()):
                 found = await self._ask(daemon, configuration)
             self._keep(found)
+            if found is None:
+                self._silent = time.monotonic()
             return found
 
     async def takes(self, daemon: Daemon) -> bool:
@@ -100,4 +107,6 @@ class Witness:
     def _keep(self, found: Dump | None) -> None:
         """Remember a dump, so that the next question is never answered with an older one."""
         self._dump = time.monotonic(), found
+        if found is not None:
+            self._silent = 0.0
         self.moments = moments_of(found, self.moments) if found is not None else {}
