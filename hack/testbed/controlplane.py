@@ -118,8 +118,11 @@ class ControlPlane:
     def wait_established(self) -> None:
         """Return when every defined kind is; `kubectl wait` gives up on a definition that has no conditions yet."""
         waiting = ("wait", "--for=condition=Established", "--timeout=10s", "crd", "--all")
-        done = lambda: self.kubectl(*waiting, check=False).returncode == 0  # noqa: E731 - a question
-        process.wait_for("every kind is established", done, timeout=_READY)
+
+        def established() -> bool:
+            return self.kubectl(*waiting, check=False).returncode == 0
+
+        process.wait_for("every kind is established", established, timeout=_READY)
 
     def pause(self) -> None:
         """Let the API server fall silent, with its connections open, as in a network failure."""

@@ -1,0 +1,29 @@
+"""What tests of a whole node begin with: a pod that runs something, and is master of it."""
+
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+
+WEB = "shop/web"
+WEB_VIP = "192.0.2.130"
+ONE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"})
+TWO = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130", "shop/cart": "192.0.2.131"})
+
+
+def started(pod: Pod, text: str, **meta: object) -> Pod:
+    """*pod*, when it runs *text*."""
+    config_hash = pod.config.write(text, **meta)
+    pod.start()
+    pod.runs(config_hash)
+    return pod
+
+
+def master(pod: Pod, *instances: str) -> Pod:
+    """*pod*, when it is master of *instances*."""
+    pod.wait_until(f"is master of {instances}", lambda: pod.masters() >= set(instances))
+    return pod
+
+
+def alone(make: MakePod, text: str = ONE) -> Pod:
+    """The only pod of the segment, master of the Service's instance."""
+    return master(started(make("n1"), text), WEB)

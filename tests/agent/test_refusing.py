@@ -1,0 +1,177 @@
+"""What a node refuses, beside a real keepalived: all of a configuration, or an instance of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kavip import names
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, master, started
+
+pytestmark = pytest.mark.netns
+
+
+def _without_vip(text: str) -> str:
+    head, _, tail = text.partition("    virtual_ipaddress {\n")
+    return head + tail.partition("    }\n")[2]
+
+
+_OUTSIDE: dict[str, Callable[[str], str]] = {
+    "unknown global keyword": lambda text: text.replace("router_id edge", "router_id edge\n    no_such_keyword"),
+    "missing global parameter": lambda text: text.replace("router_id edge", "router_id"),
+    "include": lambda text: text.replace("router_id edge", "include /etc/passwd"),
+    "escape that crashes keepalived": lambda text: text.replace("    router_id", "\\!\n    router_id"),
+    "unbalanced brace": lambda text: text.replace("}\nvrrp_instance", "vrrp_instance", 1),
+    "unknown interface everywhere": lambda text: text.replace("interface eth0", "interface eth9"),
+    "empty": lambda _: "",
+}
+
+_KEPT: dict[str, Callable[[str], str]] = {
+    "missing parameter": lambda text: text.replace("advert_int 0.2", "advert_int", 1),
+    "missing VRID": lambda text: text.replace("virtual_router_id", "#", 1).replace("#", "# x", 1),
+    "unknown keyword": lambda text: text.replace("state BACKUP", "state BACKUP\n    no_such_keyword", 1),
+    "unknown interface of a VIP": lambda text: text.replace("dev eth0", "dev eth9", 1),
+    "escape that crashes keepalived": lambda text: text.replace("    state BACKUP", "\\!\n    state BACKUP", 1),
+    "include": lambda text: text.replace("    state BACKUP", "    include /etc/passwd\n    state BACKUP", 1),
+    "unbalanced brace": lambda text: text.rstrip().removesuffix("}"),
+    "interval out of range": lambda text: text.replace("advert_int 0.2", "advert_int 99", 1),
+}
+
+_LOST: dict[str, Callable[[str], str]] = {
+    "another interface": lambda text: text.replace("interface eth0", "interface eth9", 1),
+    "another VRID, which is taken": lambda text: text.replace("virtual_router_id 27", "virtual_router_id 26"),
+    "no VIP": _without_vip,
+    "another VIP, which is the node's": lambda text: text.replace("192.0.2.131/32", "192.0.2.11/24"),
+}
+_TELLTALES = ("passwd", "no_such_keyword", "\n")
+
+
+def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
+    """What is wrong outside instances refuses all; the good one runs on, and no VIP moves or is lost."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    before, held = node.transitions(), node.addresses()
+    for name, spoil in _OUTSIDE.items():
+        text = spoil(TWO)
+        assert text != TWO, name
+        reason = node.refuses(node.config.write(text))
+        assert node.state()["configHash"] == scene.hash_of(TWO), name
+        assert (node.transitions(), node.addresses()) == (before, held), name
+        assert node.get(names.READY_PATH)[0] == 503
+        assert not any(word in reason for word in (*_TELLTALES, str(node.run_dir))), reason
+    node.runs(node.config.write(ONE))
+    assert node.state()["refused"] == ""
+
+
+def left_out(pod: Pod, text: str) -> list[dict[str, Any]]:
+    """What *pod* leaves out once it runs *text*, of which nothing is quoted."""
+    pod.runs(pod.config.write(text))
+    state = pod.state()
+    assert state["refused"] == "" and pod.get(names.READY_PATH)[0] == 200
+    assert f"kavip_agent_left_out_instances {len(state['leftOut'])}.0" in pod.get(names.METRICS_PATH)[1]
+    assert not any(word in str(state["leftOut"]) for word in (*_TELLTALES, str(pod.run_dir))), state
+    return list(state["leftOut"])
+
+
+def test_a_bad_change_of_an_instance_is_its_own(pod: MakePod) -> None:
+    """The rest of the configuration runs, the instance runs on as it was, and no VIP moves or is lost."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    before, held = node.transitions(), node.addresses()
+    for number, (name, spoil) in enumerate(_KEPT.items()):
+        (told,) = left_out(node, spoil(TWO.replace("router_id edge", f"router_id edge-{number}")))
+        assert told["kept"] and told["name"] in before, name
+        assert (node.transitions(), node.addresses()) == (before, held), name
+        assert f"router_id edge-{number}\n" in (node.run_dir / "keepalived.conf").read_text()
+    assert left_out(node, ONE) == []
+
+
+@pytest.mark.parametrize("name", _LOST)
+def test_what_an_instance_ought_to_have_no_more_is_not_kept(pod: MakePod, name: str) -> None:
+    """Its VRID or address may be somebody else's by now; the neighbours stay as they are."""
+    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    before = node.transitions()
+    (told,) = left_out(node, _LOST[name](TWO))
+    assert not told["kept"]
+    node.wait_until("its VIP is gone", lambda: bool({WEB_VIP, "192.0.2.131"} - node.addresses()))
+    del before[told["name"]]
+    assert node.transitions() == before
+
+
+def test_an_incomplete_mount_changes_nothing(pod: MakePod) -> None:
+    """A key that is gone, and text and hash that do not belong together, are refused."""
+    node = alone(pod)
+    node.config.swap({"keepalived.conf": TWO.encode()})
+    node.wait_until("it is refused", lambda: "lacks a key" in node.state()["refused"])
+    node.config.write(TWO, configHash=scene.hash_of(ONE))
+    node.wait_until("it is refused", lambda: "belong together" in node.state()["refused"])
+    assert node.state()["configHash"] == scene.hash_of(ONE)
+    assert WEB_VIP in node.addresses()
+
+
+def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
+    """keepalived starts with an empty one, the state says why, and the next good one runs."""
+    node = pod("n1")
+    bad = node.config.write(ONE.replace("interface eth0", "interface eth9"))
+    node.start()
+    assert "interface eth9 does not exist" in node.refuses(bad)
+    assert node.get(names.LIVE_PATH)[0] == 200
+    assert node.state()["instances"] == []
+    node.runs(node.config.write(ONE))
+    master(node, WEB)
+
+
+def test_a_replaced_pod_runs_all_but_what_is_bad(pod: MakePod) -> None:
+    """It has no last good configuration: neighbours run from the start, what is refused does not."""
+    node = master(alone(pod, TWO), "shop/cart")
+    bad = _KEPT["unknown keyword"](TWO)
+    (told,) = left_out(node, bad)
+    assert told["kept"]
+    node.kill_agent()
+    node.kill_keepalived()
+    node.replace()
+    node.start()
+    node.runs(scene.hash_of(bad))
+    (told,) = node.state()["leftOut"]
+    assert not told["kept"]
+    master(node, *({WEB, "shop/cart", f"{WEB}/v6"} - {told["name"]}))
+    assert told["name"] not in node.instances()
+
+
+def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod) -> None:
+    """What is refused as a whole is not run in part: the pod is not ready, so a roll-out goes no further."""
+    node = alone(pod, TWO)
+    bad = node.config.write(_OUTSIDE["unknown global keyword"](TWO))
+    node.refuses(bad)
+    assert WEB in node.masters()
+    node.kill_agent()
+    node.kill_keepalived()
+    node.replace()
+    node.start()
+    assert "line 5" in node.refuses(bad)
+    assert node.state()["instances"] == []
+    assert not node.addresses() & {WEB_VIP, "192.0.2.131"}
+    assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
+    node.runs(node.config.write(TWO))
+    master(node, WEB)
+
+
+def test_a_configuration_that_kills_the_daemon_is_taken_back(pod: MakePod, tmp_path: Path) -> None:
+    """Its VIPs go at once, and kubelet's next start finds the last good configuration."""
+    program = tmp_path / "lenient"
+    program.write_text(
+        '#!/bin/sh\nfor each; do case "$each" in --use-file=*) grep -q lethal "${each#*=}" && exit 0 ;; esac; done\n'
+        'exec /usr/sbin/keepalived "$@"\n'
+    )
+    program.chmod(0o755)
+    node = master(started(pod("n1", keepalived=str(program)), ONE), WEB)
+    lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
+    reason = node.refuses(node.config.write(lethal))
+    assert reason == "keepalived exited when it read it"
+    node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
+    node.start_keepalived()
+    node.runs(scene.hash_of(ONE))
+    assert node.state()["refused"] == reason
+    master(node, WEB)
