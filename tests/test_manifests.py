@@ -1,17 +1,14 @@
-"""What YAML says, the code says too: CRDs and Structs, rules and routes, rights and calls, settings and values."""
+"""What YAML says, the code says too: CRDs and Structs, rules and routes, rights and calls, settings and variables."""
 
 import dataclasses
 import json
 import re
-import tomllib
 import typing
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-import kavip
 from hack import refusals
 from kavip import names
 from kavip.api.group import KeepalivedGroup
@@ -279,62 +276,6 @@ class TestDeployment:
         assert self.DEPLOYMENT["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= sleep + drain + 10
 
 
-class TestValues:
-    """charts/kavip/values.yaml and its schema."""
-
-    SCHEMA = json.loads((files.CHART / "values.schema.json").read_text())
-    VALUES = files.objects(files.CHART / "values.yaml")[0]
-
-    def test_the_schema_is_closed_and_described(self) -> None:
-        """Every object with named values refuses others, and every value says what it means."""
-        faults = []
-        for path, schema in described(self.SCHEMA, ""):
-            if "properties" in schema and schema.get("additionalProperties") is not False:
-                faults.append(f"{path}: open")
-            if path and not schema.get("description"):
-                faults.append(f"{path}: no description")
-        assert not faults
-
-    def test_every_value_has_a_default(self) -> None:
-        """values.yaml holds exactly the values of the schema."""
-        assert set(leaves(self.VALUES)) == set(named(self.SCHEMA, "")) - {"global"}
-
-    @pytest.mark.parametrize(
-        ("path", "setting"),
-        [
-            ("ipam", "ipam"),
-            ("certs.mode", "certs_mode"),
-            ("externalIPs.scope", "external_ips_scope"),
-            ("webhook.allowMissingGroup", "allow_missing_group"),
-            ("logLevel", "log_level"),
-            ("logFormat", "log_format"),
-        ],
-    )
-    def test_choices_are_those_of_the_program(self, path: str, setting: str) -> None:
-        """The schema offers what the program takes."""
-        schema = self.SCHEMA
-        for word in path.split("."):
-            schema = schema["properties"][word]
-        choices = {each.name: each.metadata["choices"] for each in dataclasses.fields(Settings)}
-        assert schema["enum"] == list(choices[setting])
-
-    def test_pins_agree(self) -> None:
-        """Development and tests run what the image runs, and no index is named."""
-        texts = [(files.ROOT / "requirements" / name).read_text() for name in ("run.txt", "dev.txt")]
-        run, dev = (dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE)) for text in texts)
-        assert run
-        assert run.items() <= dev.items()
-        assert not any("://" in text for text in texts)
-
-    def test_versions_agree(self) -> None:
-        """Package, program, chart and image have one version."""
-        chart = files.objects(files.CHART / "Chart.yaml")[0]
-        project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
-        image = TestDeployment.CONTAINER["image"]
-        found = {project["version"], chart["version"], chart["appVersion"], image.rpartition(":")[2]}
-        assert found == {kavip.__version__}
-
-
 @pytest.mark.parametrize("sample", files.objects(*files.SAMPLES), ids=lambda each: each["metadata"]["name"])
 def test_samples_can_be_read(sample: files.Object) -> None:
     """Each sample is an object that kavip reads, and what it reads is what stands there."""
@@ -373,32 +314,3 @@ def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str
             (resource.group, f"{resource.plural}/{part}", verb) for part, verbs in resource.parts for verb in verbs
         }
     return found
-
-
-def described(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every value of a JSON schema with its path."""
-    yield path, schema
-    for name, inner in schema.get("properties", {}).items():
-        yield from described(inner, f"{path}.{name}".lstrip("."))
-
-
-def named(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths of the values without values below them."""
-    if "properties" not in schema:
-        yield path
-    for name, inner in schema.get("properties", {}).items():
-        yield from named(inner, f"{path}.{name}".lstrip("."))
-
-
-OPAQUE = {"resources"}
-"""Values that Kubernetes describes, not the chart."""
-
-
-def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The paths of the values in values.yaml."""
-    for name, value in values.items():
-        inner = f"{path}.{name}".lstrip(".")
-        if isinstance(value, dict) and value and inner not in OPAQUE:
-            yield from leaves(value, inner)
-        else:
-            yield inner
