@@ -1,6 +1,6 @@
 """What a Secret that others fill holds: a certificate that can be served, or why not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cryptography import x509
@@ -35,6 +35,7 @@ def judged(secret: Secret, host: str, now: datetime) -> Candidate | str:
         return str(error)
     if fault := certs.fault(leaf.certificate, host, now):
         return fault
+    leaf = replace(leaf, chain=tuple(certs.alive(leaf.chain, now)))
     return Candidate(leaf, tuple(certs.alive(certs.read_bundle(data.get(authority.BUNDLE, b"")), now)))
 
 

@@ -35,7 +35,20 @@ RENEW_AFTER: Final = 2 / 3  # of a life
 
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
-"""Those that every API server can verify."""
+"""Those that every API server can verify; of elliptic curves only :data:`_CURVES`."""
+_CURVES: Final = ec.SECP256R1, ec.SECP384R1, ec.SECP521R1
+_BROKEN: Final = hashes.MD5, hashes.SHA1
+_MOST: Final = 16  # certificates in a chain: each is tried with each
+
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading raises; of a certificate parts are read only when they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +64,20 @@ class Pair:
         """Read both from PEM; :class:`BadInput` where either is unreadable or the two do not belong together."""
         try:
             found, *chain = x509.load_pem_x509_certificates(certificate)
+            public = _der(found.public_key())
             private = load_pem_private_key(key, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        except TypeError:
+            raise BadInput("", "key", "is protected by a password; want it without") from None
+        except _UNREADABLE as error:
             raise BadInput("", "certificate and key", f"cannot be read as PEM: {type(error).__name__}") from None
         if not isinstance(private, PrivateKey):
             raise BadInput("", type(private).__name__, "want an ECDSA, RSA or Ed25519 key")
-        if _der(private.public_key()) != _der(found.public_key()):
+        if isinstance(private, ec.EllipticCurvePrivateKey) and not isinstance(private.curve, _CURVES):
+            raise BadInput("", private.curve.name, "want a key of curve P-256, P-384 or P-521")
+        if _der(private.public_key()) != public:
             raise BadInput("", "certificate and key", "do not belong together")
+        if len(chain) > _MOST:
+            raise BadInput("", f"{len(chain) + 1} certificates", f"want the certificate and at most {_MOST} behind it")
         return cls(found, private, tuple(chain))
 
     @property
@@ -76,12 +96,12 @@ class Pair:
 
 
 def signed(issuer: x509.Certificate, leaf: x509.Certificate) -> bool:
-    """Whether *issuer* has signed *leaf*."""
+    """Whether *issuer* has signed *leaf*, and an API server takes its word."""
     try:
         leaf.verify_directly_issued_by(issuer)
-    except (InvalidSignature, ValueError, TypeError):
+        return _may_sign(issuer) and not isinstance(leaf.signature_hash_algorithm, _BROKEN)
+    except (InvalidSignature, *_UNREADABLE):
         return False
-    return True
 
 
 def vouched(leaf: Pair, trusted: Iterable[x509.Certificate]) -> bool:
@@ -103,6 +123,8 @@ def fault(leaf: x509.Certificate, host: str, now: datetime) -> str:
         return over
     if now < leaf.not_valid_before_utc:
         return f"the certificate begins at {leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} only"
+    if leaf.issuer != leaf.subject and isinstance(_hashed(leaf), _BROKEN):
+        return "the certificate is signed by way of MD5 or SHA-1; want SHA-256 or better"
     found = hosts(leaf)
     if not {host, f"*.{host.partition('.')[2]}"} & {*found}:
         return f"the certificate is for {', '.join(found) or 'no name'}, not for {host} (subject alternative names)"
@@ -127,7 +149,7 @@ def hosts(certificate: x509.Certificate) -> tuple[str, ...]:
     """The subject alternative names of *certificate*: DNS names and IP addresses, sorted."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):  # ValueError: an extension that is not what it says
+    except (x509.ExtensionNotFound, *_UNREADABLE):  # an extension that is not what it says
         return ()
     addresses = (str(each) for each in found.get_values_for_type(x509.IPAddress))
     return tuple(sorted({*found.get_values_for_type(x509.DNSName), *addresses}))
@@ -137,7 +159,7 @@ def is_authority(pair: Pair) -> bool:
     """Whether *pair* may sign leaves, and is of the kind that kavip makes."""
     try:
         constraints = pair.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *_UNREADABLE):
         return False
     return constraints.ca and isinstance(pair.key, ec.EllipticCurvePrivateKey)
 
@@ -194,7 +216,7 @@ def read_bundle(pem: bytes) -> list[x509.Certificate]:
     """The certificates in *pem*; none where it cannot be read."""
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError:
+    except _UNREADABLE:
         return []
 
 
@@ -251,8 +273,27 @@ def _host(host: str) -> x509.GeneralName:
 def _purposes(certificate: x509.Certificate) -> set[x509.ObjectIdentifier]:
     try:
         return {*certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value}
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *_UNREADABLE):
         return set()
+
+
+def _may_sign(issuer: x509.Certificate) -> bool:
+    """Whether *issuer* is a CA by its own words; one of version 1 has none."""
+    if issuer.version is x509.Version.v1:
+        return True
+    try:
+        if not issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        return issuer.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound as error:
+        return error.oid == x509.KeyUsage.oid
+
+
+def _hashed(certificate: x509.Certificate) -> hashes.HashAlgorithm | None:
+    try:
+        return certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return None
 
 
 def _der(key: PublicKeyTypes) -> bytes:

@@ -3,21 +3,47 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from ssl import DER_cert_to_PEM_cert
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import dsa, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kavip.api.cluster import Secret
 from kavip.webhook import candidate, certs, tls
 from kavip.webhook.candidate import Candidate
+from kavip.webhook.certs import Pair
 from tests.webhook.secrets import DAY, HOST, issued, key_pem, secret_of
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 CA = certs.new_ca(NOW)
 LEAF = issued(CA, NOW)
+OF_RSA = issued(issued(None, NOW, key=rsa.generate_private_key(65537, 2048), is_authority=True), NOW)
 OTHER = "the certificate is for {}, not for kavip-webhook.kavip.svc (subject alternative names)"
+
+
+def altered(leaf: Pair, old: str, new: str) -> bytes:
+    """The certificate of *leaf* as PEM with some bytes replaced (in hexadecimal): no program writes such ones."""
+    der = leaf.certificate.public_bytes(Encoding.DER)
+    assert bytes.fromhex(old) in der
+    return DER_cert_to_PEM_cert(der.replace(bytes.fromhex(old), bytes.fromhex(new))).encode()
+
+
+def of_no_version(leaf: Pair) -> bytes:
+    """The certificate of *leaf*, as if of version 9."""
+    return altered(leaf, "a003020102", "a003020108")
+
+
+def with_a_key_of_no_curve(leaf: Pair) -> bytes:
+    """The certificate of *leaf*, whose key is on a curve that nobody knows."""
+    return altered(leaf, "2a8648ce3d030107", "2a8648ce3d03017f")
+
+
+def locked(leaf: Pair) -> bytes:
+    """The key of *leaf* under a password."""
+    return leaf.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"s3cr3t"))
+
 
 FAULTS = {
     "nothing": (Secret, "tls.crt and tls.key missing"),
@@ -35,6 +61,31 @@ FAULTS = {
             tls_key=dsa.generate_private_key(1024).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         ),
         "want an ECDSA, RSA or Ed25519 key",
+    ),
+    "a version of no use": (
+        lambda: secret_of(LEAF, tls_crt=of_no_version(LEAF)),
+        "'certificate and key': cannot be read as PEM: InvalidVersion",
+    ),
+    "a curve of no use": (
+        lambda: secret_of(LEAF, tls_crt=with_a_key_of_no_curve(LEAF)),
+        "'certificate and key': cannot be read as PEM: UnsupportedAlgorithm",
+    ),
+    "a curve that Go has not": (
+        lambda: secret_of(issued(CA, NOW, key=ec.generate_private_key(ec.SECP256K1()))),
+        "'secp256k1': want a key of curve P-256, P-384 or P-521",
+    ),
+    "a password": (lambda: secret_of(LEAF, tls_key=locked(LEAF)), "'key': is protected by a password; want it without"),
+    "a chain without end": (
+        lambda: secret_of(replace(LEAF, chain=(CA.certificate,) * 17)),
+        "'18 certificates': want the certificate and at most 16 behind it",
+    ),
+    "names that stand twice": (
+        lambda: secret_of(LEAF, tls_crt=altered(LEAF, "0603551d25", "0603551d11")),
+        OTHER.format("no name"),
+    ),
+    "signed with SHA-1": (
+        lambda: secret_of(OF_RSA, tls_crt=altered(OF_RSA, "2a864886f70d01010b", "2a864886f70d010105")),
+        "the certificate is signed by way of MD5 or SHA-1; want SHA-256 or better",
     ),
     "ended": (lambda: secret_of(issued(CA, NOW - 2 * DAY)), "the certificate ended at 2026-04-30T12:00:00Z"),
     "not begun": (lambda: secret_of(issued(CA, NOW + 2 * DAY)), "the certificate begins at 2026-05-02T12:00:00Z only"),
@@ -95,11 +146,16 @@ def test_a_ca_must_lead_to_the_certificate() -> None:
     chained = replace(deep, chain=(between.certificate,))
     alone = issued(None, NOW)
     stranger, over = certs.new_ca(NOW), certs.new_ca(NOW - 2 * certs.CA_LIFE)
+    mute = issued(CA, NOW, hosts=(), purpose=None)  # it may not sign, and API servers see to that
+    past = issued(CA, NOW - 2 * DAY, is_authority=True, hosts=(), purpose=None)
     for leaf, ca, words in (
         (LEAF, CA, ""),
         (chained, CA, ""),
         (alone, alone, ""),
         (deep, CA, "no chain that leads there"),
+        (issued(mute, NOW), mute, "ca.crt is not the CA of the certificate"),
+        (replace(issued(mute, NOW), chain=(mute.certificate,)), CA, "no chain that leads there"),
+        (replace(issued(past, NOW), chain=(past.certificate,)), CA, "no chain that leads there"),
         (LEAF, stranger, "ca.crt is not the CA of the certificate"),
         (LEAF, over, "ca.crt is missing, cannot be read, or has ended"),
     ):
@@ -118,3 +174,12 @@ def test_the_chain_is_served_with_the_certificate() -> None:
     assert isinstance(found, Candidate)
     assert found.leaf == deep
     assert certs.read_bundle(found.leaf.certificate_pem) == [deep.certificate, between.certificate]
+
+
+@pytest.mark.parametrize("alter", [of_no_version, with_a_key_of_no_curve])
+def test_an_authority_that_cannot_be_read_vouches_for_nothing(alter: Callable[[Pair], bytes]) -> None:
+    """It stands in ca.crt or caBundle, where anybody may have written it."""
+    found = candidate.judged(secret_of(LEAF, ca=alter(CA)), HOST, NOW)
+    assert isinstance(found, Candidate)
+    assert candidate.unpublishable(found)
+    assert certs.read_bundle(of_no_version(CA)) == []
