@@ -47,4 +47,4 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
         return run(services.UNMANAGED, subject, context, since=old)
     # What was not managed was not judged: becoming managed is judged as creation is.
     since = old if old is not None and snapshot.group_of(old) is not None else None
-    return run(services.CHAIN, subject, Context(snapshot, old, context.options, group), since=since)
+    return run(services.CHAIN, subject, Context(snapshot, since, context.options, group), since=since)

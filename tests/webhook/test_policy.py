@@ -12,7 +12,7 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import policy, services
 from kavip.webhook.verdict import Verdict
-from tests.build import group, pool, service
+from tests.build import group, node, pool, service
 from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
 
@@ -57,6 +57,23 @@ def test_becoming_managed_is_judged_like_creation() -> None:
     """A ClusterIP Service with an old annotation that becomes a LoadBalancer has everything judged."""
     old = service("shop/web", group="lb/gone", type="ClusterIP")
     assert reasons(update(old, service("shop/web", group="lb/gone"), EDGE, pool())) == [Reason.GROUP_NOT_FOUND]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("203.0.113.1", [Reason.ADDRESS_NOT_IN_POOL]),
+        ("192.0.2.130", [Reason.ADDRESS_IN_USE]),
+        ("192.0.2.131", [Reason.ADDRESS_NOT_ALLOWED]),
+        ("192.0.2.132", []),
+    ],
+)
+def test_external_ips_from_before_a_service_was_managed_are_judged(address: str, expected: list[Reason]) -> None:
+    """Nobody looked at them then: the annotation alone does not make a VIP of a node's or another's address."""
+    world = [EDGE, pool(), node("n1", "192.0.2.131"), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
+    old = service("shop/web", type="ClusterIP", external_ips=[address])
+    new = service("shop/web", type="ClusterIP", external_ips=[address], group="lb/edge")
+    assert reasons(update(old, new, *world)) == expected
 
 
 def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
