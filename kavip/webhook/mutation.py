@@ -13,7 +13,7 @@ from kavip import names
 from kavip.api import patch, review
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.review import AdmissionRequest
-from kavip.api.service import Service
+from kavip.api.service import Service, ServiceStatus
 from kavip.snapshot import Snapshot
 from kavip.vrrp import groups
 from kavip.webhook.verdict import Verdict
@@ -23,7 +23,10 @@ _NOTHING: Final = Verdict()
 
 def service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
     """Write the annotation of the default group on a Service that belongs to it and does not say so."""
-    subject = review.question(request, Service).subject
+    asked = review.question(request, Service)
+    # A status in the manifest is dropped only after this, and that of the stored Service put in its place.
+    stored = asked.old.status if asked.old is not None else ServiceStatus()
+    subject = msgspec.structs.replace(asked.subject, status=stored)
     key = snapshot.group_of(subject)
     if not key or subject.declared_group or subject.metadata.deletion_timestamp:
         return _NOTHING

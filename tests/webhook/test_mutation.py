@@ -165,16 +165,22 @@ def test_a_plain_service_gets_the_default_group(metadata: dict[str, Any], spec: 
             ),
         ),
         (
-            {**a_service(), "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}},
-            DEFAULT_GROUP,
-        ),
-        (
             {"metadata": {"name": "web", "deletionTimestamp": "2026-05-01T00:00:00Z"}, "spec": a_service()["spec"]},
             DEFAULT_GROUP,
         ),
     ],
-    ids=["no default", "no VIP", "another's class", "no group at all", "closed namespace", "foreign status", "leaving"],
+    ids=["no default", "no VIP", "another's class", "no group at all", "closed namespace", "leaving"],
 )
 def test_other_services_are_left_alone(new: dict[str, Any], cluster: Snapshot) -> None:
     """What the default group does not take gets no annotation."""
     assert mutation.service(request(new), cluster).patch == ()
+
+
+@pytest.mark.parametrize("claimed", [{}, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}])
+def test_a_status_in_the_manifest_decides_nothing(claimed: dict[str, Any]) -> None:
+    """The API server drops it: a new Service has none, and one that is replaced keeps what another controller wrote."""
+    new = {**a_service(), **claimed}
+    served = {**a_service(), "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}}
+    assert [step.op for step in mutation.service(request(new), DEFAULT_GROUP).patch] == ["add"]
+    assert [step.op for step in mutation.service(request(new, a_service()), DEFAULT_GROUP).patch] == ["add"]
+    assert mutation.service(request(new, served), DEFAULT_GROUP).patch == ()
