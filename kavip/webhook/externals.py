@@ -7,14 +7,17 @@ who may ``create`` ``services/externalips``; of a managed Service even he may no
 keepalived would take it away.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import nsmallest
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from kavip import names
 from kavip.api.address import WANTED, Address, parse_address
 from kavip.api.cluster import ExternalIP
+from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
@@ -28,6 +31,7 @@ from kavip.webhook.checks import Caution, Context, Finding, Pardonable
 from kavip.webhook.verdict import Awaited, listed, quoted
 
 FIELD = "spec.externalIPs"
+_SHOWN = 5  # of the pools, and of the ranges of each
 
 
 def external_ips_are_allowed(service: Service, context: Context[Service]) -> Iterator[Finding]:
@@ -55,6 +59,7 @@ def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
     request, _ = read_request(service, group=context.group)
     before = (context.old.spec.external_ips if context.old else None) or ()
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
+    quotas = _Quotas.of(service, context)
     for index, text in enumerate(texts):
         field = f"{FIELD}[{index}]"
         try:
@@ -69,7 +74,8 @@ def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
             yield Caution(
                 f"{field}: {text}: the Service has no {FAMILY_NAMES[address.family]}; it will not answer there"
             )
-        yield from _judged(address, request, context.snapshot, quoted(text), field)
+        yield from _judged(address, request, quotas, quoted(text), field)
+        accepted.add(address)  # said once, and taken once
 
 
 def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
@@ -78,10 +84,42 @@ def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
     return Refusal(Reason.INVALID_REQUEST, f"{quoted(text)}: {remedy}", field)
 
 
-def _judged(address: Address, request: Request, snapshot: Snapshot, text: str, field: str) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Quotas:
+    """What a Service *takes* of the quota of each pool, by name, address by address; and what was *told* of it."""
+
+    snapshot: Snapshot
+    takes: Counter[str]
+    told: dict[str, str]
+
+    @classmethod
+    def of(cls, service: Service, context: Context[Service]) -> "_Quotas":
+        """Nothing yet, and less than that where an UPDATE gives addresses back that nobody else has."""
+        snapshot, old = context.snapshot, context.old
+        gone = {*(old.external_addresses if old else ())}.difference(service.virtual_ips)
+        own = [each for each in gone if all(terms.key == service.key for terms in snapshot.ledger.claimants(each))]
+        places = Counter(pool.name for each in own if (pool := snapshot.parsed_pools.pool_of(each)))
+        return cls(snapshot, Counter({name: -count for name, count in places.items()}), {})
+
+    def exceeded(self, address: Address, pool: Pool, request: Request) -> str:
+        """Take *address* of *pool*; why that is too much, or ""."""
+        ledger = self.snapshot.ledger
+        left = ledger.quota_left(pool, request.namespace)
+        if left is None or not ledger.costs_quota(address, request.namespace):
+            return ""
+        if self.takes[pool.name] < left:
+            self.takes[pool.name] += 1
+            return ""
+        if pool.name not in self.told:
+            self.told[pool.name] = reasons.quota(pool, request, ledger).message
+        return self.told[pool.name]
+
+
+def _judged(address: Address, request: Request, quotas: _Quotas, text: str, field: str) -> Iterator[Finding]:
+    snapshot = quotas.snapshot
     if refusal := _free(address, request, snapshot):
         yield replace(refusal, message=f"{text}: {refusal.message}", field=field)
-    elif refusal := _given_away(address, request, snapshot):
+    elif refusal := _given_away(address, request, quotas):
         yield Pardonable(replace(refusal, message=f"{text}: {refusal.message}", field=field))
         if refusal.reason is Reason.ADDRESS_NOT_IN_POOL:
             yield Awaited(names.VIP_POOL, address=address)
@@ -89,8 +127,9 @@ def _judged(address: Address, request: Request, snapshot: Snapshot, text: str, f
         yield Caution(f"{field}: {address}: no VIPPool and no platform policy says who may have it; create a VIPPool")
 
 
-def _given_away(address: Address, request: Request, snapshot: Snapshot) -> Refusal | None:
+def _given_away(address: Address, request: Request, quotas: _Quotas) -> Refusal | None:
     """Why no administrator has given *address* to this Service."""
+    snapshot = quotas.snapshot
     platform, pool = _platform(snapshot), snapshot.parsed_pools.pool_of(address)
     if _covered(address, platform.auto_assign_cidrs):
         return None
@@ -102,26 +141,26 @@ def _given_away(address: Address, request: Request, snapshot: Snapshot) -> Refus
         if not _covered(address, platform.policy.allowed_cidrs):
             return _not_allowed("outside spec.externalIP.policy.allowedCIDRs of Network cluster; choose one inside")
     if pool is not None:
-        return _from_pool(address, pool, request, snapshot)
+        return _from_pool(address, pool, request, quotas)
     if platform.policy is not None or not snapshot.pools:
         return None
-    pools = listed(
-        [f"{name} ({', '.join(wire.spec.addresses)})" for name, wire in sorted(snapshot.pools.items())], most=5
-    )
-    return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"in no VIPPool; choose an address of {pools}")
+    return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"in no VIPPool; choose an address of {_choices(snapshot.pools)}")
 
 
-def _from_pool(address: Address, pool: Pool, request: Request, snapshot: Snapshot) -> Refusal | None:
+def _choices(pools: Mapping[str, VIPPool]) -> str:
+    """The first pools with their first ranges: no more is written than is read, for there may be many addresses."""
+    shown = [f"{name} ({listed(pools[name].spec.addresses, most=_SHOWN)})" for name in nsmallest(_SHOWN, pools)]
+    return ", ".join(shown) + (f" and {len(pools) - _SHOWN} more" if len(pools) > _SHOWN else "")
+
+
+def _from_pool(address: Address, pool: Pool, request: Request, quotas: _Quotas) -> Refusal | None:
     """Why *pool* keeps *address* from this Service; ``autoAssign: false`` does not."""
     if bar := pool.bar(address, request.key):
         return _not_allowed(f"{bar}; choose another address")
-    if mismatch := pool.mismatch(request, snapshot.namespace_labels(request.namespace)):
+    if mismatch := pool.mismatch(request, quotas.snapshot.namespace_labels(request.namespace)):
         return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {mismatch}; choose an address of another pool")
-    left = snapshot.ledger.quota_left(pool, request.namespace)
-    if left == 0 and snapshot.ledger.costs_quota(address, request.namespace):
-        message = reasons.quota(pool, request, snapshot.ledger).message
-        return Refusal(Reason.QUOTA_EXCEEDED, message)
-    return None
+    exceeded = quotas.exceeded(address, pool, request)
+    return Refusal(Reason.QUOTA_EXCEEDED, exceeded) if exceeded else None
 
 
 def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | None:
