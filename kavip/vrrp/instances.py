@@ -186,8 +186,9 @@ def _lines(spec: GroupSpec, unit: Unit, interface: str) -> tuple[Line, ...]:
     """
     implied = {interface, spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
     lines = [line for line in unit.lines if line.keyword != "track_interface" or line.block[0] not in implied]
-    if not any(line.keyword in ("nopreempt", "preempt_delay") for line in lines):
-        if spec.no_preempt:
+    said = {line.keyword for line in lines}
+    if said.isdisjoint({"nopreempt", "preempt_delay"}):
+        if spec.no_preempt and "preempt" not in said:
             lines.append(Line("nopreempt"))
         elif spec.preempt_delay_seconds:
             lines.append(Line("preempt_delay", (str(spec.preempt_delay_seconds),)))

@@ -4,7 +4,7 @@ What a group's configuration is made from: its Services as :class:`Member` value
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -13,10 +13,15 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
+from kavip.errors import BadInput
+from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import routerids, verbatim
 from kavip.vrrp.grammar import Line
 
+_FOLLOWS: Final = (
+    "with externalTrafficPolicy: Local the VIP must follow the endpoints, and so it would stay; "
+    "remove it, or want Cluster"
+)
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -83,7 +88,11 @@ def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.Findings:
     if spec and spec.interface_from_ip:
         allowed.discard("track_interface")
     text = service.metadata.annotation(VERBATIM_ANNOTATION)
-    return verbatim.read_service(text, allowed=allowed, interfaces=interfaces_of(spec) if spec else None)
+    found = verbatim.read_service(text, allowed=allowed, interfaces=interfaces_of(spec) if spec else None)
+    if routerids.is_local(service) and any(line.keyword == "nopreempt" for line in found.lines):
+        refusal = Refusal.of(Reason.INVALID_VERBATIM, BadInput(verbatim.FIELD, "nopreempt", _FOLLOWS))
+        return replace(found, refusals=(*found.refusals, refusal))
+    return found
 
 
 def served(vips: Iterable[Address]) -> tuple[Address, ...]:

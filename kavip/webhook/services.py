@@ -213,6 +213,10 @@ def _which_policy(service: Service, field: str) -> object:
     return _which_group(service, field), routerids.is_local(service)
 
 
+def _verbatim(service: Service, field: str) -> object:
+    return _which_group(service, field), service.metadata.annotation(names.VERBATIM_ANNOTATION)
+
+
 def _vips(service: Service, _: str) -> object:
     return service.spec.external_ips, service.spec.type
 
@@ -232,7 +236,7 @@ CHAIN: Final[tuple[Check[Service], ...]] = (
     Check(group_stays, reads=_which_group),
     Check(namespace_is_allowed, reads=_which_group),
     Check(spread_is_a_boolean, reads=_annotation(names.SPREAD_ANNOTATION)),
-    Check(verbatim_is_safe, reads=_annotation(names.VERBATIM_ANNOTATION)),
+    Check(verbatim_is_safe, reads=_verbatim),
     Check(router_ids_suffice, reads=_what_it_takes),
     Check(local_may_move, reads=_which_policy),
     Check(addresses.request_is_met, reads=addresses.asked_for),

@@ -225,6 +225,12 @@ def test_preemption() -> None:
     assert line_of("", preempt_delay_seconds=0) == ()
     assert line_of('{"preempt_delay": "2"}', no_preempt=True) == (Line("preempt_delay", ("2",)),)
     assert line_of('{"nopreempt": ""}', preempt_delay_seconds=5) == (Line("nopreempt"),)
+    allowed = ["preempt"]
+    assert line_of('{"preempt": ""}', no_preempt=True, allow_verbatim=allowed) == (Line("preempt"),)
+    assert line_of('{"preempt": ""}', preempt_delay_seconds=5, allow_verbatim=allowed) == (
+        Line("preempt"),
+        Line("preempt_delay", ("5",)),
+    )
 
 
 def test_globals() -> None:

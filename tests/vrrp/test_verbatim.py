@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.refusal import Refusal
-from kavip.names import Reason
+from kavip.names import VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import grammar, keywords, members, verbatim
 from kavip.vrrp.grammar import Line
 from tests import build
@@ -82,6 +82,16 @@ def test_track_interface_where_nodes_differ() -> None:
     for spec, count in (({}, 0), ({"interface_from_ip": "192.0.2.1"}, 1)):
         group = build.group(allow_verbatim=["track_interface"], **spec)
         assert len(members.verbatim_of(service, group.spec).refusals) == count
+
+
+def test_a_vip_that_follows_its_endpoints_does_not_stay() -> None:
+    """nopreempt would hold it where no endpoint is: refused with Local, as the group's noPreempt is."""
+    notes = {VERBATIM_ANNOTATION: '{"nopreempt": "", "garp_master_repeat": "2"}'}
+    for policy, count in (("Cluster", 0), ("Local", 1)):
+        service = build.service("a/b", annotations=notes, external_traffic_policy=policy)
+        found = members.verbatim_of(service, build.group().spec)
+        assert [refusal.reason for refusal in found.refusals] == [Reason.INVALID_VERBATIM] * count
+        assert bool(members.member_of(service, build.group()).problem) == bool(count)
 
 
 def test_all_findings() -> None:

@@ -76,6 +76,16 @@ def test_external_ips_from_before_a_service_was_managed_are_judged(address: str,
     assert reasons(update(old, new, *world)) == expected
 
 
+def test_another_group_judges_the_same_keywords_anew() -> None:
+    """What one group allows (``allowVerbatim``) is no old violation in another, which does not."""
+    world = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
+    notes = {names.VERBATIM_ANNOTATION: '{"dont_track_primary": ""}'}
+    old = service("shop/web", group="lb/lenient", annotations=notes)
+    assert create(old, *world).allowed
+    found = update(old, service("shop/web", group="lb/edge", annotations=notes), *world)
+    assert reasons(found) == [Reason.INVALID_VERBATIM]
+
+
 def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
     """A group that has become closed and full meanwhile refuses no edit of the Services that it has."""
     closed = group(
