@@ -13,6 +13,7 @@ from typing import Final
 from kavip import names
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
+from kavip.ipam import reasons
 from kavip.ipam.allocate import breaks_sharing, decide, would_serve
 from kavip.ipam.claims import can_share
 from kavip.ipam.request import Request, read_request
@@ -42,6 +43,8 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     pools = snapshot.parsed_pools
     decided = decide(request, pools, snapshot.ledger, namespace_labels=snapshot.namespace_labels(request.namespace))
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
+    if refusal is None and request.pool and pools.get(request.pool) is None:
+        refusal = reasons.pool_not_found(request, pools)  # what it holds it keeps, and yet it has misnamed the pool
     if refusal is None:
         refusal = breaks_sharing(request, snapshot.ledger)
     if refusal is None:

@@ -86,6 +86,19 @@ def test_another_group_judges_the_same_keywords_anew() -> None:
     assert reasons(found) == [Reason.INVALID_VERBATIM]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [({"pool": "q"}, {"pool": "qq"}), ({"wants": "10.1.0.1"}, {"pool": "qq"})]
+)
+def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, str], after: dict[str, str]) -> None:
+    """The Service would keep its address as a stranded one; that its pool is gone is another matter."""
+    world = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
+    old = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **before)
+    new = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **{**before, **after})
+    assert reasons(update(old, new, *world)) == [Reason.POOL_NOT_FOUND]
+    named = service("shop/web", group="lb/edge", holds=["10.1.0.1"], pool="q")
+    assert update(named, named, EDGE, SHOP).allowed
+
+
 def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
     """A group that has become closed and full meanwhile refuses no edit of the Services that it has."""
     closed = group(
