@@ -152,7 +152,7 @@ def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod)
     node.start()
     assert "line 5" in node.refuses(bad)
     assert node.state()["instances"] == []
-    assert not node.addresses() & {WEB_VIP, "192.0.2.131"}
+    node.wait_until("the VIPs are gone", lambda: not node.addresses() & {WEB_VIP, "192.0.2.131"})
     assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
     node.runs(node.config.write(TWO))
     master(node, WEB)
