@@ -86,7 +86,8 @@ class Case:
         causes = [f"{field}: {message}" for field, message in self.causes]
         if self.code == 403:
             told = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
-            return f" denied the request: {told}\n"
+            place = "/".join(filter(None, map(self.asked["metadata"].get, ("namespace", "name"))))
+            return f" denied the request: {self.kind} {place}: {told}\n"
         told = f"{causes[0]}\n" if len(causes) == 1 else "\n" + "".join(f"* {each}\n" for each in causes)
         return f'The {self.kind} "{self.asked["metadata"]["name"]}" is invalid: {told}'
 

@@ -166,7 +166,7 @@ class Server:
         return wire.answer(answered)
 
     async def _answer(self, desk: "_Desk", asked: AdmissionRequest) -> tuple[AdmissionResponse, str]:
-        subject = Subject(kind=asked.kind.kind, group=asked.kind.group, name=asked.name)
+        subject = Subject(kind=asked.kind.kind, group=asked.kind.group, name=asked.name, namespace=asked.namespace)
         mutates = desk.route.mutates
         try:
             found = await self._decide(desk.route, asked)

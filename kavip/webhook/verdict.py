@@ -1,8 +1,9 @@
 """
 A verdict: what was found about one object, and how it is told to the user.
 
-kubectl prints the causes of a 422 as ``field: message`` and nothing else, and of a 403 the message alone: so each cause
-is whole on its own, and the message sums all of them up in one line.
+Where one object is refused, kubectl prints the causes of a 422 after its name, as ``field: message``. Of a 403, and
+where several are refused at once, it prints the messages alone, and Helm and others always do: so each cause is whole
+on its own, and the message names the object and sums all of them up in one line.
 """
 
 from collections.abc import Collection
@@ -71,6 +72,12 @@ class Subject:
     kind: str
     name: str
     group: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """As messages name it; an object whose name the API server has not made up yet has none."""
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return plain(f"{self.kind} {key}") if self.name else plain(self.kind)
 
 
 def response(uid: str, verdict: Verdict, subject: Subject) -> AdmissionResponse:
@@ -153,7 +160,7 @@ def _status(refusals: Collection[Refusal], subject: Subject) -> Status:
     return Status(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message=_summary([told(each) for each in told_ones], len(refusals)),
+        message=f"{subject}: {_summary([told(each) for each in told_ones], len(refusals))}",
         status="Failure",
         details=StatusDetails(name=subject.name, group=subject.group, kind=subject.kind, causes=causes),
     )

@@ -14,7 +14,7 @@ def test_several_findings_are_422_unless_all_are_403() -> None:
     answer = verdict.response("u1", found, Subject("Service", "web"))
     assert answer.status is not None
     assert answer.status.code == 422
-    assert answer.status.message.startswith("2 problems: ")
+    assert answer.status.message.startswith("Service web: 2 problems: ")
 
 
 def test_a_warning_is_cut_at_256_bytes() -> None:
@@ -38,5 +38,18 @@ def test_a_refusal_lists_as_many_causes_as_a_reader_mends() -> None:
     causes = answer.status.details.causes or []
     assert len(causes) == 32
     assert (causes[-1].field, causes[-1].message) == ("spec.externalIPs[31]", "and 10 more problems: mend these first")
-    assert answer.status.message.startswith("41 problems: ")
+    assert answer.status.message.startswith("Service web: 41 problems: ")
     assert answer.status.message.endswith("; spec.externalIPs[31]: and 10 more problems: mend these first")
+
+
+def test_the_message_names_the_object() -> None:
+    """Where several objects of one file are refused, kubectl prints nothing else of each, and Helm never does."""
+    found = create(service("shop/web", group="lb/gone"), EDGE)
+    for subject, named in (
+        (Subject("Service", "web", namespace="shop"), "Service shop/web: "),
+        (Subject("VIPPool", "edge"), "VIPPool edge: "),
+        (Subject("Service", "", namespace="shop"), "Service: "),
+    ):
+        answer = verdict.response("u1", found, subject)
+        assert answer.status is not None
+        assert answer.status.message.startswith(f"{named}metadata.annotations[")
