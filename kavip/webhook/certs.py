@@ -157,11 +157,13 @@ def hosts(certificate: x509.Certificate) -> tuple[str, ...]:
 
 def is_authority(pair: Pair) -> bool:
     """Whether *pair* may sign leaves, and is of the kind that kavip makes."""
-    try:
-        constraints = pair.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, *_UNREADABLE):
+    certificate = pair.certificate
+    if certificate.version is x509.Version.v1 or not isinstance(pair.key, ec.EllipticCurvePrivateKey):
         return False
-    return constraints.ca and isinstance(pair.key, ec.EllipticCurvePrivateKey)
+    try:
+        return _may_sign(certificate)
+    except _UNREADABLE:
+        return False
 
 
 def fingerprint(certificate: x509.Certificate) -> str:

@@ -171,6 +171,16 @@ class TestRendering:
         assert done.returncode
         assert path in done.stderr
 
+    @pytest.mark.parametrize("mode", ["provided", "cert-manager", "service-ca"])
+    @pytest.mark.parametrize("name", ["123", "1e3", "true", "null"])
+    def test_a_name_that_yaml_takes_for_something_else_stays_a_name(self, helm: Helm, mode: str, name: str) -> None:
+        """Kubernetes allows such names; unquoted they are numbers or nothing, and the release fails halfway."""
+        usual, odd = (
+            rendered(helm, f'certs={{"mode":"{mode}","secretName":"{each}"}}', f'priorityClassName="{each}"')
+            for each in ("usual-name", name)
+        )
+        assert odd == json.loads(json.dumps(usual).replace("usual-name", name))
+
     def test_the_host_network_is_rolled_out_in_place(self, helm: Helm) -> None:
         """In the network of the nodes a pod leaves before its successor comes: they have the same ports."""
         spec = files.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]

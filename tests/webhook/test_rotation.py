@@ -10,6 +10,7 @@ from kavip.errors import NotFound, Unavailable
 from kavip.webhook import certs
 from kavip.webhook.rotation import CHECK_EVERY
 from tests.webhook.replicas import MINUTE, NOW, OneSecret, Replica, trusted
+from tests.webhook.secrets import issued
 
 
 async def test_replicas_that_start_at_once_agree_on_one_ca() -> None:
@@ -66,10 +67,12 @@ async def test_a_renewed_ca_is_published_beside_the_old_one_and_served_later() -
 
 
 async def test_a_secret_that_cannot_be_used_is_replaced() -> None:
-    """For an empty Secret, garbage, or the key of another CA a new CA is made, and a leaf follows at once."""
+    """An empty one, garbage, the key of another CA, a CA that may not sign: a new CA is made, and a leaf follows."""
     other = certs.new_ca(NOW)
     mixed = {"tls.crt": certs.new_ca(NOW).certificate_pem, "tls.key": other.key_pem}
-    for data in ({}, {"tls.crt": b"garbage", "tls.key": b"garbage"}, mixed):
+    mute = issued(None, NOW)  # it may sign nothing
+    fruitless = {"tls.crt": mute.certificate_pem, "tls.key": mute.key_pem}
+    for data in ({}, {"tls.crt": b"garbage", "tls.key": b"garbage"}, mixed, fruitless):
         api = OneSecret()
         await api.create(None, "", {"data": {name: b64encode(value).decode() for name, value in data.items()}})
         replica = Replica(api)
