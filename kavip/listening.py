@@ -169,13 +169,13 @@ class _Server(web.Server):
 
 
 class Listener:
-    """Serves *handler* on a port; with *tls* over TLS."""
+    """Serves *handler* on a port; with *tls*, which is asked at each connection, over TLS."""
 
     def __init__(
         self,
         handler: Handler,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         limits: Limits = Limits(),
         evicted: Counted = lambda: None,
     ) -> None:
@@ -241,9 +241,9 @@ class Listener:
         limits: dict[str, Any] = {}
         if self._tls:
             limits = {"ssl_handshake_timeout": self._limits.handshake, "ssl_shutdown_timeout": _PARTING}
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), self._tls() if self._tls else None
         try:
-            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls, **limits)
+            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **limits)
         except (OSError, asyncio.CancelledError):  # no TLS, too slow, or out of place; asyncio has closed the socket
             self._server.forget(connection)
         finally:

@@ -50,7 +50,7 @@ class Page:
 async def listening(limits: Limits, tls: ssl.SSLContext | None = None, **more: Any) -> AsyncIterator[tuple[Page, int]]:
     """A listener on a free port."""
     page = Page()
-    listener = Listener(page, tls=tls, limits=limits, **more)
+    listener = Listener(page, tls=(lambda: tls) if tls else None, limits=limits, **more)
     port = await listener.start(HOST, 0)
     try:
         yield page, port

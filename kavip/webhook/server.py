@@ -98,7 +98,9 @@ class Server:
         self._draining = False
         self._desks = {path: _Desk(path, route) for path, route in routes.items()}
         self._bodies = Reader()
-        self._listener = Listener(self._serve, tls=self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc)
+        self._listener = Listener(
+            self._serve, tls=lambda: self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc
+        )
 
     def unready(self) -> str:
         """Say why reviews are not answered, or should not be sent here any more; "" when all is well."""
@@ -112,7 +114,7 @@ class Server:
 
     def present(self, leaf: Pair) -> None:
         """Serve with *leaf* from the next connection on; those that stand keep theirs."""
-        tls.load(self._context, leaf)
+        self._context = tls.showing(leaf)
         self._has_certificate = True
         telemetry.CERTIFICATE_EXPIRY.labels("leaf").set(leaf.certificate.not_valid_after_utc.timestamp())
 

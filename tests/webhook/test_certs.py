@@ -109,8 +109,7 @@ def test_older_tls_is_not_spoken() -> None:
 
 
 def _handshake(leaf: Pair, client: ssl.SSLContext, host: str) -> str | None:
-    server = tls.context()
-    tls.load(server, leaf)
+    server = tls.showing(leaf)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         thread = threading.Thread(target=lambda: server.wrap_socket(theirs, server_side=True).close())

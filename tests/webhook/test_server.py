@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from yarl import URL
 
 from hack import refusals
 from kavip import names, telemetry
@@ -18,6 +21,7 @@ from kavip.webhook import body, certs, services
 from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service
+from tests.webhook.secrets import issued
 from tests.webhook.serving import HOSTS, Connection, connected, question
 
 PATHS = sorted(ROUTES)
@@ -131,6 +135,28 @@ async def test_a_body_of_six_mebibytes_is_read(webhook: Connection) -> None:
     data = question(SERVICE_PATH, large, large, operation="UPDATE")
     assert len(data) > 6 << 20
     assert (await webhook.ask(SERVICE_PATH, data))["allowed"]
+
+
+async def test_the_certificate_that_was_presented_last_is_shown() -> None:
+    """From the next connection on, whatever the types of the keys; the connection that stands is not cut off."""
+    now = datetime.now(UTC)
+    ca = certs.new_ca(now)
+    keys = (None, rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate(), None)
+    server = Server(refusals.snapshot())
+    trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
+    async with connected(server) as connection:
+        data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        for key in keys:
+            leaf = issued(ca, now, key=key, hosts=("localhost",))
+            server.present(leaf)
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", URL(connection.url).port, ssl=trust, server_hostname="localhost"
+            )
+            shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            writer.close()
+            assert shown == leaf.certificate.public_bytes(Encoding.DER)
+        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
 
 
 async def test_other_methods_and_paths_are_none(webhook: Connection) -> None:
