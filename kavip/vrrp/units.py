@@ -78,8 +78,7 @@ class Draft:
         vips = [virtualips.host(address, self._group.spec.interface) for address in sorted(set(member.addresses))]
         slot = "" if member.local else self._slot(member.key)
         if slot and member.lines:
-            message = f"{verbatim.FIELD}: the instances of group {self._group.key} are shared; remove the annotation"
-            self._object(member.key, Reason.INVALID_VERBATIM, message)
+            self._object(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
         if slot or not member.spread or self._slots:
             self._place(member.key, vips, unit=slot or member.key, lines=() if slot else member.lines)
             return

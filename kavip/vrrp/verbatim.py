@@ -80,6 +80,12 @@ def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collec
     return Findings(tuple(lines), tuple(refusals), tuple(warnings))
 
 
+def shared(group: str) -> Refusal:
+    """Why a Service has no lines of its own in *group*, whose instances are shared."""
+    message = f"{FIELD}: the instances of group {group} are shared; remove the annotation"
+    return Refusal(Reason.INVALID_VERBATIM, message, FIELD)
+
+
 def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Findings:
     """Judge every entry of a group's ``verbatimConfig``; each finding has the entry's own field path."""
     entries = sorted((mapping or {}).items())

@@ -12,7 +12,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
-from kavip.vrrp import routerids
+from kavip.vrrp import keys, routerids
 
 _MOST_ASKED: Final = 10  # groups of which it is counted whether they have room: each count looks at all their Services
 _MOST_NAMED: Final = 3
@@ -82,19 +82,20 @@ def roomy(service: Service, snapshot: Snapshot) -> list[str]:
 
 
 def needs(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> int:
-    """How many VRIDs *group* and its Services take."""
-    own = group.spec.instances.count if group.is_shared else 0
+    """How many VRIDs *group* and its Services take; those VIPs that it names itself share one."""
+    own = group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
     members = snapshot.members(group.key)
     return own + sum(routerids.needed(member, group) for member in members if member.key != without)
 
 
 def held(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
-    """The VRIDs that *group* has given to Services that are still there, and to its shared instances."""
+    """The VRIDs that *group* has given to Services that are still there, to its own VIPs and its shared instances."""
     ids = group.status.router_ids or {}
     if group.is_shared:
         return set(ids.values())
     members = {member.key for member in snapshot.members(group.key)}
-    return {number for key, number in ids.items() if _owner(key) in members}
+    own = keys.own_key(group) if group.spec.virtual_ips else ""
+    return {number for key, number in ids.items() if key == own or _owner(key) in members}
 
 
 def _leaving(group: KeepalivedGroup, snapshot: Snapshot) -> int:

@@ -16,7 +16,7 @@ from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.ipam.addresses import FAMILIES
 from kavip.names import Reason
-from kavip.vrrp import members, routerids
+from kavip.vrrp import members, routerids, verbatim
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
 from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted
@@ -101,6 +101,8 @@ def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     found = members.verbatim_of(service, group.spec if group else None)
     yield from found.refusals
     yield from map(Caution, found.warnings)
+    if found.lines and group is not None and group.is_shared and not routerids.is_local(service):
+        yield verbatim.shared(group.key)
 
 
 def router_ids_suffice(service: Service, context: Cluster) -> Findings:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.group import KeepalivedGroup
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
@@ -97,6 +97,34 @@ def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, str], af
     assert reasons(update(old, new, *world)) == [Reason.POOL_NOT_FOUND]
     named = service("shop/web", group="lb/edge", holds=["10.1.0.1"], pool="q")
     assert update(named, named, EDGE, SHOP).allowed
+
+
+def test_lines_have_no_place_in_a_shared_instance() -> None:
+    """What the controller would leave out is refused; an instance of its own (Local) takes the lines."""
+    shared = group("lb/edge", instances=Instances(mode="Shared"))
+    for line, traffic, expected in (
+        ('{"garp_master_repeat": "2"}', "Cluster", [Reason.INVALID_VERBATIM]),
+        ('{"garp_master_repeat": "2"}', "Local", []),
+        ('{"priority": "100"}', "Cluster", []),
+    ):
+        notes = {names.VERBATIM_ANNOTATION: line}
+        asked = service("shop/web", group="lb/edge", annotations=notes, external_traffic_policy=traffic)
+        assert reasons(create(asked, shared, pool())) == expected
+
+
+def test_the_vips_of_a_group_take_a_router_id() -> None:
+    """They have an instance of their own, which counts like one of a Service, here and on the whole segment."""
+    own = [GroupVirtualIP(address="198.51.100.1"), GroupVirtualIP(address="2001:db8::1")]
+    none, one = list(range(1, 256)), list(range(1, 255))
+    assert reasons(create(group("lb/new", blacklist_router_ids=none, virtual_ips=own))) == [Reason.ROUTER_IDS_EXHAUSTED]
+    assert create(group("lb/new", blacklist_router_ids=one, virtual_ips=own)).allowed
+    full = group("lb/edge", segment="s", blacklist_router_ids=one, virtual_ips=own)
+    asked = service("shop/web", group="lb/edge")
+    assert reasons(create(asked, full, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
+    for ids in (None, {"lb/vips/virtualips": 255}):
+        other = group("lb/vips", segment="s", virtual_ips=own, router_ids=ids)
+        empty = group("lb/edge", segment="s", blacklist_router_ids=one)
+        assert reasons(create(asked, empty, other, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
 
 
 def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
