@@ -36,6 +36,8 @@ NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same by
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
 _KINDS: Final = (VIPPool, KeepalivedGroup, Service)  # in the order in which they are admitted
+_OF_GROUPS: Final = frozenset({Reason.GROUP_NOT_FOUND})
+_OF_THE_DEFAULT: Final = frozenset({Reason.POOL_SELECTOR_MISMATCH, Reason.NO_POOL})  # which pools would serve it
 _REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)
 
 
@@ -74,14 +76,15 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
     given = list(objects)
     absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
     options = PolicyOptions(ipam="never" if VIPPool in absent else "auto")
-    unjudged = {Reason.GROUP_NOT_FOUND} if KeepalivedGroup in absent else set()
     around = (_labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     judged = []
     for each in sorted((one for one in given if isinstance(one, _KINDS)), key=lambda one: _KINDS.index(type(one))):
         subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
-        verdict = policy.review(Review(Operation.CREATE, subject), snapshot, options=options)
-        verdict = _without(verdict, unjudged)
+        asked = _taken(each) if isinstance(each, Service) and KeepalivedGroup in absent else subject
+        verdict = policy.review(Review(Operation.CREATE, asked), snapshot, options=options)
+        if KeepalivedGroup in absent:
+            verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
         if verdict.allowed:
             snapshot.put(_open(subject) if Namespace in absent else subject)
@@ -203,6 +206,15 @@ def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
     data = msgspec.to_builtins(group)
     data["spec"] = {**data.get("spec", {}), **vrrp_groups.defaults(group)}
     return msgspec.convert(data, KeepalivedGroup)
+
+
+def _taken(service: Service) -> Service:
+    """*service*, where it is written for kavip and names no group, as if a default group took it: there may be one."""
+    ours = any(key.startswith(names.ANNOTATION_PREFIXES) for key in service.metadata.annotations or ())
+    if not ours or service.declared_group or not is_candidate(service):
+        return service
+    spec = msgspec.structs.replace(service.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)
+    return msgspec.structs.replace(service, spec=spec)
 
 
 def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) -> None:

@@ -97,6 +97,19 @@ def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
     assert beside.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
+def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
+    """A Service that names no group is judged by what it says itself, and no pool's groups are held against it."""
+    pool = f"{POOLS.strip()[:-1].partition(', namespaceSelector')[0]}, groups: [lb/edge]}}\n---\n"
+    plain = service("web", **{GROUP: "", "kavip.io/addresses": "192.0.2.130"})
+    alone = check("-f", "-", given=json.dumps(plain).replace(".130", ".300"))
+    assert (alone.returncode, alone.stdout.count("'192.0.2.300': want one")) == (1, 1)
+    assert "does nothing" not in alone.stderr
+    beside = check("-f", "-", given=pool + json.dumps(plain))
+    assert (beside.returncode, beside.stdout) == (0, "")
+    wrong = check("-f", "-", given=pool + json.dumps(plain).replace(".130", ".99"))
+    assert (wrong.returncode, wrong.stdout.count("192.0.2.99 is in no pool")) == (1, 1)
+
+
 def test_what_ships_is_clean() -> None:
     """The samples pass, and nothing that is no business of kavip's makes a noise."""
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]

@@ -119,8 +119,7 @@ def is_unknown(key: str) -> bool:
 
 
 def unknown(key: str) -> str:
-    """What to tell of such a key: the one that was perhaps meant."""
-    prefix = next(each for each in names.ANNOTATION_PREFIXES if key.startswith(each))
-    choice = [known for known in names.SERVICE_ANNOTATIONS if known.startswith(prefix)]
-    (nearest,) = get_close_matches(key[:80], choice, 1, 0)
-    return f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {nearest}?"
+    """What to tell of such a key: the one that was perhaps meant, whose prefix may be the other one."""
+    choice = {known.rpartition("/")[2]: known for known in names.SERVICE_ANNOTATIONS}
+    (nearest,) = get_close_matches(key[:80].partition("/")[2].lower(), choice, 1, 0)
+    return f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {choice[nearest]}?"

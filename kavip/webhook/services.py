@@ -171,7 +171,7 @@ def kavip_manages_it(service: Service, _: Cluster) -> Findings:
         why = "it is not of type LoadBalancer, and has no externalIPs with a group annotation"
     keys = sorted(key for key in service.metadata.annotations or () if key.startswith(names.ANNOTATION_PREFIXES))
     for key in keys[:_MOST_KEYS]:
-        if key.startswith(f"{names.KAVIP_GROUP}/"):
+        if key.startswith(f"{names.KAVIP_GROUP}/") or key == names.GROUP_ANNOTATION:
             yield Caution(f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}")
         elif annotations.is_unknown(key):
             yield Caution(annotations.unknown(key))

@@ -26,7 +26,7 @@ def test_a_clean_service_hears_nothing() -> None:
     [
         (service("shop/web", pool="gone"), "it has neither group annotation nor class, and no default group takes it"),
         (
-            service("shop/web", group="no", pool="gone", load_balancer_class="example.com/other"),
+            service("shop/web", pool="gone", load_balancer_class="example.com/other"),
             "its spec.loadBalancerClass is example.com/other",
         ),
         (
