@@ -16,7 +16,7 @@ from kavip.vrrp import groups as shape
 from kavip.vrrp import routerids
 from kavip.webhook import capacity, moves
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import counted, listed
+from kavip.webhook.verdict import counted, listed, quoted
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
@@ -95,6 +95,8 @@ def nobody_follows_endpoints(group: KeepalivedGroup, context: Cluster) -> Findin
 def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
     """No other group is the default one."""
     if not group.is_default:
+        if (written := group.metadata.label(names.DEFAULT_GROUP_LABEL)) not in ("", "false"):
+            yield Caution(f'{_DEFAULT_FIELD}: {quoted(written)}: makes no default group; want "true", or no such label')
         return
     others = [other.key for other in context.snapshot.groups.values() if other.is_default and other.key != group.key]
     if others:
