@@ -21,6 +21,7 @@ from math import inf
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_parser import RawRequestMessage
 from yarl import URL
 
@@ -40,7 +41,31 @@ FAREWELL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_HEAD: Final = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nDate: {}\r\n{}\r\n"
+_CLOSE: Final = "Connection: close\r\n"
+
+
+@dataclass(slots=True)
+class Reply:
+    """A 200 that leaves in one piece: aiohttp's own response costs a tenth of what a review takes."""
+
+    body: bytes
+    content_type: str
+    status: int = 200
+    keep_alive: bool = True
+
+    def force_close(self) -> None:
+        """Have it be the last one on its connection."""
+        self.keep_alive = False
+
+    @property
+    def whole(self) -> bytes:
+        """Head and body."""
+        ending = "" if self.keep_alive else _CLOSE
+        return _HEAD.format(self.content_type, len(self.body), rfc822_formatted_time(), ending).encode() + self.body
+
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | Reply]]
 Counted = Callable[[], None]
 """Called for each connection that gives its place to a newcomer."""
 
@@ -101,17 +126,33 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
+        self, request: web.BaseRequest, resp: web.StreamResponse | Reply, start_time: float | None
+    ) -> tuple[Any, bool]:
         """Send the answer; with the last byte of it the exchange is over."""
         self.useful = self.useful or resp.status < 400
         if not self.useful and not self._messages:
             resp.force_close()
-        finished = await super().finish_response(request, resp, start_time)
+        finished: tuple[Any, bool]
+        if isinstance(resp, Reply):
+            finished = resp, await self._is_lost(request, resp)
+        else:
+            finished = await super().finish_response(request, resp, start_time)
         now = self._loop.time()
         self.rests_since = now
         self.deadline = now + self._limits.exchange if self._messages or not self.useful else inf
         return finished
+
+    async def _is_lost(self, request: web.BaseRequest, reply: Reply) -> bool:
+        """Send *reply*; whether the client has gone before that."""
+        if self._upgraded or not request.keep_alive:
+            reply.force_close()
+        try:
+            if self.transport is not None:
+                self.transport.write(reply.whole)
+            await self._drain_helper()
+        except ConnectionError:
+            return True
+        return False
 
     def handle_error(
         self,
@@ -144,7 +185,7 @@ class _Server(web.Server):
     """aiohttp's server, of our connections."""
 
     def __init__(self, handler: Handler, limits: Limits) -> None:
-        super().__init__(handler)
+        super().__init__(handler)  # type: ignore[arg-type]  # a Reply meets nothing but Connection.finish_response
         self._limits = limits
         self.standing: dict[Connection, None] = {}  # oldest first
 

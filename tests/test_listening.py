@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from kavip import app
 from kavip.errors import SettingsError
-from kavip.listening import FAREWELL, Limits, Listener
+from kavip.listening import FAREWELL, Limits, Listener, Reply
 from kavip.settings import Settings
 from kavip.webhook import certs
 from tests.files import ROOT
@@ -299,3 +300,38 @@ async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed() ->
         writer.close()
     await stopping
     assert page.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "stands"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", False),
+        (b"GET / HTTP/1.0\r\n\r\n", False),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", False),
+    ],
+)
+async def test_a_reply_says_what_a_response_says(request_: bytes, *, stands: bool) -> None:
+    """Status, type, length, date and body; the connection ends where the client wants that, or another protocol."""
+
+    async def answer(_: web.BaseRequest) -> Reply:
+        return Reply(b"{}", "application/json")
+
+    listener = Listener(answer, limits=Limits())
+    port = await listener.start(HOST, 0)
+    try:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(request_)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        assert await reader.readexactly(2) == b"{}"
+        assert head[:3] == ["HTTP/1.1 200 OK", "Content-Type: application/json", "Content-Length: 2"]
+        assert parsedate_to_datetime(head[3].removeprefix("Date: ")).tzinfo is not None
+        assert ("Connection: close" in head) is not stands
+        if stands:
+            writer.write(request_)
+            assert (await reader.readuntil(b"{}")).startswith(b"HTTP/1.1 200 OK\r\n")
+        else:
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+        writer.close()
+    finally:
+        await listener.stop()

@@ -28,7 +28,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.listening import Listener
+from kavip.listening import Listener, Reply
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import mutation, policy, tls, verdict
@@ -41,7 +41,7 @@ PATIENCE: Final = 0.5  # seconds for which an object that is missing may still a
 _LOOK: Final = 0.02
 _ERROR, _ALLOWED, _DENIED = "error", "allowed", "denied"
 
-_JSON: Final = {"Content-Type": "application/json"}
+_JSON: Final = "application/json"
 
 log: Final = structlog.get_logger(__name__)
 
@@ -136,7 +136,7 @@ class Server:
         await asyncio.sleep(drain)
         await self._listener.stop()
 
-    async def _serve(self, request: web.BaseRequest) -> web.Response:
+    async def _serve(self, request: web.BaseRequest) -> web.Response | Reply:
         """Answer one request."""
         desk = self._desks.get(request.path)
         if desk is None:
@@ -150,7 +150,7 @@ class Server:
         except Unreadable as error:
             return _told(error.status, str(error))
         try:
-            reply = web.Response(body=await self._review(desk, body), headers=_JSON)
+            reply = Reply(await self._review(desk, body), _JSON)
         except BadInput as error:
             return _told(400, str(error))
         finally:
