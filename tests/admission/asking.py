@@ -4,6 +4,7 @@ import json
 import ssl
 from dataclasses import dataclass, field
 from http.client import HTTPSConnection
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 STEPS: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
+_IDLE: Final = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Api:
 
     plane: ControlPlane
     _connection: HTTPSConnection = field(init=False)
+    _used: float = 0.0
 
     def __post_init__(self) -> None:
         """Make the credentials; the connection opens with the first request."""
@@ -52,11 +55,15 @@ class Api:
     ) -> Answer:
         """Send one request."""
         target = f"{path}?{urlencode(query)}" if query else path
+        if monotonic() - self._used > _IDLE:
+            self._connection.close()  # the API server may have closed it; the next request opens another
         self._connection.request(
             method, target, body=json.dumps(body) if body else None, headers={"Content-Type": kind}
         )
         answer = self._connection.getresponse()
-        return Answer(answer.status, json.loads(answer.read()))
+        found = Answer(answer.status, json.loads(answer.read()))
+        self._used = monotonic()
+        return found
 
     def close(self) -> None:
         """Close the connection."""

@@ -26,7 +26,7 @@ def dual(programs: Programs) -> Iterator[ControlPlane]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # what is patched below must not reach other tests
 def stage(dual: ControlPlane) -> Iterator[Stage]:
     """kavip at the API server, which asks it; namespaces and kinds of the cases are there."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
