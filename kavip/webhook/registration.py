@@ -56,14 +56,12 @@ def _rule(group: str, version: str, resource: str, *operations: str, scope: str)
     }
 
 
-def _marked(subject: str) -> str:
-    """CEL: *subject* carries a kavip annotation or kavip's class."""
+def _marked(subject: str, classed: str) -> str:
+    """CEL: *subject* carries a kavip annotation, or a class of which *classed* holds."""
     keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in names.ANNOTATION_PREFIXES)
     annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {keys})"
-    classed = (
-        f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass == '{names.LOAD_BALANCER_CLASS}'"
-    )
-    return f"({subject} != null && (({annotated}) || ({classed})))"
+    of_class = f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass{classed}"
+    return f"({subject} != null && (({annotated}) || ({of_class})))"
 
 
 # Each condition is one expression; all of a list must hold. On CREATE there is no oldObject, on DELETE no object, and
@@ -76,8 +74,13 @@ _PLAIN: Final = (
     "(object != null && has(object.spec.type) && object.spec.type == 'LoadBalancer'"
     " && !has(object.spec.loadBalancerClass))"
 )
-_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object')} || {_PLAIN}"}
-_KAVIP: Final = {"name": "kavip", "expression": f"{_marked('object')} || {_marked('oldObject')}"}
+_OURS: Final = f" == '{names.LOAD_BALANCER_CLASS}'"
+_LIKE_OURS: Final = f".startsWith('{names.KAVIP_GROUP}/')"  # a mistyped one is told
+_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object', _OURS)} || {_PLAIN}"}
+_KAVIP: Final = {
+    "name": "kavip",
+    "expression": f"{_marked('object', _LIKE_OURS)} || {_marked('oldObject', _LIKE_OURS)}",
+}
 # Those that an update leaves as they were are never refused, so with kavip down such an update passes.
 _EXTERNAL_IPS: Final = (
     "(object != null && has(object.spec.externalIPs) && size(object.spec.externalIPs) > 0"

@@ -1,8 +1,8 @@
 """
 What is asked of a Service that kavip manages (contract 3.1).
 
-Any other hears at most that its ``kavip.io/`` annotations do nothing, and passes, unless the administrator has the
-external IPs of all Services checked.
+Any other hears at most that its ``kavip.io/`` annotations or its class do nothing, and passes, unless the administrator
+has the external IPs of all Services checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,6 +23,7 @@ from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
+_CLASS_FIELD: Final = "spec.loadBalancerClass"
 _POLICY_FIELD: Final = "spec.externalTrafficPolicy"
 _MOST_KEYS: Final = 16  # the API server passes 4 KiB of warnings on
 _LONGEST_KEY: Final = 317  # of a namespace and a name
@@ -66,7 +67,10 @@ def class_finds_a_group(service: Service, context: Cluster) -> Findings:
         return
     choice = _choice(service, context)
     message = f'"{names.LOAD_BALANCER_CLASS}": no group is the default one; annotate {names.GROUP_ANNOTATION}; {choice}'
-    yield Refusal(Reason.GROUP_NOT_FOUND, message, "spec.loadBalancerClass")
+    if context.options.allow_missing_group == "warn":
+        yield Caution(f"{_CLASS_FIELD}: {message}; the Service waits for one")
+    else:
+        yield Refusal(Reason.GROUP_NOT_FOUND, message, _CLASS_FIELD)
 
 
 def group_stays(service: Service, context: Cluster) -> Findings:
@@ -177,6 +181,16 @@ def kavip_manages_it(service: Service, _: Cluster) -> Findings:
             yield Caution(annotations.unknown(key))
 
 
+def class_is_known(service: Service, _: Cluster) -> Findings:
+    """A class under ``kavip.io/`` is the one that kavip has."""
+    found = service.spec.load_balancer_class or ""
+    if found.startswith(f"{names.KAVIP_GROUP}/") and found != names.LOAD_BALANCER_CLASS:
+        yield Caution(
+            f"{_CLASS_FIELD}: {quoted(found)}: nobody serves this class; did you mean {names.LOAD_BALANCER_CLASS}? "
+            "It cannot be changed: delete the Service and create it anew"
+        )
+
+
 def _is_reference(text: str) -> bool:
     """Whether *text* may name a group; an absent annotation is fine too."""
     try:
@@ -249,6 +263,7 @@ CHAIN: Final[tuple[Check[Service], ...]] = (
 )
 UNMANAGED: Final[tuple[Check[Service], ...]] = (
     Check(externals.any_external_ips_are_allowed, reads=externals.written),
+    Check(class_is_known, reads=_which_group),
     Check(kavip_manages_it, reads=_annotations),
 )
 """For a Service that kavip does not manage."""

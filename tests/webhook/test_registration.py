@@ -81,3 +81,11 @@ def test_a_url_replaces_the_service() -> None:
 def test_the_bundle_is_left_to_kavip() -> None:
     """In a cluster no caBundle is written here: another field manager owns it."""
     assert not any("caBundle" in webhook["clientConfig"] for webhook in configured().values())
+
+
+def test_a_class_that_is_almost_ours_is_asked_of_the_validator_alone() -> None:
+    """Only a mistyped class is told there; nothing is to be written into a Service that kavip does not manage."""
+    said = {name: webhook["matchConditions"][-1]["expression"] for name, webhook in configured().items()}
+    prefix = "spec.loadBalancerClass.startsWith('kavip.io/')"
+    assert said["validate-service.kavip.io"].count(prefix) == 2
+    assert prefix not in said["mutate-service.kavip.io"]

@@ -38,11 +38,11 @@ namespaceSelector:
       values: {{ list "kube-system" .Release.Namespace | uniq | sortAlpha | toJson }}
 {{- end }}
 
-{{- /* CEL: the object called so carries a kavip annotation or kavip's class. */}}
+{{- /* CEL: .object carries a kavip annotation, or a class of which .classed holds. */}}
 {{- define "kavip.marked" -}}
-({{ . }} != null && ((has({{ . }}.metadata.annotations) && {{ . }}.metadata.annotations.exists(key,
+({{ .object }} != null && ((has({{ .object }}.metadata.annotations) && {{ .object }}.metadata.annotations.exists(key,
 key.startsWith('kavip.io/') || key.startsWith('keepalived-operator.redhat-cop.io/')))
-|| (has({{ . }}.spec.loadBalancerClass) && {{ . }}.spec.loadBalancerClass == 'kavip.io/keepalived')))
+|| (has({{ .object }}.spec.loadBalancerClass) && {{ .object }}.spec.loadBalancerClass{{ .classed }})))
 {{- end }}
 
 {{- /* Annotations by which somebody else writes caBundle, where the certificate is theirs. */}}
