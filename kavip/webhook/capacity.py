@@ -5,6 +5,7 @@ What counts is what Services need, not what is persisted: a Service that has no 
 leftover in ``status.routerIDs`` has none.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,21 +43,55 @@ class Usage:
         return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}{leaving}"
 
 
-def usage(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> Usage:
-    """Count for *group*; *without* is the key of a Service that is left out, because it is the one that asks."""
-    blacklist = routerids.blacklist_of(group.spec)
-    taken: set[int] = set()
-    waiting = 0
-    for neighbour in snapshot.neighbours(group):
-        ids = held(neighbour, snapshot)
-        taken |= ids
-        waiting += max(0, needs(neighbour, snapshot) - len(ids))
-    left = routerids.capacity(blacklist, taken) - waiting - needs(group, snapshot, without=without)
-    where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
-    leaving = 0
-    if left < names.MAX_VIPS:  # there may not be enough of them: whoever is refused hears what will come free
-        leaving = sum(_leaving(each, snapshot) for each in (group, *snapshot.neighbours(group)))
-    return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """The VRIDs that a group and its Services need, those that they have, and what Services in deletion need."""
+
+    needs: int
+    held: set[int]
+    leaving: int
+
+
+class Census:
+    """The counts of one decision: each group is counted once, however many others share its segment."""
+
+    def __init__(self, snapshot: Snapshot, *, without: str = "") -> None:
+        """*without* is the key of a Service that is left out, because it is the one that asks."""
+        self._snapshot, self._without = snapshot, without
+        self._tallies: dict[str, _Tally] = {}
+
+    def usage(self, group: KeepalivedGroup) -> Usage:
+        """Count for *group*."""
+        blacklist = routerids.blacklist_of(group.spec)
+        own, *others = [self._tally(each) for each in (group, *self._snapshot.neighbours(group))]
+        taken = set[int]().union(*(each.held for each in others))
+        waiting = sum(max(0, each.needs - len(each.held)) for each in others)
+        left = routerids.capacity(blacklist, taken) - waiting - own.needs
+        where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
+        leaving = own.leaving + sum(each.leaving for each in others)
+        return Usage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
+
+    def roomy(self, service: Service) -> list[str]:
+        """The first groups that may take *service* and have room for it, by key; those of shared instances first."""
+        allowed = open_to(service.metadata.namespace, self._snapshot)
+        found: list[str] = []
+        for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MOST_ASKED]:
+            needed = routerids.needed(service, group)
+            if not needed or needed <= self.usage(group).left:
+                found.append(group.key)
+            if len(found) == _MOST_NAMED:
+                break
+        return found
+
+    def _tally(self, group: KeepalivedGroup) -> _Tally:
+        found = self._tallies.get(group.key)
+        if found is None:
+            members = self._snapshot.members(group.key)
+            asking = [member for member in members if member.key != self._without]
+            leaving = [member for member in asking if member.metadata.deletion_timestamp]
+            needed = _own(group) + _needed(asking, group)
+            found = self._tallies[group.key] = _Tally(needed, _held(group, members), _needed(leaving, group))
+        return found
 
 
 def open_to(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
@@ -68,39 +103,31 @@ def open_to(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
     ]
 
 
-def roomy(service: Service, snapshot: Snapshot) -> list[str]:
-    """The first of the groups that may take *service* and have room for it, by key; those of shared instances first."""
-    allowed = open_to(service.metadata.namespace, snapshot)
-    found: list[str] = []
-    for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MOST_ASKED]:
-        needed = routerids.needed(service, group)
-        if not needed or needed <= usage(group, snapshot, without=service.key).left:
-            found.append(group.key)
-        if len(found) == _MOST_NAMED:
-            break
-    return found
-
-
-def needs(group: KeepalivedGroup, snapshot: Snapshot, *, without: str = "") -> int:
+def needs(group: KeepalivedGroup, snapshot: Snapshot) -> int:
     """How many VRIDs *group* and its Services take; those VIPs that it names itself share one."""
-    own = group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
-    members = snapshot.members(group.key)
-    return own + sum(routerids.needed(member, group) for member in members if member.key != without)
+    return _own(group) + _needed(snapshot.members(group.key), group)
 
 
 def held(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
     """The VRIDs that *group* has given to Services that are still there, to its own VIPs and its shared instances."""
+    return _held(group, snapshot.members(group.key))
+
+
+def _own(group: KeepalivedGroup) -> int:
+    return group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
+
+
+def _needed(members: Iterable[Service], group: KeepalivedGroup) -> int:
+    return sum(routerids.needed(member, group) for member in members)
+
+
+def _held(group: KeepalivedGroup, members: Iterable[Service]) -> set[int]:
     ids = group.status.router_ids or {}
     if group.is_shared:
         return set(ids.values())
-    members = {member.key for member in snapshot.members(group.key)}
+    there = {member.key for member in members}
     own = keys.own_key(group) if group.spec.virtual_ips else ""
-    return {number for key, number in ids.items() if key == own or _owner(key) in members}
-
-
-def _leaving(group: KeepalivedGroup, snapshot: Snapshot) -> int:
-    members = (member for member in snapshot.members(group.key) if member.metadata.deletion_timestamp)
-    return sum(routerids.needed(member, group) for member in members)
+    return {number for key, number in ids.items() if key == own or _owner(key) in there}
 
 
 def _owner(key: str) -> str:

@@ -41,7 +41,7 @@ def namespace_counts(group: KeepalivedGroup, context: Cluster) -> Findings:
 
 def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
     """Blacklist and segment leave enough VRIDs for what the group holds now."""
-    usage, needed = capacity.usage(group, context.snapshot), capacity.needs(group, context.snapshot)
+    usage, needed = capacity.Census(context.snapshot).usage(group), capacity.needs(group, context.snapshot)
     if routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < needed and group.is_shared:
         return  # the shape is wrong already, whatever else is in use
     if usage.left < 0:

@@ -114,10 +114,11 @@ def router_ids_suffice(service: Service, context: Cluster) -> Findings:
     group = _group(context)
     if group is None or not (needed := routerids.needed(service, group)):
         return
-    usage = capacity.usage(group, context.snapshot, without=service.key)
+    census = capacity.Census(context.snapshot, without=service.key)
+    usage = census.usage(group)
     if needed > usage.left:
         left = counted(max(usage.left, 0), "virtual router ID")
-        roomy = capacity.roomy(service, context.snapshot)
+        roomy = census.roomy(service)
         others = f"name a group with room ({listed(roomy)})" if roomy else "make a group on another segment"
         shared = "or have spec.instances.mode: Shared set, in which Services share them"
         message = (
