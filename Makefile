@@ -8,7 +8,7 @@ SHELL := /bin/bash
 RUN := hack/venv
 SLOW := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
-# most tests wait for others: two at a time fill two cores; those on whole clusters follow one another (tests/conftest.py)
+# most tests wait for others: two at a time fill two cores; a whole cluster has the machine to itself
 WORKERS ?= 2
 # no index address may enter the repository
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
@@ -34,7 +34,8 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 	@$(MAKE) --no-print-directory lint
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.testbed base >/dev/null
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile --ignore tests/cluster
+	@$(RUN) pytest tests/cluster
 
 test-unit: ## the tests that need neither root nor network, in less than 15 seconds
 	@$(RUN) pytest -n auto -m "not ($(SLOW))" --timeout 120
