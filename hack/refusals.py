@@ -9,6 +9,7 @@ A case::
     old: {...}                          # what an UPDATE starts from; left out: the object of that key in the cluster
     given: [{...}]                      # what the cluster has besides
     settings: {external_ips_scope: all} # of kavip, where they are not the default ones
+    exempt: true                        # who asks may create services/externalips
     asked: {...}                        # the manifest, as a user writes it
     causes: {FIELD: MESSAGE}            # exactly these, in this order; several of one field: a list
     warnings: [...]                     # exactly these; a case without causes is accepted with them
@@ -48,7 +49,7 @@ CHAINS: Final[Mapping[str, tuple[Check[Any], ...]]] = {
 """Every rule of the policy, by the kind that it is asked of."""
 _TYPES: Final[dict[str, type]] = {name: kind for kind, name in KINDS.items()}
 _HOMES: Final = "group_namespaces"  # a setting of the Snapshot; the others are the policy's
-_OPTIONAL: Final = frozenset({"operation", "old", "given", "settings", "causes", "warnings", "code", "by"})
+_OPTIONAL: Final = frozenset({"operation", "old", "given", "settings", "exempt", "causes", "warnings", "code", "by"})
 
 Manifest = Mapping[str, Any]
 
@@ -67,6 +68,7 @@ class Case:
     old: Manifest | None
     given: tuple[Manifest, ...]
     settings: Mapping[str, str]
+    exempt: bool
     code: int
     by: str
 
@@ -142,6 +144,7 @@ def _case(row: dict[str, Any], file: str) -> Case:
         old=None if operation is Operation.CREATE else row.get("old") or _found(asked, (*cluster(), *given)),
         given=given,
         settings=row.get("settings", {}),
+        exempt=row.get("exempt", False),
         code=row.get("code", 422),
         by=row.get("by", "kavip"),
     )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hack.refusals import CHAINS, Case, Manifest
 from kavip.api.review import Operation
 from kavip.webhook.checks import Check
+from kavip.webhook.verdict import PARDONED
 
 _LONGEST: Final = 8  # items of a list that an example shows
 _FIRST: Final = {"check": "`kavip check`; at the API server the schema says it first"}
@@ -63,6 +64,7 @@ def _table(cases: Iterable[Case]) -> list[str]:
 def _when(case: Case) -> str:
     settings = ", ".join(f"`{name}: {value}`" for name, value in sorted(case.settings.items()))
     notes = [f"with {settings}" if settings else "", "403" if case.code == 403 else "", _FIRST.get(case.by, "")]
+    notes.append("by a user who may `create` `services/externalips`" if case.exempt else "")
     told = ", ".join(note for note in notes if note)
     return f"{case.when} ({told})" if told else case.when
 
@@ -71,7 +73,7 @@ def _told(case: Case) -> Iterator[tuple[str, str]]:
     for field, message in case.causes:
         yield _example(case, field), f"{field}: {message}"
     for text in case.warnings:
-        field = text.removeprefix("accepted, because it is not new: ").partition(": ")[0]
+        field = text.removeprefix("accepted, because it is not new: ").removeprefix(PARDONED).partition(": ")[0]
         yield _example(case, field), f"warning: {text}"
 
 

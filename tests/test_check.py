@@ -138,7 +138,9 @@ ELSEWHERE = {"request_is_met: a pool that is not in force": "it is the pool that
 ALIKE = [
     case
     for case in refusals.cases()
-    if case.by != "crd" and case.operation is Operation.CREATE and not case.settings and str(case) not in ELSEWHERE
+    if case.by != "crd"
+    and case.operation is Operation.CREATE
+    and not (case.settings or case.exempt or str(case) in ELSEWHERE)
 ]
 
 

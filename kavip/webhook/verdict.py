@@ -24,6 +24,7 @@ WARNING_BYTES: Final = 256
 MOST_MESSAGE: Final = 4096
 MOST_CAUSES: Final = 32
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
+PARDONED: Final = "accepted, because you may create services/externalips: "
 _ELLIPSIS: Final = "..."
 _LONGEST_VALUE: Final = 100
 
@@ -61,8 +62,10 @@ class Verdict:
         return not self.refusals
 
     def pardoned(self) -> "Verdict":
-        """What is left for a user whom the pardonable refusals do not bind."""
-        return replace(self, refusals=tuple(each for each in self.refusals if each not in self.pardonable))
+        """What is left for a user whom the pardonable refusals do not bind: he hears what he is pardoned."""
+        bound = tuple(each for each in self.refusals if each not in self.pardonable)
+        said = (f"{PARDONED}{told(each)}" for each in self.refusals if each in self.pardonable)
+        return replace(self, refusals=bound, warnings=(*self.warnings, *said), pardonable=frozenset())
 
 
 @dataclass(frozen=True, slots=True)

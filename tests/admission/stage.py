@@ -15,7 +15,7 @@ from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
-from kavip.api.review import AdmissionRequest
+from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
 from kavip.webhook import policy
@@ -46,6 +46,10 @@ class Stage:
         if self.case is None:
             return policy.PASSED
         return replace(route.decide(request, self._snapshot, self.case.options), awaits=())
+
+    async def exempts(self, _user: UserInfo, _namespace: str) -> bool:
+        """Whether the case is of a user whom the rules about external IPs do not bind."""
+        return self.case is not None and self.case.exempt
 
     @contextmanager
     def playing(self, case: Case) -> Iterator[None]:
@@ -90,7 +94,10 @@ def opened(plane: ControlPlane, loop: Loop) -> Iterator[Stage]:
     """A stage at *plane*, registered for every Service that could be ours."""
     stage = Stage(plane, Api(plane))
     routes = {path: replace(route, decide=partial(stage.decide, route)) for path, route in ROUTES.items()}
-    server, client = Server(Snapshot(), routes=routes), Client.from_settings(str(plane.kubeconfig))
+    server, client = (
+        Server(Snapshot(), routes=routes, may_set_external_ips=stage.exempts),
+        Client.from_settings(str(plane.kubeconfig)),
+    )
     port = loop.run(server.start("127.0.0.1", 0))
     loop.run(client.__aenter__())
     publisher = Registered(client, NAME, ByURL(f"https://127.0.0.1:{port}"), NAME, manner=Manner(external_ips="all"))

@@ -188,6 +188,16 @@ def test_who_may_set_external_ips_may_set_those_that_nobody_has(
     assert found.pardoned().allowed == pardoned
 
 
+def test_who_is_exempt_hears_of_each_pardon() -> None:
+    """Two addresses, two warnings: an administrator may not know that the rules do not bind him."""
+    found = create(managed("203.0.113.1", "203.0.113.2"), EDGE, pool()).pardoned()
+    assert found.warnings == tuple(
+        f'accepted, because you may create services/externalips: spec.externalIPs[{index}]: "{address}": '
+        "in no VIPPool; choose an address of edge (192.0.2.128/28)"
+        for index, address in enumerate(("203.0.113.1", "203.0.113.2"))
+    )
+
+
 def test_a_pardon_covers_nothing_else() -> None:
     """A group that does not let the namespace in stays closed."""
     closed = group("lb/edge", allowed_namespaces=LabelSelector(match_labels={"team": "net"}))
