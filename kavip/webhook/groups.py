@@ -104,6 +104,21 @@ def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
         yield Refusal(Reason.DUPLICATE_DEFAULT, message, _DEFAULT_FIELD)
 
 
+def nobody_loses_the_default(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """A label that goes leaves no Service behind that came here without naming the group."""
+    old, snapshot = context.old, context.snapshot
+    if old is None or group.is_default or not old.is_default:
+        return
+    bereft = [service for service in snapshot.members(group.key) if not service.declared_group]
+    others = [each for each in snapshot.groups.values() if each.is_default and each.key != group.key]
+    if not bereft:
+        return
+    heir = min(others, key=lambda each: each.metadata.age_key, default=None)
+    loss = f"to {heir.key}" if heir else "without a group, and without an address where they have no class"
+    count, shown = counted(len(bereft), "Service"), listed([each.key for each in bereft], most=3)
+    yield Caution(f"{_DEFAULT_FIELD}: leaves {count} {loss}: {shown}; annotate them with this group first")
+
+
 def some_node_is_selected(group: KeepalivedGroup, context: Cluster) -> Findings:
     """The selector picks a node, where the nodes are known."""
     if context.snapshot.nodes and not context.snapshot.group_nodes(group):
@@ -139,6 +154,7 @@ CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
     Check(metrics_port_is_free, reads=lambda group, _: (group.spec.metrics_port, group.spec.node_selector)),
     Check(nobody_follows_endpoints, reads=spec_part),
     Check(there_is_one_default, reads=lambda group, _: group.is_default),
+    Check(nobody_loses_the_default, reads=lambda group, _: group.is_default),
     Check(no_vip_moves_unseen, reads=_what_it_takes),
     Check(some_node_is_selected, reads=spec_part),
     Check(moves.live_changes_are_told, reads=spec_part),

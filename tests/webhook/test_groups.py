@@ -105,3 +105,15 @@ def test_a_blacklist_of_a_shared_group_leaves_room_for_its_instances() -> None:
 def test_an_edit_of_a_group_without_vips_moves_nothing() -> None:
     """Nobody is warned of what is not up."""
     assert judged(group("lb/edge", interface="eth1", segment="s"), old=group("lb/edge")) == policy.PASSED
+
+
+def test_a_default_label_that_goes_names_whom_it_leaves() -> None:
+    """The first of many and their number; to which group they come, where another has the label; nobody, silence."""
+    old, new = group(default=True, segment="default"), group(segment="default")
+    many = [service(f"shop/{name}") for name in "abcde"]
+    (told,) = judged(new, *many, service("shop/own", group="lb/edge"), old=old).warnings
+    assert told.startswith("metadata.labels[kavip.io/default-group]: leaves 5 Services without a group, and without ")
+    assert ": shop/a, shop/b, shop/c and 2 more; annotate them" in told
+    (told,) = judged(new, *many[:1], group("lb/heir", default=True), old=old).warnings
+    assert "leaves 1 Service to lb/heir: shop/a; annotate" in told
+    assert judged(new, service("shop/own", group="lb/edge"), old=old) == policy.PASSED
