@@ -30,8 +30,8 @@ class Annotation(Generic[T]):
 
     def read(self, annotations: Mapping[str, str] | None) -> T | None:
         """The parsed value; None where it is absent or empty. Raises :class:`BadInput`."""
-        text = (annotations or {}).get(self.key, "").strip()
-        return self.parse(text, annotation_field(self.key)) if text else None
+        text = annotations.get(self.key) if annotations else None
+        return self.parse(text, annotation_field(self.key)) if text and (text := text.strip()) else None
 
 
 def parse_namespaced(text: str, field: str) -> str:

@@ -34,9 +34,9 @@ Cluster = Context[Service]
 
 def group_is_a_reference(service: Service, context: Cluster) -> Findings:
     """The group annotation is ``namespace/name``, both DNS names."""
-    if _is_reference(service.declared_group):
-        return
     text = service.declared_group
+    if text in context.snapshot.groups or _is_reference(text):
+        return
     meant = _meant(text, context)
     hint = f'; did you mean "{meant}"?' if meant else ""
     message = f"{quoted(text)}: want <namespace>/<name> of a KeepalivedGroup, both DNS names{hint}"
@@ -101,6 +101,8 @@ def spread_is_a_boolean(service: Service, _: Cluster) -> Findings:
 
 def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     """``verbatimconfig`` holds keywords and values of the safe list, or those that the group allows."""
+    if not service.metadata.annotation(names.VERBATIM_ANNOTATION):
+        return
     group = _group(context)
     found = members.verbatim_of(service, group.spec if group else None)
     yield from found.refusals
