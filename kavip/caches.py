@@ -141,5 +141,5 @@ class Caches:
         self.objects.rivals.see(old, new, at=time.monotonic())
 
     def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
-        if (group := self.objects.see(old, new)) in self.snapshot.groups:
+        if self.snapshot.any_group(group := self.objects.see(old, new)):
             self.wake(Key(Kind.GROUP, group))

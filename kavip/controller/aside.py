@@ -1,9 +1,10 @@
 """
-The plan of a group that kavip leaves alone: one condition that says why, and nothing else.
+The plan of a group that kavip leaves alone: conditions that say why, and nothing else.
 
 What the group's pods run stays as it is, and so do the conditions and the status that others have written.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -12,14 +13,12 @@ from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.controller.outcome import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
 from kavip.names import Condition as ConditionType
-from kavip.names import Reason
-from kavip.snapshot import Snapshot
 
 
-def plan_aside(group: KeepalivedGroup, verdict: Verdict, *, now: datetime) -> Plan:
-    """Write *verdict* as ``Accepted``, once."""
-    entry = verdict.on(group.metadata, ConditionType.ACCEPTED)
-    merged = conditions.merged(group.status.conditions, (entry,), now=timestamp(now))
+def plan_aside(group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also: Iterable[ConditionType] = ()) -> Plan:
+    """Write *verdict* as ``Accepted`` and the conditions *also*, once."""
+    entries = [verdict.on(group.metadata, kind) for kind in (ConditionType.ACCEPTED, *also)]
+    merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     if merged == (group.status.conditions or []):
         return Plan()
     body = {
@@ -35,10 +34,3 @@ def notices(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
     if old is not None and old.reason == accepted.reason:
         return ()
     return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
-
-
-def misplaced(snapshot: Snapshot, group: KeepalivedGroup) -> Verdict:
-    """What is said of a group in a namespace where groups do not count."""
-    homes = ", ".join(sorted(snapshot.group_namespaces))
-    message = f"groups count only in namespace {homes} (chart value groupNamespaces): create it there"
-    return Verdict("False", Reason.INVALID, f"metadata.namespace {group.metadata.namespace}: {message}")

@@ -18,11 +18,12 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.controller import belongings, monitoring, news, programmed
 from kavip.controller.acceptance import Trouble, accepted, is_served
-from kavip.controller.aside import misplaced, notices, plan_aside
+from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
 from kavip.controller.difference import merge_patch
 from kavip.controller.errands import NUDGE, errands, lacks_password
 from kavip.controller.manifests import Manifest
+from kavip.controller.misplaced import plan_misplaced
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import (
     Apply,
@@ -61,7 +62,7 @@ def plan_group(
     if group.metadata.deletion_timestamp:
         return Plan()  # what it owns is being collected
     if key in snapshot.outside:
-        return plan_aside(group, misplaced(snapshot, group), now=now)
+        return plan_misplaced(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
     return _plan(snapshot, Belongings(group, objects or Objects(), now), observed, options)
 
 

@@ -23,7 +23,7 @@ from kavip.ipam.allocate import Allocation, settle, waits_for
 from kavip.ipam.request import read_request
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Snapshot, is_candidate
 
 OURS: Final = (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED)
 """The conditions on Services that are kavip's."""
@@ -58,6 +58,8 @@ def plan_service(
     if service is None or service.metadata.deletion_timestamp:
         return Plan()
     group = snapshot.group_of(service)
+    if group is None:
+        group = _lost(snapshot, service)
     if group is None:
         return _released(snapshot, service)
     addressing = _addressing(snapshot, service, group, options) if service.is_load_balancer else None
@@ -209,6 +211,19 @@ def _released(snapshot: Snapshot, service: Service) -> Plan:
         status["loadBalancer"] = _load_balancer(service, rest)
         claims = tuple(rest)
     return Plan(writes=(_patch(service, status),), claims=claims, waits=())
+
+
+def _lost(snapshot: Snapshot, service: Service) -> str | None:
+    """
+    The default group that *service* was in until groups counted there no longer (``groupNamespaces``).
+
+    The pods of that group may still hold its address: until it is gone, the address is given to nobody else.
+    """
+    if not is_candidate(service) or not service.is_load_balancer or not _written(snapshot, service):
+        return None
+    namespace = service.metadata.namespace
+    found = (key for key, group in sorted(snapshot.outside.items()) if group.is_default)
+    return next((key for key in found if snapshot.allows(snapshot.outside[key], namespace)), None)
 
 
 def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:

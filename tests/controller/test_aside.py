@@ -13,7 +13,7 @@ from kavip.controller.wakes import everything
 from kavip.snapshot import Snapshot
 from kavip.webhook import policy
 from tests import build
-from tests.controller.scenes import GROUP, World, body_of
+from tests.controller.scenes import GROUP, World, body_of, pod
 
 WEB = "shop/web"
 
@@ -41,6 +41,44 @@ def test_a_misplaced_group_gets_its_condition_and_nothing_else() -> None:
     assert "only in namespace infra" in ours["message"]
     assert [notice.reason for notice in plan.events] == ["Invalid"]
     assert not world.group().writes
+
+
+def test_one_that_counted_says_where_its_pods_hold_vips() -> None:
+    """What kavip said before would stand for ever; now every condition of its own names the nodes and the remedy."""
+    world = confined(with_condition(build.group(), "Programmed"), build.service(WEB, group=GROUP))
+    world.objects.see(None, mine := pod("edge-1", "n1"))
+    found = {each["type"]: each for each in body_of(world.group())["conditions"]}
+    assert set(found) == {"Accepted", "Programmed"}
+    for each in found.values():
+        assert (each["status"], each["reason"]) == ("False", "Invalid")
+        assert "its pods still run on n1 and hold VIPs" in each["message"]
+        assert "or add lb to the value again" in each["message"]
+    assert not world.group().writes
+    world.objects.see(mine, None)
+    assert all("still run" not in each["message"] for each in body_of(world.group())["conditions"])
+
+
+def test_what_its_pods_may_hold_is_given_to_nobody_else() -> None:
+    """A Service that the group took as the default one keeps its address, which is free when the group is gone."""
+    default = build.group(default=True)
+    before = World(Snapshot.from_objects([default, build.service(WEB), build.node("n1", "192.0.2.11"), build.pool()]))
+    before.service(WEB)
+    web = before.snapshot.services[WEB]
+    (address,) = web.ingress_addresses
+    world = confined(
+        default, web, build.group("infra/edge"), build.pool(), build.service("shop/api", group="infra/edge")
+    )
+    world.service(WEB)
+    assert world.snapshot.services[WEB].ingress_addresses == (address,)
+    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
+    world.service("shop/api")
+    assert address not in world.snapshot.services["shop/api"].ingress_addresses
+    new = build.service("shop/new")
+    world.snapshot.put(new)
+    assert not world.service("shop/new").writes, "it gives no address"
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    world.service(WEB)
+    assert world.snapshot.services[WEB].ingress_addresses == ()
 
 
 def test_its_services_are_told() -> None:
