@@ -134,25 +134,46 @@ def _homes(command: F) -> F:
     )(command)
 
 
+def _manner(command: F) -> F:
+    """What an administrator may have softened or tightened, by the names of the settings."""
+    known = {each.name: each for each in dataclasses.fields(Settings)}
+    for name in ("allow_missing_group", "external_ips_scope"):
+        choices, text = known[name].metadata["choices"], known[name].metadata["doc"]
+        option = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            type=click.Choice(choices),
+            default=known[name].default,
+            show_default=True,
+            help=text,
+        )
+        command = option(command)
+    return command
+
+
 _output = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 
 
 @cli.command()
 @_files
 @_homes
+@_manner
 @_output
-def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
+def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
     """
     Say what the admission webhook would refuse of the objects in files.
 
-    Refusals go to standard output, warnings to standard error. Exit status: 0 nothing is refused, 1 something is,
-    2 the files cannot be read.
+    Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
+    refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
     from kavip import files, offline
+    from kavip.webhook.checks import Options
 
-    found = files.find(paths)
-    judged = offline.admit((each.object for each in found), homes=homes)
-    places = {each.key: str(each) for each in found}
+    gathered = files.gather(paths)
+    for error in gathered.unread:
+        click.echo(f"kavip: {error}", err=True)
+    judged = offline.admit((each.object for each in gathered.found), homes=homes, manner=Options(**manner))
+    places = {each.key: str(each) for each in gathered.found}
     for line in offline.remarks(judged, places):
         click.echo(line, err=True)
     if output == "json":
@@ -160,18 +181,20 @@ def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
     else:
         for line in offline.lines(judged, places):
             click.echo(line)
-    sys.exit(1 if judged.refused else 0)
+    sys.exit(2 if gathered.unread else 1 if judged.refused else 0)
 
 
 @cli.command()
 @_files
 @_homes
+@_manner
 @_output
-def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str) -> None:
+def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
     from kavip import files, offline
+    from kavip.webhook.checks import Options
 
-    planned = offline.plan(files.load(paths), homes=homes)
+    planned = offline.plan(files.load(paths), homes=homes, manner=Options(**manner))
     data = offline.as_data(planned)
     for line in offline.remarks(planned) + offline.lines(planned):
         click.echo(line, err=True)

@@ -6,6 +6,7 @@ settled by order. What cannot be read is a :class:`BadFile` that names document 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,7 @@ from kavip.errors import BadFile
 from kavip.measure import DEEPEST, Measure
 
 _BLANKS: Final = " \t\r\n"
+_TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # where YAML would begin a map whose key is a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,9 @@ def _yaml(where: str, text: str) -> Iterator[Document]:
             number += 1
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if template := _TEMPLATE.search(text):
+            problem = "a template of Helm; render it first: helm template ... | kavip check -f -"
+            raise BadFile(where, problem, line=text.count("\n", 0, template.end()) + 1) from None
         told = " ".join(str(error.problem or error.context).split())
         line = min(mark.line, text.rstrip().count("\n")) + 1 if mark else 0
         raise BadFile(where, f"not YAML: {told}", document=number or measure.document, line=line) from None

@@ -56,36 +56,81 @@ class Found:
         return f"{self.file}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The objects that could be read, and what could not."""
+
+    found: tuple[Found, ...]
+    unread: tuple[BadFile, ...] = ()
+
+
 def load(paths: Iterable[Path]) -> list[Object]:
-    """The objects in *paths*: files, folders, or ``-`` for standard input."""
-    return [each.object for each in find(paths)]
+    """The objects in *paths*: files, folders, or ``-`` for standard input. All of them, or :class:`BadFile`."""
+    gathered = gather(paths)
+    if gathered.unread:
+        raise gathered.unread[0]
+    return [each.object for each in gathered.found]
 
 
-def find(paths: Iterable[Path]) -> list[Found]:
-    """The objects in *paths* with their places. A file that is named twice is read once, an object stands once."""
+def gather(paths: Iterable[Path]) -> Gathered:
+    """
+    The objects in *paths* with their places. A file that is named twice is read once, an object stands once.
+
+    What cannot be read hides nothing else. To find no object, of whatever kind, is no success: the path is wrong.
+    """
+    paths = tuple(paths)
     places: dict[tuple[str, str], Found] = {}
-    nameless = []
-    for file in dict.fromkeys(file for path in paths for file in _files(path)):
-        for each in _objects(*_text(file)):
-            if not each.object.metadata.name:  # the API server gives it one
-                nameless.append(each)
-            elif (first := places.setdefault(each.key, each)) is not each:
-                problem = f"{' '.join(each.key)} stands already in {first}; keep one of them"
-                raise BadFile(each.file, problem, document=each.document, line=each.line)
-    return [*places.values(), *nameless]
+    nameless, unread, count = [], [], 0
+    for each in _each(paths):
+        if isinstance(each, BadFile):
+            unread.append(each)
+            continue
+        count += 1
+        if each is None:
+            continue
+        if not each.object.metadata.name:  # the API server gives it one
+            nameless.append(each)
+        elif (first := places.setdefault(each.key, each)) is not each:
+            problem = f"{' '.join(each.key)} stands already in {first}; keep one of them"
+            unread.append(BadFile(each.file, problem, document=each.document, line=each.line))
+    if not count and not unread:
+        unread.append(BadFile(", ".join(map(_shown, paths)), "no objects: want manifests of Kubernetes"))
+    return Gathered((*places.values(), *nameless), tuple(unread))
+
+
+def _each(paths: Iterable[Path]) -> Iterator[Found | BadFile | None]:
+    """What stands in *paths*, one after the other; None for a kind that kavip does not read."""
+    files: dict[Path, None] = {}
+    for path in paths:
+        try:
+            files.update(dict.fromkeys(_files(path)))
+        except BadFile as error:
+            yield error
+    for file in files:
+        try:
+            yield from _objects(*_text(file))
+        except BadFile as error:
+            yield error
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        return sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and not each.is_dir())
+        found = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and not each.is_dir())
     except OSError as error:
         raise BadFile(str(path), f"cannot be read: {error.strerror}") from None
+    if not found:
+        raise BadFile(str(path), f"no objects: the folder holds no file that ends in {', '.join(_SUFFIXES)}")
+    return found
+
+
+def _shown(path: Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def _text(file: Path) -> tuple[str, str]:
-    where = "standard input" if str(file) == "-" else str(file)
+    where = _shown(file)
     try:
         if str(file) == "-":
             data = _bounded(sys.stdin.buffer)
@@ -107,11 +152,15 @@ def _bounded(stream: IO[bytes]) -> bytes:
     return stream.read(_LARGEST + 1)
 
 
-def _objects(where: str, text: str) -> Iterator[Found]:
+def _objects(where: str, text: str) -> Iterator[Found | BadFile | None]:
     for document in read(where, text):
         for path, content in _flat(document.content):
-            if (found := _object(where, document, path, content)) is not None:
-                yield Found(found, where, document.number, document.line(path))
+            try:
+                found = _object(where, document, path, content)
+            except BadFile as error:
+                yield error
+            else:
+                yield Found(found, where, document.number, document.line(path)) if found else None
 
 
 def _flat(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:

@@ -29,6 +29,7 @@ from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
 from kavip.webhook import policy
+from kavip.webhook.checks import DEFAULTS
 from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import Verdict, message_of, told
 
@@ -67,15 +68,15 @@ class Planned:
         return tuple(each for each in self.judged if not each.verdict.allowed)
 
 
-def admit(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
+def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: PolicyOptions = DEFAULTS) -> Planned:
     """
-    Judge *objects*, each as if those before it were there; groups count only in the namespaces *homes*.
+    Judge *objects* in *manner*, each as if those before it were there; groups count only in the namespaces *homes*.
 
     A Service that has addresses comes from a cluster and was there before all.
     """
     given = list(objects)
     absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
-    options = PolicyOptions(ipam="never" if VIPPool in absent else "auto")
+    options = replace(manner, ipam="never") if VIPPool in absent else manner
     around = (_labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     judged = []
@@ -103,9 +104,9 @@ def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple
     return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 
 
-def plan(objects: Iterable[Object], *, homes: Collection[str] = ()) -> Planned:
-    """Admit *objects* and work out everything that follows."""
-    admitted = admit(objects, homes=homes)
+def plan(objects: Iterable[Object], *, homes: Collection[str] = (), manner: PolicyOptions = DEFAULTS) -> Planned:
+    """Admit *objects* in *manner* and work out everything that follows."""
+    admitted = admit(objects, homes=homes, manner=manner)
     snapshot, manifests = admitted.snapshot, {}
     for _ in range(_ROUNDS):
         before = _state(snapshot)

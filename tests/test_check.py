@@ -119,10 +119,50 @@ def test_what_ships_is_clean() -> None:
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
+HELM = "kavip: standard input, line 3: a template of Helm; render it first: helm template ... | kavip check -f -\n"
+
+
+def test_what_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
+    """Each unreadable file and object is told, exit status 2, and the refusals of the rest are shown."""
+    (tmp_path / "a.yaml").write_text("a: [\n")
+    (tmp_path / "b.yaml").write_text("kind: Service\napiVersion: v1\nspec: 7\n---\n" + json.dumps(service("api")))
+    (tmp_path / "c.yaml").write_bytes(b"\xff")
+    (tmp_path / "d.yaml").write_text(json.dumps(service("web", **{GROUP: "edge"})))
+    done = check("-f", tmp_path, "-f", tmp_path / "none")
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"{tmp_path}/d.yaml:1: Service shop/web: refused: ")
+    assert done.stdout.count("\n") == 1
+    told = [line for line in done.stderr.splitlines() if line.startswith("kavip: ")]
+    assert [line.split()[1].rstrip(",:").rpartition("/")[2] for line in told] == ["a.yaml", "b.yaml", "c.yaml", "none"]
+
+
+def test_an_administrator_s_settings_are_flags(tmp_path: Path) -> None:
+    """What the cluster lets pass with a warning passes here, and what it checks of every Service is checked."""
+    (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
+    missing = json.dumps(service("web", **{GROUP: "lb/other"}))
+    around = ("-f", tmp_path, "-f", "-")
+    assert check(*around, given=missing).returncode == 1
+    softened = check(*around, "--allow-missing-group", "warn", given=missing)
+    assert (softened.returncode, "does not exist" in softened.stderr) == (0, True)
+    plain = service("web", **{GROUP: ""})
+    plain["spec"] = {"ports": [{"port": 80}], "externalIPs": ["198.51.100.7"]}
+    del plain["metadata"]["annotations"]
+    assert check(*around, given=json.dumps(plain)).returncode == 0
+    assert check(*around, "--external-ips-scope", "all", given=json.dumps(plain)).returncode == 1
+    alone = check("-f", "-", "--external-ips-scope", "all", given=json.dumps(plain))
+    assert alone.returncode == 0, alone.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "given", "told"),
     [
         (("-f", "nowhere.yaml"), "", "kavip: nowhere.yaml: cannot be read: No such file or directory\n"),
+        (("-f", "-"), "", "kavip: standard input: no objects"),
+        (("-f", "-"), "# nothing\n---\n", "kavip: standard input: no objects"),
+        (("-f", "kavip/api"), "", "kavip: kavip/api: no objects: the folder holds no file that ends in .yaml"),
+        (("-f", "charts/kavip/templates/view.yaml"), "", "kavip: charts/kavip/templates/view.yaml, line "),
+        (("-f", "-"), "kind: Service\nmetadata:\n  name: {{ .Release.Name }}\n", HELM),
+        (("-f", "-"), "{{- if .Values.web }}\nkind: Service\n{{- end }}\n", HELM.replace("3", "1")),
         (("-f", "-"), "a: 1\n---\n}", "kavip: standard input, document 2, line 3: not YAML: did not find expected"),
     ],
 )

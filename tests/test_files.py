@@ -7,7 +7,7 @@ import pytest
 
 from kavip import files
 from kavip.errors import BadFile
-from kavip.files import find, load
+from kavip.files import gather, load
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"
 GROUP = "apiVersion: redhatcop.redhat.io/v1alpha1\nkind: KeepalivedGroup\nmetadata: {name: edge}\nspec: %s\n"
@@ -25,7 +25,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: [", "document 1, line 1: not YAML: "),
         ("a: 1\n---\nb: 2\n---\nc: }\n", "document 3, line 5: not YAML: "),
         ("a: 1\n---\nb: *nowhere\n", "document 2, line 3: not YAML: found undefined alias"),
-        ("a: 1\n---\na: {{ .Values.a }}\n", "document 2, line 3: not YAML: "),
+        ("a: 1\n---\na: {{ .Values.a }}\n", "line 3: a template of Helm; render it first: "),
         ("!!python/object/apply:os.system [true]", "document 1, line 1: not YAML: could not determine a constructor"),
         ("a: 1\n---\n" + BOMB, "document 2, line 8: aliases repeat more than 100000 nodes"),
         ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a stands in what it names"),
@@ -101,7 +101,7 @@ def test_what_helm_prints_is_read(tmp_path: Path) -> None:
         + SERVICE.replace("v1", "v1 # the only one") % "api"
         + "  labels: &mine\n    <<: {tier: front}\n    app: api\n  annotations:\n    <<: *mine\n    app: other\n"
     )
-    web, api = find([file])
+    web, api = gather([file]).found
     assert (str(web), str(api)) == (f"{file}:5", f"{file}:11")
     assert api.object.metadata.labels == {"tier": "front", "app": "api"}
     assert api.object.metadata.annotations == {"tier": "front", "app": "other"}
@@ -112,7 +112,7 @@ def test_json_documents_may_follow_one_another(tmp_path: Path) -> None:
     file = tmp_path / "objects.json"
     named = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}} for name in ("a\U0001f600", "b")]
     file.write_text("\n\n".join(json.dumps(each, indent=1) for each in named))
-    assert [(each.object.metadata.name, each.line) for each in find([file])] == [("a\U0001f600", 1), ("b", 9)]
+    assert [(each.object.metadata.name, each.line) for each in gather([file]).found] == [("a\U0001f600", 1), ("b", 9)]
     file.write_text("{apiVersion: v1, kind: Service, metadata: {name: a}}")
     assert [each.metadata.name for each in load([file])] == ["a"]
 
