@@ -1,7 +1,7 @@
 """
 ``kavip plan``, ``check`` and ``render``: the decisions of the cluster, without one.
 
-The objects of files are admitted as ``kubectl apply`` would have them, pools before groups before Services; what is
+The objects of files are admitted as ``kubectl apply`` would have them, groups before pools before Services; what is
 admitted goes through the controller's own plans until nothing changes.
 """
 
@@ -36,7 +36,7 @@ from kavip.webhook.verdict import Verdict, message_of, told
 NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same bytes
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
-_KINDS: Final = (VIPPool, KeepalivedGroup, Service)  # in the order in which they are admitted
+_KINDS: Final = (KeepalivedGroup, VIPPool, Service)  # in the order in which they are admitted
 _OF_GROUPS: Final = frozenset({Reason.GROUP_NOT_FOUND})
 _OF_THE_DEFAULT: Final = frozenset({Reason.POOL_SELECTOR_MISMATCH, Reason.NO_POOL})  # which pools would serve it
 _REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)

@@ -20,7 +20,9 @@ from kavip.ipam.stranding import Stranded, Stranding, stranding
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import counted, listed
+from kavip.webhook.verdict import counted, listed, nearest_key, quoted
+
+_MOST_GROUPS: Final = 16  # that are looked for among the others
 
 Findings = Iterator[Finding]
 Cluster = Context[VIPPool]
@@ -30,6 +32,22 @@ def pool_is_sound(pool: VIPPool, context: Cluster) -> Findings:
     """Ranges, exclusions and reservations can be read and fit, and no other pool has the same addresses."""
     yield from context.snapshot.parsed_pools.check(pool)
     yield from map(Caution, cautions(pool))
+
+
+def groups_exist(pool: VIPPool, context: Cluster) -> Findings:
+    """The groups that may draw from the pool are there; where there is none at all, they come later."""
+    groups = context.snapshot.groups
+    missing = [(index, key) for index, key in enumerate(pool.spec.groups or ()) if key not in groups]
+    if not groups:
+        return
+    for index, key in missing[:_MOST_GROUPS]:
+        is_outside = key in context.snapshot.outside
+        why = "lies in a namespace where groups do not count" if is_outside else "does not exist"
+        meant = nearest_key(key, groups)
+        hint = f'did you mean "{meant}"?' if meant else f"groups: {listed(sorted(groups), most=5)}"
+        yield Caution(f"spec.groups[{index}]: group {quoted(key)} {why}; {hint}")
+    if len(missing) > _MOST_GROUPS:
+        yield Caution(f"spec.groups: {counted(len(missing) - _MOST_GROUPS, 'further group')} not found")
 
 
 def nobody_is_stranded(pool: VIPPool, context: Cluster) -> Findings:
@@ -109,7 +127,7 @@ def _field_without(address: Address, pool: Pool) -> str:
 def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], external: list[Stranded]) -> Findings:
     """Refuse what stands in a status, unless the annotation allows it; of externalIPs, warn."""
     if lost:
-        count = counted(len(lost), "address", plural="addresses")
+        count = counted(len({each.address for each in lost}), "address", plural="addresses")
         text = f"{what} {count} in use without a pool: {listed(lost)}"
         if pool.metadata.annotation(names.ALLOW_STRANDING_ANNOTATION) == "true":
             yield Caution(f"{field}: {text}")
@@ -122,6 +140,7 @@ def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], ext
 
 CHAIN: Final[tuple[Check[VIPPool], ...]] = (
     Check(pool_is_sound, reads=spec_part),
+    Check(groups_exist, reads=spec_part),
     Check(nobody_is_stranded, reads=spec_part),
     Check(holders_still_match, reads=spec_part),
 )

@@ -19,14 +19,13 @@ from kavip.names import Reason
 from kavip.vrrp import members, routerids, verbatim
 from kavip.webhook import addresses, capacity, externals
 from kavip.webhook.checks import Caution, Check, Context, Finding
-from kavip.webhook.verdict import Awaited, counted, listed, nearest, quoted
+from kavip.webhook.verdict import Awaited, counted, listed, nearest_key, quoted
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
 _CLASS_FIELD: Final = "spec.loadBalancerClass"
 _POLICY_FIELD: Final = "spec.externalTrafficPolicy"
 _MOST_KEYS: Final = 16  # the API server passes 4 KiB of warnings on
-_LONGEST_KEY: Final = 317  # of a namespace and a name
 
 Findings = Iterator[Finding]
 Cluster = Context[Service]
@@ -37,7 +36,7 @@ def group_is_a_reference(service: Service, context: Cluster) -> Findings:
     text = service.declared_group
     if text in context.snapshot.groups or _is_reference(text):
         return
-    meant = _meant(text, context)
+    meant = nearest_key(text, context.snapshot.groups)
     hint = f'; did you mean "{meant}"?' if meant else ""
     message = f"{quoted(text)}: want <namespace>/<name> of a KeepalivedGroup, both DNS names{hint}"
     yield Refusal(Reason.INVALID_REQUEST, message, GROUP_FIELD)
@@ -50,7 +49,7 @@ def group_exists(service: Service, context: Cluster) -> Findings:
         return
     is_outside = key in context.snapshot.outside
     missing = "lies in a namespace where groups do not count" if is_outside else "does not exist"
-    meant = _meant(key, context)
+    meant = nearest_key(key, groups)
     hint = f'did you mean "{meant}"?' if meant else _choice(service, context)
     message = f'group "{key}" {missing}; {hint}'
     if context.options.allow_missing_group == "warn":
@@ -201,13 +200,6 @@ def _is_reference(text: str) -> bool:
     except BadInput:
         return False
     return True
-
-
-def _meant(text: str, context: Cluster) -> str:
-    """The group that *text* may be about: one of that name elsewhere, or whose key is like it; "" where none is."""
-    groups, word = context.snapshot.groups, text[:_LONGEST_KEY].lower()
-    same = [key for key in groups if key.rpartition("/")[2] == word.rpartition("/")[2]]
-    return min(same, default="") or nearest(word, groups)
 
 
 def _choice(service: Service, context: Cluster) -> str:

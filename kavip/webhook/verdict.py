@@ -27,6 +27,7 @@ FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDE
 PARDONED: Final = "accepted, because you may create services/externalips: "
 _ELLIPSIS: Final = "..."
 _LONGEST_VALUE: Final = 100
+_LONGEST_KEY: Final = 317  # of a namespace and a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,13 @@ def _moderate(text: str) -> str:
 def nearest(word: str, known: Collection[str]) -> str:
     """The known name that is most like *word*, or ""."""
     return next(iter(get_close_matches(word, sorted(known), n=1)), "")
+
+
+def nearest_key(text: str, known: Collection[str]) -> str:
+    """The ``namespace/name`` that *text* may be about: one of that name elsewhere, or the most alike; "" if none is."""
+    word = text[:_LONGEST_KEY].lower()
+    same = [key for key in known if key.rpartition("/")[2] == word.rpartition("/")[2]]
+    return min(same, default="") or nearest(word, known)
 
 
 def quoted(text: str) -> str:

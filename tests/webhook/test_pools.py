@@ -8,7 +8,7 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import policy
 from tests.build import metadata, pool, service
-from tests.webhook.judging import EDGE, reasons, update
+from tests.webhook.judging import EDGE, create, reasons, update
 
 
 def test_deleting_a_pool_strands_nobody() -> None:
@@ -48,3 +48,20 @@ def test_an_old_overlap_does_not_block_other_edits() -> None:
     old = pool("edge")
     assert update(old, pool("edge", priority=5), rival).allowed
     assert reasons(update(old, pool("edge", "192.0.2.128/29"), rival)) == [Reason.OVERLAP]
+
+
+def test_a_shared_address_counts_once() -> None:
+    """Two Services on one address lose one address; both are listed."""
+    holders = [service(f"shop/{name}", group="lb/edge", holds=["192.0.2.130"]) for name in ("dns", "web")]
+    found = update(pool(), pool("edge", "192.0.2.136/29"), EDGE, *holders)
+    assert "leaves 1 address in use without a pool: shop/dns (192.0.2.130), shop/web" in found.refusals[0].message
+
+
+def test_groups_that_are_not_there_are_told() -> None:
+    """Those like none list what there is, many are counted; before there is any group nothing is said."""
+    many = [f"lb/{letter * 20}" for letter in "abcdefghijklmnopqr"]
+    found = create(pool(groups=many), EDGE)
+    assert len(found.warnings) == 17
+    assert found.warnings[0] == f'spec.groups[0]: group "{many[0]}" does not exist; groups: lb/edge'
+    assert found.warnings[-1] == "spec.groups: 2 further groups not found"
+    assert create(pool(groups=many)) == policy.PASSED
