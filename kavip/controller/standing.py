@@ -95,10 +95,20 @@ def _programmed(view: View) -> Verdict:
         return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
         if name in view.states and (why := view.states[name].refused):
-            reason = Reason.SECRET_MISSING if why.startswith(SECRET_MISSING) else Reason.REFUSED_BY_AGENT
-            return Verdict("False", reason, f"node {name}: {why}")
+            if why.startswith(SECRET_MISSING):
+                return Verdict("False", Reason.SECRET_MISSING, f"node {name}: {_secret_missing(view.group) or why}")
+            return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {why}")
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
     return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+
+
+def _secret_missing(group: KeepalivedGroup) -> str:
+    """Which Secret to make; the agent knows no names of the cluster. "" where the group asks for a password no more."""
+    wanted = group.spec.password_auth
+    if wanted is None or not wanted.secret_ref.name:
+        return ""
+    key = f"{group.metadata.namespace}/{wanted.secret_ref.name}"
+    return f"Secret {key} (spec.passwordAuth) is not there, or lacks the key {wanted.secret_key}: create it"
 
 
 def _left_out(view: View, ready: Sequence[str]) -> str:

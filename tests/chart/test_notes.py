@@ -27,3 +27,38 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
     assert "THEIR PODS GO ON HOLDING THE VIPS" in told
     assert "--set groupNamespaces='{lb,default}'" in told
     assert "  kubectl --namespace default delete keepalivedgroup " in told
+
+
+def test_certificates_that_nobody_makes_are_told(helm: Helm, server: ControlPlane) -> None:
+    """Off OpenShift nobody fills the Secret of service-ca; of a Secret of one's own is said whether it is there."""
+
+    def upgrade(*settings: str) -> str:
+        done = helm("upgrade", "--install", *RELEASE, *settings, kubeconfig=server.kubeconfig)
+        return done.stdout
+
+    assert "NOBODY WILL FILL SECRET" not in upgrade()
+    assert "NOBODY WILL FILL SECRET kavip-webhook-tls" in upgrade("--set=certs.mode=service-ca")
+    provided = "--set=certs.mode=provided"
+    assert "SECRET kavip-webhook-tls IS NOT THERE" in upgrade(provided)
+    create = ("create", "secret", "generic", "kavip-webhook-tls", f"--namespace={files.NAMESPACE}")
+    server.kubectl(*create, "--from-literal=tls.crt=a", "--from-literal=tls.key=b")
+    assert "SECRET kavip-webhook-tls LACKS ca.crt." in upgrade(provided)
+    server.kubectl("delete", *create[1:2], *create[3:])
+    server.kubectl(*create, *(f"--from-literal={name}=a" for name in ("tls.crt", "tls.key", "ca.crt")))
+    assert "Secret kavip-webhook-tls is there." in upgrade(provided)
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ("certs.mode=cert-manager", "cert-manager.io/v1/Issuer"),
+        ("podMonitor.enabled=true", "monitoring.coreos.com/v1/PodMonitor"),
+        ("serviceMonitor.enabled=true", "monitoring.coreos.com/v1/ServiceMonitor"),
+    ],
+)
+def test_kinds_that_are_not_served_are_named(helm: Helm, server: ControlPlane, setting: str, kind: str) -> None:
+    """One line says which value asks for which kind, before anything is made."""
+    done = helm("install", *RELEASE, f"--set={setting}", check=False, kubeconfig=server.kubeconfig)
+    assert done.returncode
+    assert f" needs {kind}, which this cluster does not serve: install " in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.agent.localize import _password_fault
-from kavip.api.group import GroupVirtualIP, KeepalivedGroup
+from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller.group import plan_group
 from kavip.controller.observed import LeftOut, NodeState, Sight
 from kavip.controller.outcome import Key, Kind, StatusPatch
@@ -171,6 +171,12 @@ def test_programmed_secret_missing() -> None:
     world.observed = seen(n1=running("old", refused=fault))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
+    secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
+    world = settled(build.group(password_auth=secret))
+    world.observed = seen(n1=running("old", refused=fault))
+    world.settle(Key(Kind.GROUP, GROUP))
+    message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
+    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
 
 
 def test_a_change_of_accepted_is_one_event() -> None:

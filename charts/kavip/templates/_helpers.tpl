@@ -100,6 +100,15 @@ securityContext:
 {{- end }}
 {{- end }}
 
+{{- /* Fail where the cluster does not serve a kind; a dict of root, kind, value, and remedy. A render without a cluster knows none:
+every API server has apiregistration.k8s.io, helm's own list has not. */}}
+{{- define "kavip.needs" -}}
+{{- $served := .root.Capabilities.APIVersions }}
+{{- if and ($served.Has "apiregistration.k8s.io/v1") (not ($served.Has .kind)) }}
+{{- fail (printf "%s needs %s, which this cluster does not serve: %s" .value .kind .remedy) }}
+{{- end }}
+{{- end }}
+
 {{- /* Labels and annotations of what only `helm test` makes; a dict of root and weight. */}}
 {{- define "kavip.test" -}}
 labels:
