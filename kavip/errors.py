@@ -22,6 +22,8 @@ not what its schema says, and for I/O::
         └── Unavailable        5xx, connection refused, reset or timed out
 """
 
+import json
+
 
 class KavipError(Exception):
     """Whatever kavip raises on purpose."""
@@ -104,5 +106,8 @@ class Unavailable(ApiError):
 
 def _shown(value: object) -> str:
     """*value* as one short printable line: hostile input must not break a log or a terminal."""
+    if isinstance(value, dict):
+        text = json.dumps(value, default=str, skipkeys=True)  # as users write it
+        return text if len(text) <= 120 else text[:100] + "..."
     text = repr(value)
     return text if len(text) <= 120 else text[:100] + "...'"

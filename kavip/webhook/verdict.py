@@ -23,6 +23,7 @@ from kavip.snapshot import Snapshot
 WARNING_BYTES: Final = 256
 MOST_MESSAGE: Final = 4096
 MOST_CAUSES: Final = 32
+MOST_WARNINGS: Final = 32
 FORBIDDEN: Final = frozenset({Reason.NAMESPACE_NOT_ALLOWED, Reason.QUOTA_EXCEEDED})
 PARDONED: Final = "accepted, because you may create services/externalips: "
 _ELLIPSIS: Final = "..."
@@ -92,7 +93,7 @@ def response(uid: str, verdict: Verdict, subject: Subject) -> AdmissionResponse:
         status=None if verdict.allowed else _status(verdict.refusals, subject),
         patch=encode(verdict.patch) if verdict.patch else None,
         patch_type="JSONPatch" if verdict.patch else None,
-        warnings=[shortened(text) for text in dict.fromkeys(verdict.warnings)] or None,
+        warnings=_few(verdict.warnings) or None,
     )
 
 
@@ -184,6 +185,15 @@ def _bounded(refusals: Collection[Refusal]) -> list[Refusal]:
     *shown, last = islice(refusals, MOST_CAUSES)
     rest = counted(len(refusals) - len(shown), "problem")
     return [*shown, replace(last, message=f"and {rest.replace(' ', ' more ', 1)}: mend these first")]
+
+
+def _few(warnings: Collection[str]) -> list[str]:
+    """As many as somebody reads, each once and short; the last says how many more there are."""
+    found = list(dict.fromkeys(warnings))
+    if len(found) <= MOST_WARNINGS:
+        return list(map(shortened, found))
+    shown = found[: MOST_WARNINGS - 1]
+    return [*map(shortened, shown), f"and {len(found) - len(shown)} more warnings"]
 
 
 def _summary(lines: Collection[str], count: int) -> str:

@@ -54,7 +54,7 @@ def test_not_a_json_object(text: str) -> None:
 
 def test_value_must_be_a_string() -> None:
     """The predecessor dropped the whole annotation in silence for this; here the entry is named."""
-    assert "{'priority': 150}: want a string" in refusal({"priority": 150}).message
+    assert '{"priority": 150}: want a string' in refusal({"priority": 150}).message
 
 
 def test_blocks_of_one_line() -> None:

@@ -25,6 +25,14 @@ def test_a_warning_is_cut_at_256_bytes() -> None:
     assert answer.warnings[0].endswith("ä...")
 
 
+def test_warnings_are_few() -> None:
+    """Of forty 31 are told; the last says how many more there are."""
+    answer = verdict.response("u1", Verdict(warnings=tuple(map(str, range(40)))), Subject("Service", "web"))
+    assert answer.warnings == [*map(str, range(31)), "and 9 more warnings"]
+    answer = verdict.response("u1", Verdict(warnings=tuple(map(str, range(32)))), Subject("Service", "web"))
+    assert answer.warnings == [*map(str, range(32))]
+
+
 def test_a_refusal_lists_as_many_causes_as_a_reader_mends() -> None:
     """Of forty problems 31 are told in full; the last cause says where the others begin, and how many they are."""
     asked = service(
