@@ -8,7 +8,8 @@ SHELL := /bin/bash
 RUN := hack/venv
 SLOW := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
-# most tests wait for others: two at a time fill two cores; a whole cluster has the machine to itself
+# most tests wait for others: two at a time fill two cores, in the order of their names, for they share API servers and
+# what some leave there would disturb others; a whole cluster has the machine to itself
 WORKERS ?= 2
 # no index address may enter the repository
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
@@ -34,7 +35,7 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 	@$(MAKE) --no-print-directory lint
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.testbed base >/dev/null
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile --ignore tests/cluster
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/cluster
 	@$(RUN) pytest tests/cluster
 
 test-unit: ## the tests that need neither root nor network, in less than 15 seconds
