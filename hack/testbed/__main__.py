@@ -90,8 +90,8 @@ def up(name: str, nodes: int, archives: tuple[Path, ...]) -> None:
     runs.detach(state)
     click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl and helm of this cluster')
     say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
-    say(f"to load an image into its nodes: python -m hack.testbed load --name {name} $(make image)")
-    say(f"to remove it: python -m hack.testbed down --name {name}")
+    say(f"to load an image into its nodes: hack/venv python -m hack.testbed load --name {name} $(make image)")
+    say(f"to remove it: hack/venv python -m hack.testbed down --name {name}")
 
 
 @main.command()
