@@ -1,5 +1,6 @@
 """A webhook server with a real certificate, and a client that trusts it."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -83,3 +84,19 @@ def question(path: str, new: Any, old: Any = None, *, operation: str = "CREATE",
         "oldObject": old,
     }
     return json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": request}).encode()
+
+
+async def send(connection: Connection, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection of its own, with *data* sent."""
+    trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(connection.url.rpartition(":")[2]), ssl=trust)
+    writer.write(data)
+    return reader, writer
+
+
+async def status_of(reader: asyncio.StreamReader) -> int:
+    """The status of the next answer, its body read away."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length:")[2].split(maxsplit=1)
+    await reader.readexactly(int(length[0]) if length else 0)
+    return int(head.split(maxsplit=2)[1])

@@ -22,7 +22,7 @@ from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service
 from tests.webhook.secrets import issued
-from tests.webhook.serving import HOSTS, Connection, connected, question
+from tests.webhook.serving import HOSTS, Connection, connected, question, send, status_of
 
 PATHS = sorted(ROUTES)
 SERVICE_PATH = names.VALIDATE_SERVICE_PATH
@@ -294,44 +294,28 @@ SOUND = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
 HEAD = f"POST {SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 
 
-async def _send(connection: Connection, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection of its own, with *data* sent."""
-    trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(connection.url.rpartition(":")[2]), ssl=trust)
-    writer.write(data)
-    return reader, writer
-
-
-async def _status(reader: asyncio.StreamReader) -> int:
-    """The status of the next answer, its body read away."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = head.lower().partition(b"content-length:")[2].split(maxsplit=1)
-    await reader.readexactly(int(length[0]) if length else 0)
-    return int(head.split(maxsplit=2)[1])
-
-
 async def test_a_body_in_chunks_is_read(webhook: Connection) -> None:
     """Of any size, with extensions; and the connection can be used again."""
     chunks = b"".join(
         b"%x;x=y\r\n%b\r\n" % (len(SOUND[at : at + 99]), SOUND[at : at + 99]) for at in range(0, len(SOUND), 99)
     )
-    reader, writer = await _send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
-    assert await _status(reader) == 200
+    reader, writer = await send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert await status_of(reader) == 200
     writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(SOUND) + SOUND)
-    assert await _status(reader) == 200
+    assert await status_of(reader) == 200
     writer.close()
 
 
 async def test_a_client_that_asks_first_is_told_to_go_on(webhook: Connection) -> None:
     """100 before the body, then the answer; or 417 where something else is expected."""
     sized = b"Content-Length: %d\r\n" % len(SOUND)
-    reader, writer = await _send(webhook, HEAD + sized + b"Expect: 100-continue\r\n\r\n")
-    assert await _status(reader) == 100
+    reader, writer = await send(webhook, HEAD + sized + b"Expect: 100-continue\r\n\r\n")
+    assert await status_of(reader) == 100
     writer.write(SOUND)
-    assert await _status(reader) == 200
+    assert await status_of(reader) == 200
     writer.close()
-    reader, writer = await _send(webhook, HEAD + sized + b"Expect: cake\r\n\r\n" + SOUND)
-    assert await _status(reader) == 417
+    reader, writer = await send(webhook, HEAD + sized + b"Expect: cake\r\n\r\n" + SOUND)
+    assert await status_of(reader) == 417
     writer.close()
 
 
@@ -347,8 +331,8 @@ async def test_a_client_that_asks_first_is_told_to_go_on(webhook: Connection) ->
 )
 async def test_what_will_not_be_read_is_answered_before_it_comes(webhook: Connection, line: str, status: int) -> None:
     """The head says enough."""
-    reader, writer = await _send(webhook, HEAD + line.encode() + b"\r\n\r\n")
-    assert await _status(reader) == status
+    reader, writer = await send(webhook, HEAD + line.encode() + b"\r\n\r\n")
+    assert await status_of(reader) == status
     writer.close()
 
 
@@ -359,13 +343,13 @@ async def test_large_bodies_share_a_budget(snapshot: Snapshot) -> None:
     large = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)})))
     async with connected(server) as connection:
         head = HEAD + b"Content-Length: %d\r\n\r\n" % len(large)
-        first, writing = await _send(connection, head + large[:-1])
+        first, writing = await send(connection, head + large[:-1])
         while server._bodies._left > 2 << 20:
             await asyncio.sleep(0.01)
         assert (await connection.post(SERVICE_PATH, large))[0] == 503
         assert (await connection.post(SERVICE_PATH, SOUND))[0] == 200
         writing.write(large[-1:])
-        assert await _status(first) == 200
+        assert await status_of(first) == 200
         assert (await connection.post(SERVICE_PATH, large))[0] == 200
         assert server._bodies._left == 3 << 20
         writing.close()
