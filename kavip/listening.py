@@ -47,7 +47,7 @@ _CLOSE: Final = "Connection: close\r\n"
 
 @dataclass(slots=True)
 class Reply:
-    """A 200 that leaves in one piece: aiohttp's own response costs a tenth of what a review takes."""
+    """A 200 that leaves in one piece, without what aiohttp does for responses of other kinds (``make bench``)."""
 
     body: bytes
     content_type: str
