@@ -3,6 +3,7 @@
 from time import process_time
 
 import pytest
+from msgspec.structs import replace
 
 from kavip.api.cluster import ExternalIP, ExternalIPPolicy, Network, NetworkSpec
 from kavip.api.meta import LabelSelector, Metadata
@@ -102,12 +103,19 @@ def test_external_ips_count_together_for_quota() -> None:
     assert reasons(update(old, managed("10.1.0.1", "10.1.0.3", "10.1.0.4"), EDGE, metered)) == [Reason.QUOTA_EXCEEDED]
 
 
+def leaving(found: Service) -> Service:
+    """*found*, while a finalizer holds it."""
+    return replace(found, metadata=replace(found.metadata, deletion_timestamp="2026-02-01T00:00:00Z"))
+
+
 def crowded(*, ranges: int, holders: int) -> tuple[Snapshot, list[VIPPool]]:
-    """A cluster with 50 pools of so many *ranges*, the first of them full for a namespace, and so many *holders*."""
+    """50 pools of so many *ranges*, and *holders* of the first that are being deleted; namespace shop has its share."""
     pools = [
         pool(f"p{n:02}", *[f"10.{n}.{255 - m}.0/25" for m in range(ranges)], max_per_namespace=1) for n in range(50)
     ]
-    held = [service(f"ns{n}/web", group="lb/edge", holds=[f"10.0.{n // 100}.{n % 100}"]) for n in range(holders)]
+    held = [
+        leaving(service(f"ns{n}/web", group="lb/edge", holds=[f"10.0.{n // 100}.{n % 100}"])) for n in range(holders)
+    ]
     return Snapshot.from_objects([EDGE, *pools, *held, service("shop/one", holds=["10.0.255.1"])]), pools
 
 
