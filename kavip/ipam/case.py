@@ -154,8 +154,8 @@ class Case(NamedTuple):
         named = self.named_pool()
         if isinstance(named, Refusal):
             return self.without_or_stranded(named)
-        stay = tuple(each for each in self.keepable() if self.may_stay(each, named))
-        missing = [family for family in self.request.families if all(each.family != family for each in stay)]
+        stay = self.staying(named)
+        missing = self.missing(stay)
         if not missing:
             return self.with_addresses(stay)
         got = self.get(missing, stay, named)
@@ -164,6 +164,18 @@ class Case(NamedTuple):
         if stay and not self.request.require_all and not self.wished(missing):
             return self.with_addresses(stay)  # PreferDualStack: the rest comes later
         return self.without(got)
+
+    def staying(self, named: Pool | None) -> tuple[Address, ...]:
+        """Those of its addresses that agree with what it asks for."""
+        return tuple(each for each in self.keepable() if self.may_stay(each, named))
+
+    def missing(self, stay: tuple[Address, ...]) -> list[int]:
+        """The families of which it needs an address besides what may *stay*."""
+        return [family for family in self.request.families if all(each.family != family for each in stay)]
+
+    def home(self, stay: tuple[Address, ...]) -> Pool | None:
+        """The pool of what may *stay*: the other family comes from there, too."""
+        return next((pool for each in stay if (pool := self.pools.pool_of(each))), None)
 
     def without_or_stranded(self, refusal: Refusal) -> Allocation | Refusal:
         """The choice of a pool or an address fails; a Service that holds what it chose is stranded, not refused."""
@@ -204,8 +216,7 @@ class Case(NamedTuple):
         self, missing: Sequence[int], stay: tuple[Address, ...], named: Pool | None
     ) -> tuple[Address, ...] | Refusal:
         """Addresses of the *missing* families, all from one pool: that of what stays, the named one, or any."""
-        home = next((pool for each in stay if (pool := self.pools.pool_of(each))), None)
-        place = home or named
+        place = self.home(stay) or named
         if place is not None:
             if why := place.mismatch(self.request, self.labels):
                 return self.unserved(place, why)

@@ -72,10 +72,26 @@ class Pool:
 
     def mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
         """Why the pool does not serve *request*; "" where it does. Completes "pool X ..."."""
+        return (
+            self.group_mismatch(request)
+            or self.namespace_mismatch(request, namespace_labels)
+            or self.service_mismatch(request)
+        )
+
+    def group_mismatch(self, request: Request) -> str:
+        """Why the pool does not serve the group of *request*; "" where it does."""
         if self.groups and request.group not in self.groups:
             return f"serves only KeepalivedGroup {' and '.join(sorted(self.groups))}"
+        return ""
+
+    def namespace_mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
+        """Why the pool does not serve the namespace of *request*; "" where it does."""
         if self.namespaces is not None and not self.namespaces.matches(dict(namespace_labels or {})):
             return f"does not select namespace {request.namespace}"
+        return ""
+
+    def service_mismatch(self, request: Request) -> str:
+        """Why the pool does not serve the labels of *request*; "" where it does."""
         if self.services is not None and not self.services.matches(dict(request.labels)):
             return f"does not select the labels of Service {request.key}"
         return ""
