@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
-from kavip import names, telemetry
+from kavip import gauges, names, telemetry
 from kavip.controller import wakes
 from kavip.controller.observed import Objects, Owned
 from kavip.controller.outcome import Key, Kind
@@ -70,6 +70,7 @@ class Caches:
         self.wake: Callable[[Key], None] = _nobody
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
+        self._addresses = gauges.Addresses()
         for resource in _READ:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
@@ -103,17 +104,12 @@ class Caches:
 
     def measure(self) -> None:
         """Set the metrics that are read off the caches."""
-        ledger = self.snapshot.ledger
-        telemetry.SERVICES_WAITING.set(len(ledger.waiters()))
         for number, each in enumerate(self.informers):
             kind = each.resource.kind
             telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
             telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(number, 0))
             self._counted[number] = each.setbacks
-        for pool in self.snapshot.parsed_pools.in_force:
-            for family, usage in ledger.usage(pool.name).items():
-                for state in ("total", "assigned", "available"):
-                    telemetry.POOL_ADDRESSES.labels(pool.name, f"ipv{family}", state).set(getattr(usage, state))
+        self._addresses.measure(self.snapshot, leads=self.wake is not _nobody)
 
     def _take(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and wake whom it concerns."""

@@ -59,7 +59,7 @@ class Leading:
             )
             writer = Writer(self._client, self._caches.objects, now=lambda: datetime.now(UTC), is_held=is_held)
             worker = self._worker(queue, events, probe, writer)
-            self._begin(queue, events)
+            self._begin(queue, worker, events)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(events.run(), name="events")
@@ -106,12 +106,12 @@ class Leading:
                     queue.add(key)
                 before = outlook
 
-    def _begin(self, queue: WorkQueue[Key], events: Events) -> None:
+    def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
         snapshot = self._caches.snapshot
         for key in wakes.everything(snapshot):
-            queue.add(key)
+            worker.add(key)
         _tell(self._caches.outlook())
-        self._queue, self._caches.wake = queue, queue.add
+        self._queue, self._caches.wake = queue, worker.add
         self._events, self._dropped = events, 0
         telemetry.LEADER.set(1)
         log.info("leading", services=len(snapshot.services), groups=len(snapshot.groups), pools=len(snapshot.pools))

@@ -114,6 +114,14 @@ class Exporter(StrEnum):
     MEHDY = "mehdy"
 
 
+class Contest(StrEnum):
+    """How an address may be wanted by two at once."""
+
+    TWO_SERVICES = "TwoServices"
+    NODE_OR_GROUP = "NodeOrGroup"
+    WRITE_CONFLICT = "WriteConflict"
+
+
 class Condition(StrEnum):
     """Types of conditions that kavip writes."""
 

@@ -17,6 +17,7 @@ from kavip import __version__, names
 
 REGISTRY: Final = CollectorRegistry()
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_PATIENT: Final = (*_FAST, 5.0, 10.0, 30.0, 60.0)
 
 
 def _counter(name: str, doc: str, *labels: str) -> Counter:
@@ -27,8 +28,8 @@ def _gauge(name: str, doc: str, *labels: str) -> Gauge:
     return Gauge(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY)
 
 
-def _histogram(name: str, doc: str, *labels: str) -> Histogram:
-    return Histogram(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY, buckets=_FAST)
+def _histogram(name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _FAST) -> Histogram:
+    return Histogram(names.METRIC_PREFIX + name, doc, labels, registry=REGISTRY, buckets=buckets)
 
 
 BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
@@ -45,13 +46,36 @@ REVIEW_SECONDS: Final = _histogram("webhook_request_seconds", "Time to answer on
 CERTIFICATE_EXPIRY: Final = _gauge(
     "certificate_expiry_timestamp_seconds", "When a certificate of the webhook ends.", "certificate"
 )
-POOL_ADDRESSES: Final = _gauge("pool_addresses", "Addresses of a pool.", "pool", "family", "state")
+POOL_ADDRESSES: Final = _gauge(
+    "pool_addresses",
+    "Addresses of a pool in force, as in its status. state: total, assigned, available, cooling.",
+    *("pool", "family", "state"),
+)
 EVICTIONS: Final = _counter(
     "connections_evicted_total", "Idle connections that gave way to others: a port had no place left.", "port"
 )
-SERVICES_WAITING: Final = _gauge("services_waiting", "Managed Services without the addresses they ask for.")
+SERVICES_WAITING: Final = _gauge(
+    "services_waiting",
+    "Services whose AddressAssigned is False, each once: by its reason, and the first pool that it waits for (empty: "
+    "none). The leader's alone.",
+    *("pool", "reason"),
+)
+ALLOCATION_SECONDS: Final = _histogram(
+    "allocation_seconds",
+    "From the moment the leader sees a Service without the addresses it asks for, or sees them freed for it, until the "
+    "write that gives them is answered.",
+    buckets=_PATIENT,
+)
+ADDRESS_CONFLICTS: Final = _counter(
+    "address_conflicts_total",
+    "Contests for an address. reason: TwoServices that hold it, NodeOrGroup that has it beside its holder, as each "
+    "replica sees it; WriteConflict, a write of one that met a 409.",
+    "reason",
+)
 
 BUILD_INFO.labels(__version__).set(1)
+for _conflict in names.Contest:
+    ADDRESS_CONFLICTS.labels(_conflict)
 for _port in ("webhook", "metrics", "probe"):
     EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):

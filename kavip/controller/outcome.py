@@ -141,14 +141,16 @@ class Plan:
     The difference between what is and what should be.
 
     *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
-    waits for; None leaves it where it is. *reserves*, *left_out* (by Service, why there is no room for it) and *target*
-    are a group's. *requeue_after*: look again in so many seconds. *also*: keys whose plan is no longer empty.
+    waits for, None leaves it where it is; *unmet*: why it has not what it asks for. *reserves*, *left_out* (by Service,
+    why there is no room for it) and *target* are a group's. *requeue_after*: look again in so many seconds. *also*:
+    keys whose plan is no longer empty.
     """
 
     writes: tuple[Write, ...] = ()
     events: tuple[Notice, ...] = ()
     claims: tuple[Address, ...] | None = None
     waits: tuple[str, ...] | None = None
+    unmet: str = ""
     reserves: Reserved | None = None
     left_out: Mapping[str, Refusal] | None = field(default=None, hash=False)
     target: Target | None = None

@@ -56,7 +56,7 @@ def plan_service(
     """What is to be written for the Service with *key*, and what it holds from then on."""
     service = snapshot.services.get(key)
     if service is None or service.metadata.deletion_timestamp:
-        return Plan()
+        return Plan(waits=())
     group = snapshot.group_of(service)
     if group is None:
         group = _lost(snapshot, service)
@@ -130,6 +130,7 @@ def _difference(
         events=tuple(events),
         claims=addressing.addresses if addressing and "loadBalancer" in status else None,
         waits=addressing.waits if addressing else None,
+        unmet=addressing.verdict.reason if addressing and addressing.verdict.status == "False" else "",
         requeue_after=news.next_look(service, verdict, now=now, began=began),
     )
 

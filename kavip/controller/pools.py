@@ -4,7 +4,6 @@ The plan of one pool: how much of it is used, and whether it is in force.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
@@ -17,8 +16,6 @@ from kavip.ipam import stock
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-
-_LARGEST: Final = 2**63 - 1  # of an int64; a /64 is larger
 
 
 def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
@@ -63,7 +60,10 @@ def _ready(usage: Mapping[int, stock.Usage], *, is_accepted: bool) -> Verdict:
 
 
 def _wire(usage: stock.Usage | None) -> Usage | None:
-    return Usage(**{name: min(value, _LARGEST) for name, value in usage._asdict().items()}) if usage else None
+    if usage is None:
+        return None
+    shown = usage.clamped()
+    return Usage(total=shown.total, assigned=shown.assigned, available=shown.available)
 
 
 def _json(status: PoolStatus) -> dict[str, object]:

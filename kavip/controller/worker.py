@@ -27,8 +27,9 @@ from kavip.controller.rivals import plan_hindered
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
+from kavip.names import Contest
 from kavip.snapshot import Snapshot
-from kavip.telemetry import RECONCILE_SECONDS, RECONCILES
+from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES
 
 log = structlog.get_logger()
 
@@ -73,6 +74,13 @@ class Worker:
         self._snapshot, self._objects, self._queue, self._writer = snapshot, objects, queue, writer
         self._eye, self._notify, self._options, self._now, self._clock = eye, notify, options, now, clock
         self._rests: dict[Key, float] = {}
+        self._since: dict[Key, float] = {}  # when a Service that is to be looked at was seen
+
+    def add(self, key: Key) -> None:
+        """Something has happened that concerns *key*."""
+        if key.kind is Kind.SERVICE:
+            self._since.setdefault(key, self._clock())
+        self._queue.add(key)
 
     async def run(self, workers: int = WORKERS) -> None:
         """Work until the queue is closed or the task cancelled."""
@@ -117,9 +125,10 @@ class Worker:
 
     async def _one(self, key: Key) -> None:
         started = self._clock()
+        since = self._since.pop(key, started)
         result = "error"
         try:
-            await self._reconcile(key)
+            await self._reconcile(key, since)
             result = "done"
             self._queue.forget(key)
         except LeaseLost as error:
@@ -136,31 +145,43 @@ class Worker:
         except Exception:
             self._queue.retry(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
+        if result != "done":
+            self._since[key] = since
         RECONCILES.labels(key.kind, result).inc()
         RECONCILE_SECONDS.labels(key.kind).observe(self._clock() - started)
 
-    async def _reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: Key, since: float) -> None:
         started = self._clock()
         decided = self._decide(key)
+        gives = self._gives(key, decided)
         is_claimed = key.kind is Kind.SERVICE and self._snapshot.ledger.is_expecting(key.name)
         self._remember(key, decided)
         self._rest(key, decided, spent=self._clock() - started)
         if decided.writes:
             try:
                 is_done = await self._writer.send(decided)
-            except (Conflict, Refused, Forbidden, LeaseLost):
+            except (Conflict, Refused, Forbidden, LeaseLost) as error:
+                if gives and isinstance(error, Conflict):
+                    ADDRESS_CONFLICTS.labels(Contest.WRITE_CONFLICT).inc()
                 if decided.claims is not None and not is_claimed:
                     self._forget_claims(key)
                 raise
             if not is_done:
                 self._queue.add(key)  # what stood in the way is known now, and belongs into the status
                 return
+        if gives:
+            ALLOCATION_SECONDS.observe(self._clock() - since)
         for notice in decided.events:
             self._notify(key, notice)
         for other in decided.also:
             self._queue.add(other)
         if decided.requeue_after is not None:
             self._queue.add_after(key, decided.requeue_after)
+
+    def _gives(self, key: Key, decided: Plan) -> bool:
+        """Whether the Service gets an address that its status does not show."""
+        service = self._snapshot.services.get(key.name) if decided.claims else None
+        return service is not None and not set(decided.claims or ()).issubset(service.ingress_addresses)
 
     def _decide(self, key: Key) -> Plan:
         if hindrance := self._objects.rivals.hindrance(self._clock()):
@@ -196,7 +217,7 @@ class Worker:
                 ledger.expect(key.name, decided.claims, resource_version=service.metadata.resource_version)
             if decided.waits is not None:
                 request, _ = read_request(service, group=self._snapshot.group_of(service))
-                ledger.wait(request, decided.waits)
+                ledger.wait(request, decided.waits, reason=decided.unmet)
             self.wake()
         if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
             self._objects.forget(key.name)
@@ -211,7 +232,7 @@ class Worker:
     def wake(self) -> None:
         """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""
         for name in self._snapshot.ledger.woken():
-            self._queue.add(Key(Kind.SERVICE, name))
+            self.add(Key(Kind.SERVICE, name))
 
     def _forget_claims(self, key: Key) -> None:
         """

@@ -6,8 +6,8 @@ of times, and with what kavip has decided and not yet seen come back (:meth:`Led
 never changes it. Each change costs O(log n) in what it touches; no question scans a pool or all Services.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -21,6 +21,7 @@ from kavip.ipam.request import Request, Terms
 from kavip.ipam.sharing import SharingIndex
 from kavip.ipam.stock import Stock, Usage
 from kavip.ipam.waiting import Waiter, Waiting
+from kavip.names import Contest
 
 
 class Ledger:
@@ -40,6 +41,8 @@ class Ledger:
         self._contested: set[Address] = set()
         self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
         self._stock = Stock(pools or Pools())
+        self.contests: Counter[Contest] = Counter()
+        """How often an address has got a second holder."""
 
     # --- what stands in the cluster -------------------------------------------------------------------------------
     def configure(self, pools: Pools) -> None:
@@ -82,6 +85,7 @@ class Ledger:
             self._owners[address].add(owner)
             if address in self._claims:
                 self._contested.add(address)
+                self.contests[Contest.NODE_OR_GROUP] += any(each.standing for each in self._claims[address].values())
             self._change(address)
 
     # --- what is decided and not yet seen -------------------------------------------------------------------------
@@ -217,13 +221,21 @@ class Ledger:
         )
 
     # --- waiting --------------------------------------------------------------------------------------------------
-    def wait(self, request: Request, pools: Iterable[str]) -> None:
-        """*request* waits for one of *pools* (names, existing or not); no pools: it waits for nothing."""
-        names = frozenset(pools)
-        if names:
-            self._waiting.put(Waiter.of(request, names, self.held(request.key) or ()))
+    def wait(self, request: Request, pools: Iterable[str], *, reason: str = "") -> None:
+        """
+        *request* waits for one of *pools* (names, existing or not), the first of which is tried first.
+
+        *reason*: why it has not what it asks for, "" where it has enough. No pools: nothing but an edit of it helps.
+        """
+        names = tuple(pools)
+        if names or reason:
+            self._waiting.put(Waiter.of(request, names, self.held(request.key) or (), reason=reason))
         else:
             self._waiting.drop(request.key)
+
+    def lacking(self) -> Mapping[tuple[str, str], int]:
+        """How many Services have not what they ask for, by the pool that they wait for first ("": none) and reason."""
+        return self._waiting.tally
 
     def waiters(self) -> tuple[str, ...]:
         """The Services that wait, oldest first: for changes that concern them all, such as an edited pool."""
@@ -295,6 +307,8 @@ class Ledger:
             if claims and now.standing and self.rival(address, now.terms) is not None:
                 self._contested.add(address)
             claims[key] = now
+            if now.standing and not (was is not None and was.standing):
+                self._count_contests(address)
             self._sharing.add(address, now.terms)
         after = {claim.terms.namespace for claim in claims.values()} if claims else set()
         if before != after:
@@ -304,6 +318,14 @@ class Ledger:
         if not claims:
             del self._claims[address]
         self._change(address)
+
+    def _count_contests(self, address: Address) -> None:
+        """One Service more holds *address*."""
+        self.contests[Contest.NODE_OR_GROUP] += address in self._owners
+        claims = self._claims[address].values()
+        if len(claims) > 1:
+            standing = sum(claim.standing for claim in claims)
+            self.contests[Contest.TWO_SERVICES] += standing > len(rules.holders(claims))
 
     def _change(self, address: Address) -> None:
         self._keepers.pop(address, None)

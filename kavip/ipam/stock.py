@@ -4,13 +4,16 @@ What the pools have: free space, counters per pool and family, quota per pool an
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.ipam.addresses import FAMILIES
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.space import Space
+
+LARGEST: Final = 2**63 - 1
+"""Of an int64; a /64 is larger."""
 
 
 class Usage(NamedTuple):
@@ -19,6 +22,10 @@ class Usage(NamedTuple):
     total: int
     assigned: int
     available: int
+
+    def clamped(self) -> "Usage":
+        """The same, no number larger than status and metrics can say."""
+        return Usage(*(min(value, LARGEST) for value in self))
 
 
 class Stock:

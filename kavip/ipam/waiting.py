@@ -4,7 +4,7 @@ Who waits for what: Services without (all of) the addresses that they ask for, b
 Whoever frees something asks here whom it may help; nobody polls.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,17 +18,29 @@ ANY_POOL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A Service that waits for an address of one of *families*, from one of *pools*."""
+    """
+    A Service that waits for an address of one of *families*, from one of *pools*, tried in this order.
+
+    *reason* is what it is told; "" where it has enough and would take more. Without pools nothing but an edit of its
+    own helps it.
+    """
 
     request: Request
-    pools: frozenset[str]
+    pools: tuple[str, ...]
     families: tuple[int, ...]
+    reason: str
 
     @classmethod
-    def of(cls, request: Request, pools: frozenset[str], held: tuple[Address, ...]) -> "Waiter":
+    def of(cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str = "") -> "Waiter":
         """*request*, which has *held* already: it waits for what it lacks, or for other addresses of all families."""
         lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, held))
-        return cls(request, pools, lacks or request.families)
+        return cls(request, pools, lacks or request.families, reason)
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """The pool that it waits for first, "" where there is none, and why."""
+        first = self.pools[0] if self.pools else ""
+        return "" if first == ANY_POOL else first, self.reason
 
     @property
     def age(self) -> tuple[str, str]:
@@ -43,27 +55,37 @@ class Waiting:
         """Nobody waits."""
         self._waiters: dict[str, Waiter] = {}
         self._by_pool: defaultdict[str, set[str]] = defaultdict(set)
+        self.tally: Counter[tuple[str, str]] = Counter()
+        """How many lack an address, by :attr:`Waiter.label`; never 0."""
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiters)
+        """Whether anybody waits for a pool."""
+        return bool(self._by_pool)
 
     def __iter__(self) -> Iterator[Waiter]:
-        """All, oldest first."""
-        return iter(sorted(self._waiters.values(), key=lambda waiter: waiter.age))
+        """All that wait for a pool, oldest first."""
+        return iter(sorted((each for each in self._waiters.values() if each.pools), key=lambda waiter: waiter.age))
 
     def put(self, waiter: Waiter) -> None:
         """Enter *waiter*, in place of what was known of its Service."""
         key = waiter.request.key
         self.drop(key)
         self._waiters[key] = waiter
+        if waiter.reason:
+            self.tally[waiter.label] += 1
         for pool in waiter.pools:
             self._by_pool[pool].add(key)
 
     def drop(self, key: str) -> None:
         """Service *key* waits no longer."""
         waiter = self._waiters.pop(key, None)
-        for pool in waiter.pools if waiter else ():
+        if waiter is None:
+            return
+        if waiter.reason:
+            self.tally[waiter.label] -= 1
+            if not self.tally[waiter.label]:
+                del self.tally[waiter.label]
+        for pool in waiter.pools:
             self._by_pool[pool].discard(key)
             if not self._by_pool[pool]:
                 del self._by_pool[pool]

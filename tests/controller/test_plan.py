@@ -229,12 +229,12 @@ def test_a_service_that_never_was_ours_is_let_be() -> None:
 
 
 def test_a_service_that_is_gone_or_going_is_not_written() -> None:
-    """A Service in deletion keeps what it has until it is gone."""
+    """A Service in deletion keeps what it has until it is gone, and waits for nothing more."""
     leaving = web(holds=[VIP])
     metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
     leaving = msgspec.structs.replace(leaving, metadata=metadata)
-    assert plan_service(cluster(leaving, build.group(), build.pool()), WEB, now=NOW) == Plan()
-    assert plan_service(cluster(), WEB, now=NOW) == Plan()
+    assert plan_service(cluster(leaving, build.group(), build.pool()), WEB, now=NOW) == Plan(waits=())
+    assert plan_service(cluster(), WEB, now=NOW) == Plan(waits=())
 
 
 def test_external_ips_alone_get_no_address_and_no_address_condition() -> None:

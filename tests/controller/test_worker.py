@@ -17,7 +17,7 @@ from kavip.controller.worker import FOLD, Worker
 from kavip.errors import Conflict, Forbidden, Refused, Throttled, Unavailable
 from kavip.kube.workqueue import WorkQueue
 from kavip.snapshot import Object, Snapshot
-from kavip.telemetry import RECONCILES
+from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests import build
 from tests.controller.scenes import GROUP, NOW, cluster
 
@@ -106,6 +106,19 @@ def counted(kind: str, result: str) -> float:
     return value
 
 
+def allocations() -> tuple[float, float]:
+    """How many have been timed since the process started, and for how long together."""
+    (found,) = ALLOCATION_SECONDS.collect()
+    values = {each.name: each.value for each in found.samples}
+    return values["kavip_allocation_seconds_count"], values["kavip_allocation_seconds_sum"]
+
+
+def lost_writes() -> float:
+    """How many writes of an address have met a 409 since the process started."""
+    value: float = ADDRESS_CONFLICTS.labels("WriteConflict")._value.get()
+    return value
+
+
 def web(key: str = "shop/web", **more: Any) -> Any:
     """A Service of the group."""
     return build.service(key, group=GROUP, **more)
@@ -134,6 +147,30 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]  # claimed, then given back
     assert counted("service", "conflict") == before + 1
+
+
+async def test_an_allocation_is_timed_from_the_news_to_the_answer() -> None:
+    """A write that fails does not stop the clock; one that gives no address is no allocation."""
+    async with working(web(), build.group(), build.pool()) as shop:
+
+        def late() -> bool:
+            shop.seconds += 2.0
+            return True
+
+        def lost() -> bool:
+            shop.seconds += 5.0
+            raise Conflict(409, "Conflict", "stale")
+
+        before, lost_before = allocations(), lost_writes()
+        shop.writer.answers = [lost, late]
+        shop.worker.add(WEB)
+        await shop.until(lambda: allocations() != before)
+        assert allocations() == (before[0] + 1, before[1] + 7.0)
+        assert lost_writes() == lost_before + 1
+        shop.snapshot.put(web(holds=["192.0.2.128"]))
+        shop.worker.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 3)
+        assert allocations()[0] == before[0] + 1
 
 
 async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:

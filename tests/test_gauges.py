@@ -1,0 +1,110 @@
+"""The metrics that are read off the ledger."""
+
+from prometheus_client import Metric
+
+from kavip import telemetry
+from kavip.api.address import parse_address
+from kavip.gauges import Addresses
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.request import read_request
+from kavip.names import Contest
+from kavip.snapshot import Object, Snapshot
+from tests import build
+
+GROUP = "lb/edge"
+
+
+def web(key: str = "shop/web", **more: object) -> Object:
+    """A Service of the group."""
+    return build.service(key, group=GROUP, **more)  # type: ignore[arg-type]  # whatever the builder takes
+
+
+def shown(name: str) -> dict[tuple[str, ...], float]:
+    """The values of the metric *name*, by the values of its labels in the order of their names."""
+    (found,) = [each for each in telemetry.REGISTRY.collect() if each.name == name.removesuffix("_total")]
+    return {tuple(value for _, value in sorted(each.labels.items())): each.value for each in _plain(found, name)}
+
+
+def _plain(metric: Metric, name: str) -> list[object]:
+    return [each for each in metric.samples if each.name == name]
+
+
+def waiting(ledger: Ledger, key: str, *pools: str, reason: str) -> None:
+    """Let a Service wait."""
+    request, _ = read_request(web(key))  # type: ignore[arg-type]  # it is a Service
+    ledger.wait(request, pools, reason=reason)
+
+
+def measured(snapshot: Snapshot, *, leads: bool = True) -> Addresses:
+    """The metrics of *snapshot*."""
+    addresses = Addresses()
+    addresses.measure(snapshot, leads=leads)
+    return addresses
+
+
+def test_a_pool_is_measured_per_family_as_its_status_says() -> None:
+    """Total, assigned, available; no number is larger than the status can say; a pool that is gone leaves no line."""
+    pool, huge = build.pool("edge", "192.0.2.128/30"), build.pool("huge", "2001:db8::/48")
+    snapshot = Snapshot.from_objects([pool, huge, web(holds=["192.0.2.129"])])
+    addresses = measured(snapshot)
+    values = shown("kavip_pool_addresses")
+    assert values["ipv4", "edge", "total"] == 4
+    assert values["ipv4", "edge", "assigned"] == 1
+    assert values["ipv4", "edge", "available"] == 3
+    assert values["ipv6", "huge", "total"] == float(2**63 - 1)
+    snapshot.drop("VIPPool", "edge")
+    snapshot.drop("VIPPool", "huge")
+    addresses.measure(snapshot, leads=True)
+    assert not {pool for _, pool, _ in shown("kavip_pool_addresses")} & {"edge", "huge"}
+
+
+def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
+    """The first pool that they wait for; none where it does not exist; nobody is counted by who does not lead."""
+    snapshot = Snapshot.from_objects([build.pool("edge"), build.pool("lab", "198.51.100.0/24")])
+    assert snapshot.parsed_pools.get("edge")
+    waiting(snapshot.ledger, "shop/a", "lab", "edge", reason="PoolExhausted")
+    waiting(snapshot.ledger, "shop/b", "lab", reason="PoolExhausted")
+    waiting(snapshot.ledger, "shop/c", "nosuch", reason="PoolNotFound")
+    waiting(snapshot.ledger, "shop/d", "*", reason="NoPool")
+    waiting(snapshot.ledger, "shop/e", reason="InvalidRequest")
+    waiting(snapshot.ledger, "shop/f", "edge", reason="")  # has enough
+    addresses = measured(snapshot)
+    assert shown("kavip_services_waiting") == {
+        ("lab", "PoolExhausted"): 2,
+        ("", "PoolNotFound"): 1,
+        ("", "NoPool"): 1,
+        ("", "InvalidRequest"): 1,
+    }
+    assert "shop/e" not in snapshot.ledger.waiters()  # nothing but its own edit helps it
+    snapshot.ledger.release("shop/b")
+    snapshot.ledger.expect("shop/c", [parse_address("192.0.2.130")])
+    addresses.measure(snapshot, leads=True)
+    assert shown("kavip_services_waiting")["lab", "PoolExhausted"] == 1
+    assert ("", "PoolNotFound") not in shown("kavip_services_waiting")
+    addresses.measure(snapshot, leads=False)
+    assert shown("kavip_services_waiting") == {}
+
+
+def test_contests_are_counted_when_they_begin() -> None:
+    """A second holder, a node's own address; not one that shares, not externalIPs, not the same news twice."""
+    before = shown("kavip_address_conflicts_total")
+    snapshot = Snapshot.from_objects([build.pool(), web("shop/a", holds=["192.0.2.129"])])
+    addresses = measured(snapshot)
+
+    def grown() -> dict[str, float]:
+        addresses.measure(snapshot, leads=True)
+        after = shown("kavip_address_conflicts_total")
+        return {reason: after[reason,] - before[reason,] for reason in Contest if after[reason,] != before[reason,]}
+
+    snapshot.put(web("shop/x", external_ips=["192.0.2.129"], type="ClusterIP"))
+    snapshot.put(web("shop/c", holds=["192.0.2.130"], annotations={"kavip.io/sharing-key": "k"}))
+    snapshot.put(web("shop/d", holds=["192.0.2.130"], annotations={"kavip.io/sharing-key": "k"}, port=81))
+    assert grown() == {}
+    snapshot.put(web("shop/b", holds=["192.0.2.129"]))
+    snapshot.put(web("shop/b", holds=["192.0.2.129"], port=81))
+    assert grown() == {Contest.TWO_SERVICES: 1}
+    snapshot.put(build.node("n1", "192.0.2.130"))
+    snapshot.put(build.node("n1", "192.0.2.130"))
+    snapshot.put(web("shop/e", holds=["192.0.2.131"]))
+    snapshot.put(build.node("n2", "192.0.2.131"))
+    assert grown() == {Contest.TWO_SERVICES: 1, Contest.NODE_OR_GROUP: 2}
