@@ -1,0 +1,216 @@
+"""An explanation says what is decided, and its rules say why."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip import names
+from kavip.api.pool import Reservation
+from kavip.api.refusal import Refusal
+from kavip.ipam.allocate import settle
+from kavip.ipam.explain import Explanation, Looked, Role, explain
+from kavip.ipam.pools import Pools
+from kavip.names import Reason
+from tests.build import pool, service
+from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELECTIVE, SHARE, ours, told
+from tests.ipam.test_histories import POOLS, WIDER, services
+from tests.ipam.world import World, entered
+
+
+def look(subject: Any, *others: Any, pools: Any = (EDGE, LAB), **more: Any) -> Explanation:
+    """The explanation of *subject* beside *others*."""
+    parsed = Pools.of(pools)
+    return explain(subject, parsed, entered(parsed, (subject, *others)), **more)
+
+
+def rules(found: Explanation, name: str) -> dict[str, tuple[bool | None, str]]:
+    """Rule -> whether it holds, and why, of one pool."""
+    (looked,) = (each for each in found.pools if each.name == name)
+    return {step.rule: (step.holds, step.text) for step in looked.steps}
+
+
+@settings(max_examples=300)
+@given(
+    crowd=st.lists(services(), max_size=9),
+    subject=services(),
+    worked=st.integers(0, 9),
+    wide=st.booleans(),
+    held=st.sampled_from([(), (), ("192.0.2.1",), ("192.0.2.1", "2001:db8::1"), ("10.0.0.1",), ("198.51.100.1",)]),
+    reason=st.sampled_from([Reason.ASSIGNED, Reason.POOL_EXHAUSTED, ""]),
+)
+def test_the_explanation_is_the_decision(
+    crowd: list[Any], subject: Any, worked: int, wide: bool, held: tuple[str, ...], reason: str
+) -> None:
+    """Its verdict is that of the decision, and every pool's rules and role agree with it."""
+    world = World(WIDER if wide else POOLS)
+    for each in crowd[:worked]:
+        world.apply(each)
+    world.run()
+    for each in crowd[worked:]:
+        world.apply(each)
+    if held:
+        status = service(subject.key, holds=held).status
+        subject = type(subject)(metadata=subject.metadata, spec=subject.spec, status=status)
+        subject = told(subject, reason) if reason else subject
+    ledger = entered(world.pools, [*(each for each in world.services.values() if each.key != subject.key), subject])
+    labels = world.labels(subject)
+    found = explain(subject, world.pools, ledger, namespace_labels=labels)
+    assert found.outcome == settle(subject, world.pools, ledger, namespace_labels=labels)
+    for each in found.pools:
+        agrees(each)
+    roles = [each.role for each in found.pools]
+    has = () if isinstance(found.outcome, Refusal) else found.outcome.addresses
+    new = [each for each in found.addresses if str(each.address) not in held]
+    assert tuple(each.address for each in found.addresses) == has
+    assert {each.name for each in found.pools if each.role is Role.GIVES} == {each.pool for each in new}
+    if not found.asked:
+        assert not new
+    elif not new:
+        assert not {Role.COULD, Role.PARTLY} & set(roles), "a pool that could serve is not passed over"
+    elif len({each.address.family for each in found.addresses}) == len(found.request.families):
+        assert Role.COULD not in roles[: roles.index(Role.GIVES)], "the first pool that can gives"
+    else:
+        assert Role.COULD not in roles, "nobody gets less than some pool could give"
+
+
+def agrees(looked: Looked) -> None:
+    """The rules of a pool say what its role says; what it holds for a Service already may be against its rules."""
+    broken = [step.rule for step in looked.steps if step.holds is False]
+    match looked.role:
+        case Role.GIVES | Role.COULD | Role.PARTLY:
+            assert not broken, looked
+        case Role.LACKS | Role.CLOSED | Role.OFF:
+            assert broken, looked
+
+
+DUAL = pool("dual", "203.0.113.128/28", "2001:db8:1::/124")
+TAKEN = service("a/old", holds=["192.0.2.130"], annotations=SHARE, created="2025-01-01T00:00:00Z")
+FIRST = "192.0.2.128"
+
+
+@pytest.mark.parametrize(
+    ("subject", "others", "pools", "reason", "where", "rule", "words"),
+    [
+        (service("a/web"), FULL, (EDGE,), "PoolExhausted", "edge", "IPv4", "0 of 16 free, 16 assigned"),
+        (service("a/web", pool="egde"), (), (EDGE,), "PoolNotFound", "edge", "named", "the Service names egde"),
+        (service("a/web"), (), (SELECTIVE,), "PoolSelectorMismatch", "team", "namespaceSelector", "does not select"),
+        (service("a/web"), (), (pool("x", auto_assign=False),), "NoPool", "x", "autoAssign", "false: only for"),
+        (service("a/web", wants="10.0.0.1"), (), (EDGE,), "AddressNotInPool", "edge", "address", "is not in this pool"),
+        (
+            service("a/web", wants="192.0.2.130"),
+            (TAKEN,),
+            (EDGE,),
+            "AddressInUse",
+            "edge",
+            "192.0.2.130",
+            "Service a/old",
+        ),
+        (
+            service("a/web", wants="192.0.2.130", annotations=SHARE),
+            (TAKEN,),
+            (EDGE,),
+            "SharingRefused",
+            "edge",
+            "192.0.2.130",
+            "both use TCP/80",
+        ),
+        (
+            service("a/web", wants=FIRST),
+            (),
+            (pool("edge", "192.0.2.128/28", exclude=[FIRST]),),
+            "AddressNotAllowed",
+            "edge",
+            FIRST,
+            "is excluded from pool edge",
+        ),
+        (service("a/web", **REQUIRE), (), (EDGE,), "FamilyNotAvailable", "edge", "IPv6", "no addresses of this family"),
+        (
+            service("a/web"),
+            (service("a/old", holds=["192.0.2.140"]),),
+            (pool("edge", "192.0.2.128/28", max_per_namespace=1),),
+            "QuotaExceeded",
+            "edge",
+            "maxPerNamespace",
+            "namespace a holds 1 of 1",
+        ),
+        (service("a/web"), (), (pool("edge", "192.0.2.1/24"),), "NoPool", "edge", "in force", "has host bits set"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value[:1].isupper() else "",
+)
+def test_the_broken_rule_says_what_is_in_the_way(
+    subject: Any, others: Any, pools: Any, reason: str, where: str, rule: str, words: str
+) -> None:
+    """Of each reason: the pool's rule that fails, in words with numbers and names."""
+    found = look(subject, *others, pools=pools)
+    assert (found.outcome.reason, found.addresses) == (reason, ())
+    holds, text = rules(found, where)[rule]
+    assert holds is False
+    assert words in text
+
+
+def test_what_cannot_be_read_stands_with_every_finding() -> None:
+    """Nothing is asked of a pool; all that is wrong with the Service is told."""
+    found = look(service("a/web", wants="192.0.2.300", annotations={names.REASSIGN_ANNOTATION: "perhaps"}))
+    assert (found.outcome.reason, found.asked, len(found.findings)) == ("InvalidRequest", False, 2)
+
+
+def test_each_address_says_why_it_is_this_one() -> None:
+    """By name, reserved, shared, the first that is free, held, or another controller's."""
+    kept = pool("edge", "192.0.2.128/28", reservations=[Reservation("192.0.2.135", "a/web")])
+    partner = service("a/old", holds=["192.0.2.130"], annotations=SHARE, port=443)
+    for subject, pools, words in (
+        (service("a/web", wants="192.0.2.131"), (EDGE,), "192.0.2.131 asked for by name"),
+        (service("a/web"), (kept,), "192.0.2.135 reserved for this Service"),
+        (service("a/web", annotations=SHARE), (EDGE,), "192.0.2.130 shared under kavip.io/sharing-key"),
+        (service("a/web"), (EDGE,), "192.0.2.128 the first free address of pool edge"),
+        (ours("a/web", ["192.0.2.133"]), (EDGE,), "192.0.2.133 held already, and no address moves without cause"),
+        (service("a/web", holds=["10.0.0.1"]), (EDGE,), "10.0.0.1 written by another controller"),
+    ):
+        (had,) = look(subject, partner, pools=pools).addresses
+        assert f"{had.address} {had.why}" == words
+        assert had.fellows == (("a/old",) if "shared" in words else ())
+
+
+def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
+    """Another pool is closed to it, and says so."""
+    found = look(ours("a/web", ["192.0.2.133"], **REQUIRE), pools=(EDGE, DUAL))
+    assert rules(found, "dual")["one pool"] == (False, "its other address, 192.0.2.133, is in pool edge")
+    assert rules(found, "edge")["IPv6"] == (False, "the pool has no addresses of this family")
+    nowhere = look(ours("a/web", ["10.0.0.1"], **REQUIRE), pools=(DUAL,))
+    assert rules(nowhere, "dual")["one pool"] == (False, "its other address, 10.0.0.1, is in no pool")
+
+
+def test_what_one_family_lacks_does_not_close_a_pool() -> None:
+    """PreferDualStack: a pool of one family could serve a part; one of both gives."""
+    found = look(service("a/web", **PREFER), pools=(EDGE, DUAL, LAB))
+    assert [(each.name, each.role) for each in found.pools] == [
+        ("dual", Role.GIVES),
+        ("edge", Role.PARTLY),
+        ("lab", Role.COULD),
+    ]
+    assert rules(found, "edge")["IPv6"] == (None, "the pool has no addresses of this family")
+
+
+def test_pools_that_would_help_are_named() -> None:
+    """Those that would serve it if it named them; where nothing is missing, none."""
+    spare = pool("spare", "198.51.100.0/30", auto_assign=False)
+    assert look(service("a/web"), *FULL, pools=(EDGE, spare)).others == ("spare",)
+    assert look(service("a/web"), pools=(EDGE, spare)).others == ()
+
+
+def test_a_stranded_address_says_what_is_against_it() -> None:
+    """It stays, its pool holds it, and the flaw is told; with reassign the Service moves and both are seen."""
+    narrow = pool("edge", "192.0.2.128/28", exclude=["192.0.2.133"])
+    found = look(ours("a/web", ["192.0.2.133"]), pools=(narrow,))
+    assert (found.outcome.reason, found.pools[0].role, found.asked) == ("Stranded", Role.HOLDS, False)
+    assert found.addresses[0].flaw == "is excluded from pool edge"
+    moved = look(ours("a/web", ["192.0.2.133"], annotations=REASSIGN), pools=(narrow,))
+    assert (moved.pools[0].role, moved.addresses[0].flaw) == (Role.GIVES, "")
+
+
+def test_sizes_beyond_reason_are_not_spelled_out() -> None:
+    """A /64 has more addresses than a reader counts."""
+    found = look(service("a/web", families=("IPv6",)), pools=(LAB,))
+    assert rules(found, "lab")["IPv6"][1].startswith("over 10 million of over 10 million free, 0 assigned; next")
