@@ -147,7 +147,7 @@ class App:
         await self._caches.synced()
         while True:
             try:
-                await leader.lead(lambda: self._leading.run(leader.is_held))
+                await leader.lead(lambda: self._leading.run(leader.check))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
 

@@ -6,7 +6,7 @@ anybody is served. It ends with nothing left behind; the next term starts anew.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import Resource
+from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
 from kavip.settings import Settings, listed
 from kavip.snapshot import Object
@@ -46,10 +47,11 @@ class Leading:
         self._events: Events | None = None
         self._dropped = 0  # Events, as far as they have been counted
 
-    async def run(self, is_held: Callable[[], bool]) -> None:
-        """Serve one term, until cancelled; *is_held* is asked before each write."""
+    async def run(self, guard: Guard) -> None:
+        """Serve one term, until cancelled; *guard* is asked before the bytes of each write leave."""
+        client = self._client.guarded(guard)
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF)
-        events = Events(self._client, reporter=REPORTER, instance=self._settings.replica)
+        events = Events(client, reporter=REPORTER, instance=self._settings.replica)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
             probe = Probe(
                 session,
@@ -57,7 +59,7 @@ class Leading:
                 interval=self._settings.probe_interval,
                 began=datetime.now(UTC),
             )
-            writer = Writer(self._client, self._caches.objects, now=lambda: datetime.now(UTC), is_held=is_held)
+            writer = Writer(client, self._caches.objects, now=lambda: datetime.now(UTC))
             worker = self._worker(queue, events, probe, writer)
             self._begin(queue, worker, events)
             try:

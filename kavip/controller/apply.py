@@ -2,7 +2,8 @@
 The only writer of the controller.
 
 Each write is safe by itself: a status patch carries the resourceVersion that it was decided on, server-side apply its
-field manager. A lease is not a fence, so nothing here relies on being the only one.
+field manager. A lease is not a fence, so nothing here relies on being the only one; whether we still are is asked by
+the client, right before the bytes leave (:meth:`kavip.kube.client.Client.guarded`).
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from kavip.controller.manifests import digest
 from kavip.controller.observed import Applied, Objects, Rejected, Stranger, memory_key
 from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
 from kavip.controller.owner import foreign
-from kavip.errors import Forbidden, LeaseLost, NotFound, Refused
+from kavip.errors import Forbidden, NotFound, Refused
 from kavip.kube.client import Client, PatchKind
 from kavip.kube.resources import (
     CONFIGMAPS,
@@ -51,16 +52,9 @@ _PODS_AT_ONCE: Final = 8
 class Writer:
     """Sends the writes of a Plan, and keeps what :class:`Objects` remembers about them."""
 
-    def __init__(
-        self,
-        client: Client,
-        objects: Objects,
-        *,
-        now: Callable[[], datetime],
-        is_held: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """*now* dates what is in the way; *is_held* says whether this replica still leads."""
-        self._client, self._objects, self._now, self._is_held = client, objects, now, is_held
+    def __init__(self, client: Client, objects: Objects, *, now: Callable[[], datetime]) -> None:
+        """*now* dates what is in the way."""
+        self._client, self._objects, self._now = client, objects, now
 
     async def send(self, plan: Plan) -> bool:
         """
@@ -92,13 +86,7 @@ class Writer:
             self._objects.strangers[memory_key(write)] = Stranger(why, self._now())
         return why is None
 
-    def _fence(self) -> None:
-        """Ask right before bytes leave: a process that was paused may have lost its lease without noticing."""
-        if not self._is_held():
-            raise LeaseLost("not written: the lease is held no more")
-
     async def _apply(self, write: Apply) -> bool:
-        self._fence()
         try:
             made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
         except (Refused, Forbidden) as error:
@@ -119,7 +107,6 @@ class Writer:
         async def tell(write: PodAnnotation) -> None:
             body = {"metadata": {"annotations": {names.CONFIG_HASH_ANNOTATION: write.value}}}
             async with slots:
-                self._fence()
                 with suppress(NotFound):  # a pod that is gone needs no news
                     await self._client.patch(PODS, write.key, body)
 
@@ -130,7 +117,6 @@ class Writer:
     async def _patch_status(self, write: StatusPatch) -> None:
         resource, kind = _STATUS[write.kind]
         since = write.body["metadata"]["resourceVersion"]
-        self._fence()
         with suppress(NotFound):  # the watch will say so
             made = await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")
             if made.metadata.resource_version != since:  # else the server found nothing new, and no watch will tell

@@ -17,7 +17,7 @@ from kavip.kube import codec
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import Event, Malformed
 from kavip.kube.resources import Resource, T, split
-from kavip.kube.transport import TIMEOUT, Observe, Transport
+from kavip.kube.transport import TIMEOUT, Guard, Observe, Transport
 
 Body = Mapping[str, Any]
 PatchKind = Literal["merge", "strategic", "json"]
@@ -34,14 +34,18 @@ _CONTENT_TYPES: Final[dict[PatchKind, str]] = {
 class Client:
     """A client of one API server; use it as an async context manager."""
 
-    def __init__(self, transport: Transport) -> None:
-        """See :meth:`from_settings`."""
-        self._transport = transport
+    def __init__(self, transport: Transport, *, guard: Guard | None = None) -> None:
+        """See :meth:`from_settings` and :meth:`guarded`."""
+        self._transport, self._guard = transport, guard
 
     @classmethod
     def from_settings(cls, kubeconfig: str | None, *, observe: Observe | None = None) -> Self:
         """A client for *kubeconfig*, or for the pod's service account where that is empty."""
         return cls(Transport(Credentials(kubeconfig), observe=observe))
+
+    def guarded(self, guard: Guard) -> Self:
+        """The same client; each of its writes asks *guard* right before its bytes leave."""
+        return type(self)(self._transport, guard=guard)
 
     async def __aenter__(self) -> Self:
         """Read the credentials and open the session."""
@@ -143,6 +147,7 @@ class Client:
             resource.path(namespace),
             query={"fieldManager": field_manager},
             body=codec.encode(_named(resource, key, body)),
+            guard=self._guard,
         )
         return _whole(resource, answer)
 
@@ -171,6 +176,7 @@ class Client:
             body=codec.encode(_named(resource, key, body)),
             content_type="application/apply-patch+yaml",  # JSON is YAML
             timeout=timeout,
+            guard=self._guard,
         )
         return _whole(resource, answer)
 
@@ -193,13 +199,14 @@ class Client:
             body=codec.encode(body),
             content_type=_CONTENT_TYPES[kind],
             timeout=timeout,
+            guard=self._guard,
         )
         return _whole(resource, answer)
 
     async def delete(self, resource: Resource[T], key: str, *, uid: str = "") -> None:
         """Delete the object; with *uid* only that one, :class:`Conflict` where another has taken its name."""
         body = codec.encode({"preconditions": {"uid": uid}}) if uid else None
-        await self._transport.send("DELETE", resource.object_path(key), body=body)
+        await self._transport.send("DELETE", resource.object_path(key), body=body, guard=self._guard)
 
 
 async def _events(resource: Resource[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[Event[T], None]:

@@ -25,6 +25,7 @@ class ApiLease:
         self._duration = max(1, round(duration))
         self._seen = LeaseSpec()
         self._since = 0.0
+        self._term = ("", 0)
 
     @property
     def duration(self) -> float:
@@ -41,10 +42,23 @@ class ApiLease:
         try:
             found = await self._client.get(LEASES, self._key)
         except NotFound:
-            await self._client.create(LEASES, self._key, {"spec": self._claim(LeaseSpec())})
+            made = await self._client.create(LEASES, self._key, {"spec": self._claim(LeaseSpec())})
+            self._term = _term(made.spec)
             return True
         self._observe(found.spec)
         if self.holder not in ("", self._identity) and not self._has_run_out():
+            return False
+        self._term = _term(await self._write(found, self._claim(found.spec)))
+        return True
+
+    async def try_renew(self) -> bool:
+        """Renew; False where the record is no longer the one of our term, whoever holds it now."""
+        try:
+            found = await self._client.get(LEASES, self._key)
+        except NotFound:
+            return False
+        self._observe(found.spec)
+        if _term(found.spec) != self._term:
             return False
         await self._write(found, self._claim(found.spec))
         return True
@@ -84,9 +98,14 @@ class ApiLease:
         """A new lease has seen no change of holder; any other sees one more now."""
         return 0 if found == LeaseSpec() else (found.lease_transitions or 0) + 1
 
-    async def _write(self, found: Lease, spec: dict[str, Any]) -> None:
+    async def _write(self, found: Lease, spec: dict[str, Any]) -> LeaseSpec:
         body = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
-        await self._client.patch(LEASES, self._key, body)
+        return (await self._client.patch(LEASES, self._key, body)).spec
+
+
+def _term(spec: LeaseSpec) -> tuple[str, int]:
+    """Who holds the lease, and the how-manieth holder that is."""
+    return spec.holder_identity or "", spec.lease_transitions or 0
 
 
 def _now() -> str:

@@ -3,20 +3,25 @@ Bytes to and from the API server.
 
 One session for all calls; each has a limit on its time; each failure is one of :mod:`kavip.errors`. Bodies are never
 logged, nor are redirects followed: they would carry the token elsewhere.
+
+A write may have a *guard*. It is asked last of all, with the connection at hand: between its answer and the socket
+nothing is awaited, and a call that it withholds sends not one byte, headers included. A write that may have left is
+waited for even when the caller is cancelled: whoever gives up the lease next knows that nothing of his is on its way.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from kavip import __version__
-from kavip.errors import Unavailable
+from kavip.errors import LeaseLost, Unavailable
 from kavip.kube.auth import Credentials
 from kavip.kube.codec import error_of
 
@@ -28,6 +33,9 @@ _READ_BUFFER: Final = 256 * 1024  # four times aiohttp's: fewer, larger reads of
 
 Observe = Callable[[str, int], None]
 """Told of each call's method and HTTP status; 0 where there was no answer."""
+
+Guard = Callable[[], None]
+"""Asked right before the bytes of a write leave; raises :class:`LeaseLost` where they may not."""
 
 
 class Transport:
@@ -81,12 +89,21 @@ class Transport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout: float = TIMEOUT,
+        guard: Guard | None = None,
     ) -> bytes:
-        """One call; its body, or an :class:`ApiError`."""
-        headers = await self._headers(content_type if body is not None else "")
+        """One call; its body, or an :class:`ApiError`; :class:`LeaseLost` where *guard* has withheld it."""
+        url, type_ = self._url(path, query), content_type if body is not None else ""
+        if guard is None:
+            return await self._call(method, url, body, content_type=type_, timeout=timeout)
+        guarded = _Guarded(body or b"", guard)
+        return await _to_the_end(self._call(method, url, guarded, content_type=type_, timeout=timeout))
+
+    async def _call(
+        self, method: str, url: URL, body: "bytes | _Guarded | None", *, content_type: str, timeout: float
+    ) -> bytes:
+        headers = await self._headers(content_type)
         limit = aiohttp.ClientTimeout(total=timeout)
-        url = self._url(path, query)
-        with self._mapped(method):
+        with self._mapped(method), _told(body):
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=limit, **self._fixed
             ) as answer:
@@ -152,6 +169,54 @@ class Transport:
         except (aiohttp.ClientError, OSError) as error:
             self._observe(method, 0)
             raise Unavailable(0, "NoConnection", " ".join(str(error).split()) or type(error).__name__) from error
+
+
+class _Guarded(aiohttp.BytesPayload):
+    """
+    A body that may be *withheld*.
+
+    aiohttp writes a body when it has a connection, and keeps the headers back until then to send both in one piece.
+    """
+
+    def __init__(self, body: bytes, guard: Guard) -> None:
+        super().__init__(body)
+        self._guard = guard
+        self.withheld: LeaseLost | None = None
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Ask, then hand over headers and body; aiohttp closes the connection when this raises."""
+        try:
+            self._guard()
+        except LeaseLost as error:
+            self.withheld = error
+            raise
+        await super().write_with_length(writer, content_length)
+
+
+@contextmanager
+def _told(body: bytes | _Guarded | None) -> Iterator[None]:
+    """Of a call that was withheld, say so: to aiohttp it is a connection that failed."""
+    try:
+        yield
+    except aiohttp.ClientError:
+        if isinstance(body, _Guarded) and body.withheld is not None:
+            raise body.withheld from None
+        raise
+
+
+async def _to_the_end(call: Coroutine[Any, Any, bytes]) -> bytes:
+    """The result of *call*, which is not cancelled with us: it has a limit on its time."""
+    task = asyncio.create_task(call)
+    interrupted = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            interrupted = True
+    if interrupted:
+        task.cancelled() or task.exception()  # looked at, or asyncio complains
+        raise asyncio.CancelledError
+    return task.result()
 
 
 def _unobserved(_method: str, _code: int) -> None:

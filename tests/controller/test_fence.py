@@ -1,28 +1,78 @@
 """A replica that has lost its lease writes nothing, whatever it had planned."""
 
+from collections.abc import Awaitable, Callable
 from unittest.mock import AsyncMock
 
 import pytest
 
 from kavip import names
+from kavip.api.event import Note, ObjectReference
 from kavip.controller.apply import Writer
 from kavip.controller.observed import Objects
 from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, StatusPatch, Write
 from kavip.errors import LeaseLost
+from kavip.kube.client import Client
+from kavip.kube.events import Events
+from kavip.kube.resources import CONFIGMAPS
 from tests.controller.scenes import NOW
 
 WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),
     PodAnnotation("lb/edge-1", "0" * 16),
     StatusPatch(Kind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}, "status": {}}),
+    StatusPatch(Kind.GROUP, "lb/edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
+    StatusPatch(Kind.POOL, "edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
 )
+Call = Callable[[Client], Awaitable[object]]
 
 
-@pytest.mark.parametrize("write", WRITES, ids=lambda write: type(write).__name__)
-async def test_no_byte_leaves_without_the_lease(write: Write) -> None:
-    """The lease is asked for right before each write, and nothing is sent when it is gone."""
-    client = AsyncMock()
-    writer = Writer(client, Objects(), now=lambda: NOW, is_held=lambda: False)
+def fallen() -> None:
+    """A fence that lets nothing through."""
+    raise LeaseLost("not written: the lease is held no more")
+
+
+def fenced() -> tuple[Client, AsyncMock]:
+    """A client whose transport does as the real one: it asks the guard that comes with a call."""
+    transport = AsyncMock()
+
+    async def send(*_: object, guard: Callable[[], None], **__: object) -> bytes:
+        guard()
+        raise AssertionError("sent")
+
+    transport.send.side_effect = send
+    return Client(transport).guarded(fallen), transport
+
+
+@pytest.mark.parametrize("write", WRITES, ids=repr)
+async def test_every_write_of_a_plan_asks_for_the_lease(write: Write) -> None:
+    """Status, object or annotation: the guard goes with it to the transport, which asks it last of all."""
+    client, transport = fenced()
     with pytest.raises(LeaseLost):
-        await writer.send(Plan(writes=(write,)))
-    assert client.mock_calls == []
+        await Writer(client, Objects(), now=lambda: NOW).send(Plan(writes=(write,)))
+    assert transport.send.await_count == 1
+
+
+async def test_an_event_without_the_lease_is_lost() -> None:
+    """The next leader tells what there is to tell; the sender goes on."""
+    client, transport = fenced()
+    events = Events(client, reporter="kavip.io/controller", instance="old")
+    about = ObjectReference(api_version="v1", kind="Service", namespace="shop", name="web", uid="u")
+    await events._deliver(Note(about, "Assigned", "has an address", severity="Normal"))
+    assert (transport.send.await_count, events.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.create(CONFIGMAPS, "a/b", {}),
+        lambda client: client.apply(CONFIGMAPS, "a/b", {}),
+        lambda client: client.patch(CONFIGMAPS, "a/b", {}),
+        lambda client: client.delete(CONFIGMAPS, "a/b"),
+    ],
+    ids=["create", "apply", "patch", "delete"],
+)
+async def test_no_verb_that_writes_is_left_out(call: Call) -> None:
+    """Whatever is written some day is fenced."""
+    client, _ = fenced()
+    with pytest.raises(LeaseLost):
+        await call(client)

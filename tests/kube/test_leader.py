@@ -1,7 +1,9 @@
 """The promises of the leader, on virtual time."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -39,6 +41,10 @@ class FakeLease:
         await asyncio.sleep(self.latency)
         return True
 
+    async def try_renew(self) -> bool:
+        """The same."""
+        return await self.try_hold()
+
     async def release(self) -> None:
         """Write it down; hang in mode hang."""
         self.log.append("release")
@@ -49,6 +55,11 @@ class FakeLease:
 def now() -> float:
     """The loop's time."""
     return asyncio.get_running_loop().time()
+
+
+def candidate(lease: FakeLease) -> Leader:
+    """One on the loop's time."""
+    return Leader(lease, clock=now)
 
 
 def endless(lease: FakeLease, *, stopping: float = 0.0) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -68,7 +79,7 @@ def endless(lease: FakeLease, *, stopping: float = 0.0) -> Callable[[], Coroutin
 async def test_the_work_starts_only_after_the_lease_is_held() -> None:
     """Through an outage and another holder's time the candidate waits."""
     lease = FakeLease("raise")
-    leader = Leader(lease)
+    leader = candidate(lease)
 
     async def work() -> None:
         assert leader.is_held()
@@ -94,7 +105,7 @@ async def test_work_that_crashes_gives_the_lease_up_at_once() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Leader(lease).lead(work)
+        await candidate(lease).lead(work)
     assert (lease.log, len(lease.held)) == (["release"], 1)
     await asyncio.sleep(60)
     assert len(lease.held) == 1
@@ -103,7 +114,7 @@ async def test_work_that_crashes_gives_the_lease_up_at_once() -> None:
 async def test_cancellation_stops_the_work_first_and_renews_until_it_has_stopped() -> None:
     """Work that takes long to stop keeps the lease meanwhile; a second cancellation changes nothing."""
     lease = FakeLease()
-    leader = Leader(lease)
+    leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease, stopping=40)))
     await asyncio.sleep(5)
     leading.cancel()
@@ -125,7 +136,7 @@ async def test_a_cancellation_while_the_work_is_put_away_is_not_swallowed() -> N
         await asyncio.sleep(1)
         lease.mode = "hang"  # so that giving the lease up takes a while
 
-    leading = asyncio.create_task(Leader(lease).lead(work))
+    leading = asyncio.create_task(candidate(lease).lead(work))
     await asyncio.sleep(2)
     assert lease.log == ["release"]
     leading.cancel()
@@ -137,7 +148,7 @@ async def test_a_cancellation_while_the_work_is_put_away_is_not_swallowed() -> N
 async def test_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline(mode: str) -> None:
     """The work has stopped before another candidate may take over, counted from the last write."""
     lease = FakeLease()
-    leader = Leader(lease)
+    leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(4.5)
     lease.mode = mode
@@ -151,7 +162,7 @@ async def test_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline(mode: str)
 async def test_a_lease_that_another_holds_is_lost_at_once() -> None:
     """Nobody waits for a deadline when the server has named another holder."""
     lease = FakeLease()
-    leading = asyncio.create_task(Leader(lease).lead(endless(lease)))
+    leading = asyncio.create_task(candidate(lease).lead(endless(lease)))
     await asyncio.sleep(10)
     lease.mode, changed = "taken", now()
     with pytest.raises(LeaseLost):
@@ -163,7 +174,7 @@ async def test_a_lease_that_another_holds_is_lost_at_once() -> None:
 async def test_the_time_is_counted_from_the_start_of_the_attempt() -> None:
     """A slow answer does not make the lease last longer than the server thinks."""
     lease = FakeLease(latency=4.0)
-    leader = Leader(lease)
+    leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     while not leader.is_held():
         await asyncio.sleep(0.01)
@@ -177,7 +188,7 @@ async def test_the_time_is_counted_from_the_start_of_the_attempt() -> None:
 async def test_one_hanging_attempt_does_not_cost_the_lease() -> None:
     """An attempt ends in time for another one: the next connection may work."""
     lease = FakeLease()
-    leader = Leader(lease)
+    leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(3)
     lease.mode = "hang"
@@ -192,7 +203,7 @@ async def test_one_hanging_attempt_does_not_cost_the_lease() -> None:
 async def test_the_fence_falls_before_the_lease_does() -> None:
     """What remains shrinks while nothing is renewed, and is nothing well before another may take over."""
     lease = FakeLease()
-    leader = Leader(lease)
+    leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease, stopping=8)))
     await asyncio.sleep(1)
     lease.mode = "raise"
@@ -217,7 +228,7 @@ async def test_a_lost_lease_is_reported_though_the_work_ends_well() -> None:
         except asyncio.CancelledError:
             return
 
-    leading = asyncio.create_task(Leader(lease).lead(work))
+    leading = asyncio.create_task(candidate(lease).lead(work))
     await asyncio.sleep(3)
     lease.mode = "raise"
     with pytest.raises(LeaseLost):
@@ -232,7 +243,7 @@ async def test_work_that_cancels_itself_is_no_cancellation_of_ours() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(LeaseLost, match="cancelled itself"):
-        await Leader(lease).lead(work)
+        await candidate(lease).lead(work)
     assert lease.log == ["release"]
 
 
@@ -244,5 +255,43 @@ async def test_giving_up_has_a_limit() -> None:
         lease.mode = "hang"
 
     began = now()
-    await Leader(lease).lead(work)
+    await candidate(lease).lead(work)
     assert now() - began <= 5.1
+
+
+async def test_a_lease_that_was_lost_meanwhile_is_not_renewed() -> None:
+    """Whoever got it again after somebody else has had it begins a new term."""
+    lease = FakeLease()
+
+    async def gone() -> bool:
+        return False
+
+    leading = asyncio.create_task(candidate(lease).lead(endless(lease)))
+    await asyncio.sleep(5)
+    lease.try_renew = gone  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost):
+        await leading
+    assert lease.log == ["begin", "end", "release"]
+
+
+async def test_the_check_withholds_what_the_lease_no_longer_covers() -> None:
+    """It says so by raising, from the moment at which the lease is not held, however late the leader notices."""
+    lease, leaps = FakeLease(), [0.0]
+    leader = Leader(lease, clock=lambda: now() + leaps[0])
+    with pytest.raises(LeaseLost):
+        leader.check()
+    leading = asyncio.create_task(leader.lead(endless(lease)))
+    await asyncio.sleep(1)
+    leader.check()
+    leaps[0] = 10.0  # the process was stopped, or the machine suspended: no timer has fired yet
+    with pytest.raises(LeaseLost, match="not written"):
+        leader.check()
+    with pytest.raises(LeaseLost):
+        await leading
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps() -> None:
+    """By default it is CLOCK_BOOTTIME, which is never behind the monotonic one."""
+    clock = signature(Leader.__init__).parameters["clock"].default
+    before, told, after = time.clock_gettime(time.CLOCK_BOOTTIME), clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= told <= after

@@ -32,17 +32,19 @@ class Store:
         metadata = Metadata(name="kavip-controller", namespace="kavip", resource_version=str(self.version))
         return Lease(metadata=metadata, spec=msgspec.convert(self.spec, LeaseSpec))
 
-    async def create(self, resource: Any, key: str, body: dict[str, Any]) -> None:
+    async def create(self, resource: Any, key: str, body: dict[str, Any]) -> Lease:
         """Write the first version."""
         if self.spec is not None:
             raise AlreadyExists(409, "AlreadyExists", key)
         self.spec = body["spec"]
+        return await self.get(resource, key)
 
-    async def patch(self, resource: Any, key: str, body: dict[str, Any]) -> None:
+    async def patch(self, resource: Any, key: str, body: dict[str, Any]) -> Lease:
         """Write the next version, if the one that was read still stands."""
         if body["metadata"]["resourceVersion"] != str(self.version):
             raise Conflict(409, "Conflict", key)
         self.touch(**body["spec"])
+        return await self.get(resource, key)
 
     def touch(self, **spec: Any) -> None:
         """Change the Lease from outside."""
@@ -138,3 +140,29 @@ async def test_releasing_frees_what_is_ours_and_nothing_else() -> None:
     assert store["holderIdentity"] == ""
     assert await next_.try_hold()
     assert store["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+async def test_what_somebody_else_has_had_is_not_renewed(given_back: bool) -> None:
+    """Neither while he holds it nor after he has given it back: that is a new term, to be begun as one."""
+    store = Store()
+    ours, theirs = lease(store), lease(store, "theirs")
+    assert await ours.try_hold()
+    assert await ours.try_renew()
+    assert not await theirs.try_hold()
+    await asyncio.sleep(15.1)
+    assert await theirs.try_hold()
+    if given_back:
+        await theirs.release()
+    assert not await ours.try_renew()
+    assert await ours.try_hold() is given_back
+    assert await ours.try_renew() is given_back
+
+
+async def test_a_lease_that_is_gone_is_not_renewed() -> None:
+    """Somebody has deleted it: whoever creates it next may be another."""
+    store = Store()
+    ours = lease(store)
+    assert await ours.try_hold()
+    store.spec = None
+    assert not await ours.try_renew()
