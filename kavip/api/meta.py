@@ -1,5 +1,6 @@
 """Metadata, conditions and selectors: what all kinds share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -80,15 +81,15 @@ class LabelSelector(Wire, frozen=True):
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
-    def matches(self, labels: dict[str, str] | None) -> bool:
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Tell whether *labels* satisfy every term; an unknown operator matches nothing."""
         labels = labels or {}
-        return all(labels.get(key) == value for key, value in (self.match_labels or {}).items()) and all(
-            _satisfies(term, labels) for term in self.match_expressions or ()
-        )
+        if self.match_labels and not self.match_labels.items() <= labels.items():
+            return False
+        return not self.match_expressions or all(_satisfies(term, labels) for term in self.match_expressions)
 
 
-def _satisfies(term: Requirement, labels: dict[str, str]) -> bool:
+def _satisfies(term: Requirement, labels: Mapping[str, str]) -> bool:
     match term.operator:
         case "In":
             return labels.get(term.key) in (term.values or ())

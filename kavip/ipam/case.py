@@ -128,10 +128,9 @@ class Case(NamedTuple):
                 message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, note=note)
         message = f"{reasons.addressed(addresses)} from pool {' and '.join(pools)}"
-        lacks = [family for family in self.request.families if all(each.family != family for each in addresses)]
-        if lacks:
+        if lacks := self.missing(addresses):
             message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: pool {pools[0]} has none to give"
-        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, note=note)
+        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note)
 
     def without(self, refusal: Refusal) -> Allocation | Refusal:
         """*refusal* stands; what the Service holds, it keeps."""
@@ -171,7 +170,8 @@ class Case(NamedTuple):
 
     def missing(self, stay: tuple[Address, ...]) -> list[int]:
         """The families of which it needs an address besides what may *stay*."""
-        return [family for family in self.request.families if all(each.family != family for each in stay)]
+        has = {address.family for address in stay}
+        return [family for family in self.request.families if family not in has]
 
     def home(self, stay: tuple[Address, ...]) -> Pool | None:
         """The pool of what may *stay*: the other family comes from there, too."""
@@ -285,7 +285,4 @@ class Case(NamedTuple):
             if address is None:
                 return None
             got.append(address)
-        left = self.ledger.quota_left(pool, request.namespace)
-        if left is not None and sum(self.ledger.costs_quota(address, request.namespace) for address in got) > left:
-            return None
-        return tuple(got)
+        return tuple(got) if self.ledger.is_within_quota(pool, got, request.namespace) else None

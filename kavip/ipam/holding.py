@@ -9,7 +9,6 @@ be the very reason of the 409.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kavip.api.address import Address
@@ -25,8 +24,7 @@ class Expectation(NamedTuple):
     since: str
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(NamedTuple):
     """One Service: *current* and *external* as seen in *version*, *wanted* by name, *expected* writes, newest last."""
 
     terms: Terms
@@ -56,26 +54,26 @@ class Holding:
 
     def claims(self) -> dict[Address, Claim]:
         """Every address that nobody else may be given now."""
-        result = dict.fromkeys(self.external, Claim(self.terms, standing=False))
+        result = dict.fromkeys(self.external, Claim(self.terms, standing=False)) if self.external else {}
         standing = Claim(self.terms, standing=True)
-        result.update(dict.fromkeys(self.current, standing))
-        for expectation in self.expected:
-            result.update(dict.fromkeys(expectation.addresses, standing))
+        for addresses in (self.current, *(expectation.addresses for expectation in self.expected)):
+            for address in addresses:
+                result[address] = standing
         return result
 
     def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":
         """The same, with one more write under way."""
-        return replace(self, expected=(*self.expected, Expectation(tuple(addresses), since)))
+        return self._replace(expected=(*self.expected, Expectation(tuple(addresses), since)))
 
     def abandoning(self) -> "Holding":
         """The same, without the newest write, which was surely not done."""
-        return replace(self, expected=self.expected[:-1])
+        return self._replace(expected=self.expected[:-1])
 
     def seen_after(self, before: "Holding | None") -> "Holding":
         """The same, with those writes of *before* that this observation does not settle."""
         if before is None or not before.expected:
             return self
-        return replace(self, expected=tuple(each for each in before.expected if not self._settles(each)))
+        return self._replace(expected=tuple(each for each in before.expected if not self._settles(each)))
 
     def _settles(self, expectation: Expectation) -> bool:
         since = expectation.since

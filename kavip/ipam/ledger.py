@@ -7,7 +7,7 @@ never changes it. Each change costs O(log n) in what it touches; no question sca
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -19,7 +19,7 @@ from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, Terms
 from kavip.ipam.sharing import SharingIndex
-from kavip.ipam.stock import Stock, Usage
+from kavip.ipam.stock import Shelf, Stock, Usage
 from kavip.ipam.waiting import Waiter, Waiting
 from kavip.names import Contest
 
@@ -49,11 +49,14 @@ class Ledger:
         """Count over *pools* from now on; in O(holders). Everybody keeps what he holds."""
         self._stock = Stock(pools)
         for address, claims in self._claims.items():
-            self._stock.take(address)
-            self._stock.assign(address, 1)
-            self._stock.count(address, {claim.terms.namespace for claim in claims.values()}, 1)
+            if (shelf := self._stock.shelf_of(address)) is not None:
+                shelf.take(address)
+                shelf.assign(address, 1)
+                for namespace in {claim.terms.namespace for claim in claims.values()}:
+                    shelf.count(namespace, 1)
         for address in self._owners:
-            self._stock.take(address)
+            if (shelf := self._stock.shelf_of(address)) is not None:
+                shelf.take(address)
 
     def observe(self, key: str, service: Service | None) -> None:
         """
@@ -80,13 +83,13 @@ class Ledger:
             self._owned[owner] = wanted
         for address in before - wanted:
             _discard(self._owners, address, owner)
-            self._change(address)
+            self._change(address, self._stock.shelf_of(address))
         for address in wanted - before:
             self._owners[address].add(owner)
             if address in self._claims:
                 self._contested.add(address)
                 self.contests[Contest.NODE_OR_GROUP] += any(each.standing for each in self._claims[address].values())
-            self._change(address)
+            self._change(address, self._stock.shelf_of(address))
 
     # --- what is decided and not yet seen -------------------------------------------------------------------------
     def expect(self, key: str, addresses: Iterable[Address], *, resource_version: str = "") -> None:
@@ -180,15 +183,25 @@ class Ledger:
     # --- questions about pools ------------------------------------------------------------------------------------
     def usage(self, pool: str) -> dict[int, Usage]:
         """Family -> total, assigned, available of the pool *pool*; a family that it lacks is left out."""
-        return self._stock.usage(pool)
+        shelf = self._stock.get(pool)
+        return shelf.usage() if shelf else {}
 
     def quota_left(self, pool: Pool, namespace: str) -> int | None:
         """How many more addresses of *pool* the Services of *namespace* may hold; None: any number."""
-        return self._stock.quota_left(pool, namespace)
+        shelf = self._stock.get(pool.name)
+        return shelf.quota_left(namespace) if shelf else pool.max_per_namespace
 
     def costs_quota(self, address: Address, namespace: str) -> bool:
         """Whether *address* would be one more that *namespace* holds."""
-        return all(claim.terms.namespace != namespace for claim in self._claims.get(address, {}).values())
+        claims = self._claims.get(address)
+        return not claims or not _has_namespace(claims, namespace)
+
+    def is_within_quota(self, pool: Pool, addresses: Sequence[Address], namespace: str) -> bool:
+        """Whether the Services of *namespace* may hold *addresses* of *pool* besides what they hold."""
+        left = self.quota_left(pool, namespace)
+        if left is None or left >= len(addresses):
+            return True
+        return sum(self.costs_quota(address, namespace) for address in addresses) <= left
 
     def offer(self, pool: Pool, family: int, request: Request) -> Address | None:
         """
@@ -208,7 +221,8 @@ class Ledger:
             for address in self._sharing.addresses(terms):
                 if address.family == family and self._is_open(address, pool, terms):
                     return address
-        return self._stock.lowest(pool, family)
+        shelf = self._stock.get(pool.name)
+        return shelf.lowest(family) if shelf else None
 
     def _is_open(self, address: Address, pool: Pool, terms: Terms) -> bool:
         place = self._stock.pools.pool_of(address)
@@ -278,8 +292,7 @@ class Ledger:
         got = [address for family in needed if (address := offers[family])]
         if not got or len(got) < len(needed):
             return False
-        left = self.quota_left(pool, request.namespace)
-        return left is None or sum(self.costs_quota(address, request.namespace) for address in got) <= left
+        return self.is_within_quota(pool, got, request.namespace)
 
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _put(self, key: str, holding: Holding | None) -> None:
@@ -292,47 +305,52 @@ class Ledger:
         self._index_wishes(key, before.wanted if before else (), holding.wanted if holding else ())
         old = before.claims() if before else {}
         new = holding.claims() if holding else {}
-        for address in {**old, **new}:
-            if old.get(address) != new.get(address):
-                self._replace(address, key, old.get(address), new.get(address))
+        for address, claim in old.items():
+            if new.get(address) != claim:
+                self._replace(address, key, claim, new.get(address))
+        for address, claim in new.items():
+            if address not in old:
+                self._replace(address, key, None, claim)
 
     def _replace(self, address: Address, key: str, was: Claim | None, now: Claim | None) -> None:
         """Service *key* claims *address* as *now*, no longer as *was*."""
-        claims = self._claims.setdefault(address, {})
-        before = {claim.terms.namespace for claim in claims.values()} if claims else set()
+        claims, shelf = self._claims.setdefault(address, {}), self._stock.shelf_of(address)
+        if shelf is not None and not claims:
+            shelf.assign(address, 1)
         if was is not None:
             del claims[key]
             self._sharing.remove(address, was.terms)
+        if shelf is not None and (was is None or now is None):
+            namespace = key.partition("/")[0]
+            if not _has_namespace(claims, namespace):
+                shelf.count(namespace, -1 if now is None else 1)
         if now is not None:
-            if claims and now.standing and self.rival(address, now.terms) is not None:
-                self._contested.add(address)
+            if now.standing:
+                self._compare(address, now, is_new=was is None or not was.standing)
             claims[key] = now
-            if now.standing and not (was is not None and was.standing):
-                self._count_contests(address)
             self._sharing.add(address, now.terms)
-        after = {claim.terms.namespace for claim in claims.values()} if claims else set()
-        if before != after:
-            self._stock.count(address, before - after, -1)
-            self._stock.count(address, after - before, 1)
-            self._stock.assign(address, bool(after) - bool(before))
         if not claims:
             del self._claims[address]
-        self._change(address)
+            if shelf is not None:
+                shelf.assign(address, -1)
+        self._change(address, shelf)
 
-    def _count_contests(self, address: Address) -> None:
-        """One Service more holds *address*."""
-        self.contests[Contest.NODE_OR_GROUP] += address in self._owners
-        claims = self._claims[address].values()
-        if len(claims) > 1:
-            standing = sum(claim.standing for claim in claims)
-            self.contests[Contest.TWO_SERVICES] += standing > len(rules.holders(claims))
+    def _compare(self, address: Address, now: Claim, *, is_new: bool) -> None:
+        """Note whom *now*, which is about to stand, contests *address* with."""
+        claims = self._claims[address]
+        if is_new and address in self._owners:
+            self.contests[Contest.NODE_OR_GROUP] += 1
+        if claims and self.rival(address, now.terms) is not None:
+            self._contested.add(address)
+            standing = (claim for claim in claims.values() if claim.standing)
+            if is_new and rules.rival(standing, now.terms) is not None:
+                self.contests[Contest.TWO_SERVICES] += 1
 
-    def _change(self, address: Address) -> None:
+    def _change(self, address: Address, shelf: Shelf | None) -> None:
+        """Somebody has *address* now, or has it no longer."""
         self._keepers.pop(address, None)
-        if address in self._claims or address in self._owners:
-            self._stock.take(address)
-        else:
-            self._stock.free(address)
+        if shelf is not None:
+            shelf.take(address) if address in self._claims or address in self._owners else shelf.free(address)
         if self._waiting:  # whoever begins to wait later has seen it
             self._touched.add(address)
 
@@ -342,6 +360,10 @@ class Ledger:
                 _discard(self._wishes, address, key)
             for address in new:
                 self._wishes[address].add(key)
+
+
+def _has_namespace(claims: Mapping[str, Claim], namespace: str) -> bool:
+    return any(claim.terms.namespace == namespace for claim in claims.values())
 
 
 def _discard(index: defaultdict[Address, set[str]], address: Address, name: str) -> None:

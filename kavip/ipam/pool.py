@@ -86,13 +86,13 @@ class Pool:
 
     def namespace_mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
         """Why the pool does not serve the namespace of *request*; "" where it does."""
-        if self.namespaces is not None and not self.namespaces.matches(dict(namespace_labels or {})):
+        if self.namespaces is not None and not self.namespaces.matches(namespace_labels):
             return f"does not select namespace {request.namespace}"
         return ""
 
     def service_mismatch(self, request: Request) -> str:
         """Why the pool does not serve the labels of *request*; "" where it does."""
-        if self.services is not None and not self.services.matches(dict(request.labels)):
+        if self.services is not None and not self.services.matches(request.labels):
             return f"does not select the labels of Service {request.key}"
         return ""
 

@@ -83,7 +83,10 @@ class Request(NamedTuple):
 
     def wanted_of(self, family: int) -> Address | None:
         """The address of *family* that is asked for by name."""
-        return next((address for address in self.wanted if address.family == family), None)
+        for address in self.wanted:
+            if address.family == family:
+                return address
+        return None
 
     def field_of(self, address: Address) -> str:
         """The path of the field that asks for *address*."""

@@ -3,7 +3,6 @@ What the pools have: free space, counters per pool and family, quota per pool an
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
@@ -28,63 +27,73 @@ class Usage(NamedTuple):
         return Usage(*(min(value, LARGEST) for value in self))
 
 
+class Shelf:
+    """One *pool*: what is free of it, and who holds how much."""
+
+    __slots__ = ("_assigned", "_held", "_spaces", "pool")
+
+    def __init__(self, pool: Pool) -> None:
+        """All free, reservations apart."""
+        self.pool = pool
+        self._assigned: Counter[int] = Counter()
+        self._held: Counter[str] = Counter()
+        self._spaces = {family: Space(pool.usable_of(family), avoid_buggy=pool.avoid_buggy) for family in FAMILIES}
+        for address in pool.reservations:
+            self.take(address)
+
+    def take(self, address: Address) -> None:
+        """Hand *address* out to nobody else."""
+        if self.pool.is_usable(address):
+            self._spaces[address.family].take(address.value)
+
+    def free(self, address: Address) -> None:
+        """*address* may be handed out again, unless it is reserved."""
+        if address not in self.pool.reservations and self.pool.is_usable(address):
+            self._spaces[address.family].free(address.value)
+
+    def count(self, namespace: str, step: int) -> None:
+        """Services of *namespace* hold one address more now (*step* 1) or one less (-1)."""
+        self._held[namespace] += step
+        if not self._held[namespace]:
+            del self._held[namespace]
+
+    def assign(self, address: Address, step: int) -> None:
+        """*address* is held by somebody now (*step* 1) or no longer (-1)."""
+        if self.pool.is_usable(address):
+            self._assigned[address.family] += step
+
+    def lowest(self, family: int) -> Address | None:
+        """The lowest free address of *family*."""
+        value = self._spaces[family].lowest()
+        return None if value is None else Address(family, value)
+
+    def quota_left(self, namespace: str) -> int | None:
+        """How many more addresses the Services of *namespace* may hold; None: any number."""
+        limit = self.pool.max_per_namespace
+        return None if limit is None else max(limit - self._held[namespace], 0)
+
+    def usage(self) -> dict[int, Usage]:
+        """Family -> :class:`Usage`; a family that the pool lacks is left out."""
+        return {
+            family: Usage(space.total, self._assigned[family], space.available)
+            for family, space in self._spaces.items()
+            if space.total
+        }
+
+
 class Stock:
-    """Counters over *pools*; whoever fills it says what is taken and who holds what."""
+    """The shelves of *pools*; whoever fills them says what is taken and who holds what."""
 
     def __init__(self, pools: Pools) -> None:
         """All free, reservations apart."""
         self.pools = pools
-        self._assigned: Counter[tuple[str, int]] = Counter()
-        self._held: Counter[tuple[str, str]] = Counter()
-        self._spaces = {
-            (pool.name, family): Space(pool.usable_of(family), avoid_buggy=pool.avoid_buggy)
-            for pool in pools.in_force
-            for family in FAMILIES
-        }
-        for pool in pools.in_force:
-            for address in pool.reservations:
-                self.take(address)
+        self._shelves = {pool.name: Shelf(pool) for pool in pools.in_force}
 
-    def take(self, address: Address) -> None:
-        """Hand *address* out to nobody else."""
+    def get(self, pool: str) -> Shelf | None:
+        """The shelf of *pool*, where that is in force."""
+        return self._shelves.get(pool)
+
+    def shelf_of(self, address: Address) -> Shelf | None:
+        """The shelf that *address* lies on, handed out by its pool or not."""
         pool = self.pools.pool_of(address)
-        if pool is not None and pool.is_usable(address):
-            self._spaces[pool.name, address.family].take(address.value)
-
-    def free(self, address: Address) -> None:
-        """*address* may be handed out again, unless it is reserved."""
-        pool = self.pools.pool_of(address)
-        if pool is not None and address not in pool.reservations and pool.is_usable(address):
-            self._spaces[pool.name, address.family].free(address.value)
-
-    def count(self, address: Address, namespaces: Iterable[str], step: int) -> None:
-        """Services of *namespaces* hold *address* now (*step* 1) or no longer (-1)."""
-        pool = self.pools.pool_of(address)
-        if pool is not None:
-            for namespace in namespaces:
-                self._held[pool.name, namespace] += step
-
-    def assign(self, address: Address, step: int) -> None:
-        """*address* is held by somebody now (*step* 1) or no longer (-1)."""
-        pool = self.pools.pool_of(address)
-        if pool is not None and pool.is_usable(address):
-            self._assigned[pool.name, address.family] += step
-
-    def lowest(self, pool: Pool, family: int) -> Address | None:
-        """The lowest free address of *family* in *pool*."""
-        value = self._spaces[pool.name, family].lowest()
-        return None if value is None else Address(family, value)
-
-    def quota_left(self, pool: Pool, namespace: str) -> int | None:
-        """How many more addresses of *pool* the Services of *namespace* may hold; None: any number."""
-        if pool.max_per_namespace is None:
-            return None
-        return max(pool.max_per_namespace - self._held[pool.name, namespace], 0)
-
-    def usage(self, pool: str) -> dict[int, Usage]:
-        """Family -> :class:`Usage` of the pool *pool*; a family that it lacks is left out."""
-        return {
-            family: Usage(space.total, self._assigned[pool, family], space.available)
-            for family in FAMILIES
-            if (space := self._spaces.get((pool, family))) is not None and space.total
-        }
+        return self._shelves[pool.name] if pool else None
