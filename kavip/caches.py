@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from kavip import gauges, names, telemetry
+from kavip.api.service import Service
 from kavip.controller import wakes
 from kavip.controller.observed import Objects, Owned
 from kavip.controller.outcome import Key, Kind
@@ -117,8 +118,9 @@ class Caches:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
+        sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
         if self.wake is not _nobody:
-            for key in wakes.of(self.snapshot, old, new):
+            for key in wakes.of(self.snapshot, old, new, sent=sent):
                 self.wake(key)
 
     def outlook(self) -> Outlook:

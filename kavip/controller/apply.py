@@ -117,7 +117,11 @@ class Writer:
     async def _patch_status(self, write: StatusPatch) -> None:
         resource, kind = _STATUS[write.kind]
         since = write.body["metadata"]["resourceVersion"]
+        if write.kind is Kind.SERVICE:
+            self._objects.sent[write.key] = write
         with suppress(NotFound):  # the watch will say so
             made = await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")
+            if write.kind is Kind.SERVICE and write.key not in self._objects.sent:
+                return  # the watch was faster than the answer
             if made.metadata.resource_version != since:  # else the server found nothing new, and no watch will tell
                 self._objects.written[Key(write.kind, write.key)] = since

@@ -17,7 +17,7 @@ from kavip.api.event import Event
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.controller.news import EVER
-from kavip.controller.outcome import Apply, Key, Reserved
+from kavip.controller.outcome import Apply, Key, Reserved, StatusPatch
 from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
 
@@ -127,8 +127,9 @@ class Objects:
     then by pod, *monitoring* by ``Kind ns/name``, *complaints* of a DaemonSet that gets no pods by group, then by
     Event. *has_monitors*: there are PodMonitors here. The writer fills the
     rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
-    that the last status write was decided on, where that write has made a new one. *left_out*: by group, the Services
-    that it has no room for. *rivals* is what was seen of keepalived-operator itself.
+    that the last status write was decided on, where that write has made a new one; *sent*: by Service, the last status
+    write, until the watch shows something new of the Service. *left_out*: by group, the Services that it has no room
+    for. *rivals* is what was seen of keepalived-operator itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -142,6 +143,7 @@ class Objects:
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
+    sent: dict[str, StatusPatch] = field(default_factory=dict)
     left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
     rivals: Rivals = field(default_factory=Rivals)
 

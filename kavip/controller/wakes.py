@@ -1,8 +1,8 @@
 """
 Which keys a change concerns. Pure: the Snapshot has changed already, what is asked is whose plan may have.
 
-Nothing is woken that cannot be concerned: a status that kavip has just written wakes its own Service and no group; a
-heartbeat of a node wakes nobody.
+Nothing is woken that cannot be concerned: an address that kavip has just written wakes group and pool, but not the
+Service that it was decided for; a heartbeat of a node wakes nobody.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.controller.outcome import Key, Kind
+from kavip.controller.echo import is_echo
+from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.snapshot import Object, Snapshot
 
 
@@ -23,11 +24,15 @@ def everything(snapshot: Snapshot) -> Iterator[Key]:
     yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
 
 
-def of(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
-    """The keys that *old* turning into *new* concerns; what may repeat, the queue folds."""
+def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: StatusPatch | None = None) -> Iterator[Key]:
+    """
+    The keys that *old* turning into *new* concerns; what may repeat, the queue folds.
+
+    *sent*: the status write of ours that may have come back with it.
+    """
     match new if new is not None else old:
         case Service():
-            yield from _of_service(snapshot, old, new)
+            yield from _of_service(snapshot, old, new, sent)
         case KeepalivedGroup():
             yield from _of_group(snapshot, old, new)
         case VIPPool():
@@ -43,9 +48,9 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[K
     yield from (_service(key) for key in snapshot.ledger.woken())
 
 
-def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
     before, after = _as_service(old), _as_service(new)
-    if before is not None or after is not None:
+    if (before is not None or after is not None) and not is_echo(sent, before, after):
         yield _service((after or before or Service()).key)
     if _shape(before) == _shape(after):
         return

@@ -247,6 +247,10 @@ class Ledger:
         else:
             self._waiting.drop(request.key)
 
+    def serve(self, key: str) -> None:
+        """Service *key* waits for nothing."""
+        self._waiting.drop(key)
+
     def lacking(self) -> Mapping[tuple[str, str], int]:
         """How many Services have not what they ask for, by the pool that they wait for first ("": none) and reason."""
         return self._waiting.tally

@@ -1,5 +1,6 @@
 """The writer against a real API server: what it sends is taken, owned and conditional."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.controller.apply import Writer
+from kavip.controller.echo import is_echo
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
@@ -29,6 +31,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
 VIP = "198.18.77.1"
+PATIENCE = 20.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -159,6 +162,24 @@ async def test_one_write_and_then_none(live: Live) -> None:
         "kavip.io/Programmed": "Pending",
     }
     assert not (await live.plan()).writes
+
+
+async def test_what_comes_back_is_known_as_our_own(live: Live) -> None:
+    """What the API server makes of the write is what was sent, so that its return wakes no second plan."""
+    before, plan = await live.service(), await live.plan()
+    await live.writer.send(plan)
+    assert is_echo(live.objects.sent[before.key], before, await live.service())
+
+
+async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Live) -> None:
+    """The return has been seen already: there is none to come."""
+    plan = await live.plan()
+    sending = asyncio.create_task(live.writer.send(plan))
+    async with asyncio.timeout(PATIENCE):
+        while not live.objects.sent.pop(f"{live.namespace}/web", None):
+            await asyncio.sleep(0)
+    await sending
+    assert not live.objects.written
 
 
 async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> None:
