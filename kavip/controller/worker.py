@@ -215,11 +215,11 @@ class Worker:
             ledger = self._snapshot.ledger
             if decided.claims is not None:
                 ledger.expect(key.name, decided.claims, resource_version=service.metadata.resource_version)
-            if decided.waits or (decided.unmet and decided.waits is not None):
+            if decided.waits == () and not decided.unmet:
+                ledger.serve(key.name)
+            elif decided.waits is not None:
                 request, _ = read_request(service, group=self._snapshot.group_of(service))
                 ledger.wait(request, decided.waits, reason=decided.unmet)
-            elif decided.waits is not None:
-                ledger.serve(key.name)
             self.wake()
         if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
             self._objects.forget(key.name)
