@@ -226,7 +226,7 @@ class Case(NamedTuple):
         elif stay:
             return self.unserved_beside(stay)
         else:
-            pools = tuple(self.pools.eligible(self.request, self.labels))
+            pools = self.pools.eligible(self.request, self.labels)
         if got := next((got for pool in pools if (got := self.serve(pool, missing))), None):
             return got
         for families in self.less(missing, stay):

@@ -6,7 +6,7 @@ problem until one of them is edited. A malformed pool is a problem of its own an
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -14,6 +14,7 @@ from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.addresses import Range, find, first_overlap
+from kavip.ipam.audience import Audiences
 from kavip.ipam.pool import Pool, parse_pool
 from kavip.ipam.request import Request
 from kavip.names import Reason
@@ -24,12 +25,14 @@ class Pools:
     """
     The pools *in_force*, in the order in which they are tried: by priority, then name.
 
+    *audiences* are those of the pools that assign automatically.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
     """
 
     in_force: tuple[Pool, ...] = ()
     problems: Mapping[str, Refusal] = field(default_factory=dict)
     known: tuple[Pool, ...] = ()
+    audiences: Audiences = field(default_factory=lambda: Audiences(()))
     _named: Mapping[str, Pool] = field(default_factory=dict)
     _ranges: tuple[Range, ...] = ()
     _owners: Mapping[Range, Pool] = field(default_factory=dict)
@@ -56,8 +59,15 @@ class Pools:
                 for span in pool.ranges:
                     insort(ranges, span)
         in_force.sort(key=lambda pool: pool.rank)
-        named = {pool.name: pool for pool in in_force}
-        return cls(tuple(in_force), dict(sorted(problems.items())), tuple(known), named, tuple(ranges), owners)
+        return cls(
+            in_force=tuple(in_force),
+            problems=dict(sorted(problems.items())),
+            known=tuple(known),
+            audiences=Audiences(pool for pool in in_force if pool.auto_assign),
+            _named={pool.name: pool for pool in in_force},
+            _ranges=tuple(ranges),
+            _owners=owners,
+        )
 
     def get(self, name: str) -> Pool | None:
         """The pool *name*, where it is in force."""
@@ -68,11 +78,12 @@ class Pools:
         span = find(self._ranges, address)
         return self._owners[span] if span else None
 
-    def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> Iterator[Pool]:
+    def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> tuple[Pool, ...]:
         """The pools that hand out addresses to *request* without being named, in order."""
-        for pool in self.in_force:
-            if pool.auto_assign and not pool.mismatch(request, namespace_labels):
-                yield pool
+        found = self.audiences.of(request, namespace_labels)
+        if len(found) == 1:
+            return found[0].pools
+        return tuple(sorted((pool for audience in found for pool in audience.pools), key=lambda pool: pool.rank))
 
     def are_named_by(self, request: Request) -> bool:
         """Whether *request* names a pool, or an address that lies in one: then kavip serves it beside a platform."""
