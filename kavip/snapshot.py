@@ -22,7 +22,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.ipam.addresses import Range, parse_range
+from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 
@@ -243,5 +243,5 @@ def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
     found = []
     for text in (policy.rejected_cidrs if policy else None) or ():
         with suppress(BadInput):
-            found.append(parse_range(text, "rejectedCIDRs"))
+            found.append(parse_network(text))
     return tuple(found)

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kavip import names
-from kavip.api.cluster import Namespace, Node, NodeAddress, NodeStatus
+from kavip.api.cluster import (
+    ExternalIP,
+    ExternalIPPolicy,
+    Namespace,
+    Network,
+    NetworkSpec,
+    Node,
+    NodeAddress,
+    NodeStatus,
+)
 from kavip.api.group import GroupSpec, GroupStatus, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import PoolSpec, VIPPool
@@ -85,3 +94,11 @@ def node(name: str, *addresses: str, labels: dict[str, str] | None = None) -> No
 def namespace(name: str, **labels: str) -> Namespace:
     """A Namespace with labels."""
     return Namespace(metadata=metadata(name, labels={"kubernetes.io/metadata.name": name, **labels}))
+
+
+def network(*assigns: str, **policy: list[str]) -> Network:
+    """OpenShift's Network that *assigns* from these CIDRs, with that policy on external IPs; without one: none."""
+    rules = ExternalIP(
+        policy=ExternalIPPolicy(**policy) if policy else None, auto_assign_cidrs=list(assigns) if assigns else None
+    )
+    return Network(metadata=metadata("cluster"), spec=NetworkSpec(external_ip=rules))

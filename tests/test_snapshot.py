@@ -126,3 +126,11 @@ def test_a_plain_service_that_kavip_gave_an_address_stays_managed() -> None:
     )
     web = type(held)(metadata=held.metadata, spec=held.spec, status=ours)
     assert Snapshot.from_objects([web, build.group("lb/edge", default=True)]).group_of(web) == "lb/edge"
+
+
+def test_what_the_platform_rejects_is_read_as_the_platform_reads_it() -> None:
+    """A CIDR with host bits set rejects its whole network; what is none rejects nothing, and hides no other."""
+    rules = build.network(rejected_cidrs=["x", "192.0.2.130/29", "10.0.0.0/33", "192.0.2.0/255.255.255.0"])
+    usage = Snapshot.from_objects([build.pool("edge", "192.0.2.128/28"), rules])
+    (edge,) = usage.parsed_pools.in_force
+    assert [str(span) for span in edge.usable] == ["192.0.2.136/29"]

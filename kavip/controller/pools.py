@@ -53,7 +53,11 @@ def _ready(usage: Mapping[int, stock.Usage], *, is_accepted: bool) -> Verdict:
     if not is_accepted:
         return Verdict("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
     if not usage:
-        return Verdict("False", Reason.NO_ADDRESSES, "spec.exclude leaves no address: shorten it")
+        return Verdict(
+            "False",
+            Reason.NO_ADDRESSES,
+            "nothing is left to give: shorten spec.exclude, or rejectedCIDRs of Network cluster",
+        )
     if not any(family.available for family in usage.values()):
         return Verdict("False", Reason.EXHAUSTED, "no address is free: add some to spec.addresses")
     return Verdict("True", Reason.READY, "has free addresses")

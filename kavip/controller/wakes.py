@@ -43,8 +43,9 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
                 yield from _services_of(snapshot, namespace.metadata.name)
-        case _:  # OpenShift's Network: whose turn it is to assign
+        case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
             yield from (_service(key) for key in sorted(snapshot.services))
+            yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
     yield from (_service(key) for key in snapshot.ledger.woken())
 
 

@@ -65,6 +65,11 @@ def parse_range(text: str, field: str = "") -> Range:
     return Range(first.family, first.value, last.value)
 
 
+def parse_network(text: str) -> Range:
+    """Read a CIDR of somebody else's: of one with host bits set, the network. Raises :class:`BadInput`."""
+    return _network(text, "")[1]
+
+
 def subtract(ranges: Iterable[Range], holes: Iterable[Range]) -> tuple[Range, ...]:
     """What is left of *ranges*, which must be disjoint, without *holes*, which need not be; sorted."""
     cuts = sorted(holes)
@@ -127,17 +132,24 @@ def _parse_part(part: str, text: str, field: str) -> Address:
 
 
 def _parse_cidr(text: str, field: str) -> Range:
+    first, span, length = _network(text, field)
+    if first.value != span.first:
+        network = Address(span.family, span.first)
+        raise BadInput(field, text, f"has host bits set; write {network}/{length} or {first}")
+    return span
+
+
+def _network(text: str, field: str) -> tuple[Address, Range, int]:
+    """The address before the /, the network that it lies in, and the length after the /."""
     head, _, length = (part.strip() for part in text.partition("/"))
-    first = _parse_part(head, text, field)
-    bits = BITS[first.family]
+    address = _parse_part(head, text, field)
+    bits = BITS[address.family]
     # a net mask (/255.255.255.0), a sign or other digits are not a prefix length
     if not (length.isascii() and length.isdigit() and len(length) <= len("128") and int(length) <= bits):
         raise BadInput(field, text, f"want a prefix length from 0 to {bits}")
     size = 1 << (bits - int(length))
-    if first.value % size:
-        network = Address(first.family, first.value - first.value % size)
-        raise BadInput(field, text, f"has host bits set; write {network}/{int(length)} or {first}")
-    return Range(first.family, first.value, first.value + size - 1)
+    first = address.value - address.value % size
+    return address, Range(address.family, first, first + size - 1), int(length)
 
 
 _MAPPED: Final = 0xFFFF << 32

@@ -56,17 +56,22 @@ def decide(
     return case.decide()
 
 
-def breaks_sharing(request: Request, ledger: Ledger) -> Refusal | None:
+def breaks_sharing(
+    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
+) -> Refusal | None:
     """
     Why an edit that *request* comes from would end the sharing of an address; None where it does not.
 
     For admission only: once the edit is done the older Service keeps the address and the other is moved, whoever of the
-    two was edited.
+    two was edited. Who asks for another address or pool in the same edit, leaves of his own accord.
     """
-    for address in ledger.held(request.key) or ():
+    case = Case.of(request, pools, ledger, namespace_labels)
+    named = case.named_pool()
+    place = None if isinstance(named, Refusal) else named
+    for address in case.held:
         fellows = [terms for terms in ledger.holders(address) if terms.key != request.key]
         for fellow in fellows:
-            if not can_share(request.terms, fellow):
+            if not can_share(request.terms, fellow) and case.may_stay(address, place):
                 return reasons.no_longer_shared(address, fellow, request)
     return None
 

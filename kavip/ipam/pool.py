@@ -4,6 +4,7 @@ One VIPPool, parsed: what it may hand out, and to whom.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
@@ -16,12 +17,16 @@ from kavip.ipam.annotations import parse_namespaced
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
+REJECTED: Final = "spec.externalIP.policy.rejectedCIDRs of Network cluster"
+"""What no pool may hand out where OpenShift says so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """
-    A pool in force. *ranges*: as declared; *usable*: without what is excluded; both sorted and disjoint.
+    A pool in force.
 
+    *ranges*: as declared; *usable*: without what is excluded and *rejected* by the platform; both sorted and disjoint.
     Who may draw: *groups* (empty: all), *services*, *namespaces* (None: all), *auto_assign*, *max_per_namespace*.
     """
 
@@ -31,6 +36,7 @@ class Pool:
     auto_assign: bool
     ranges: tuple[Range, ...]
     usable: tuple[Range, ...]
+    rejected: tuple[Range, ...]
     avoid_buggy: bool
     reservations: Mapping[Address, str]
     reserved: Mapping[str, tuple[Address, ...]]  # the inverse
@@ -63,6 +69,8 @@ class Pool:
     def bar(self, address: Address, service: str) -> str:
         """Why *address*, one of ours, is not for *service*; "" where it is. Completes "address X ..."."""
         if find(self.usable, address) is None:
+            if any(span.holds(address) for span in self.rejected):
+                return f"of pool {self.name} lies in {REJECTED}"
             return f"is excluded from pool {self.name}"
         if self.avoid_buggy and is_buggy(address):
             return f"ends in .0 or .255, which pool {self.name} does not hand out (avoidBuggyIPs)"
@@ -143,8 +151,9 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
             findings.add(field, number, "want 0 or more")
     findings.found += check_selector(spec.service_selector, "spec.serviceSelector")
     findings.found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
-    usable = subtract(ranges, (*(span for _, span in excluded), *barred))
-    reservations = _reservations(wire, ranges, usable, findings)
+    allowed = subtract(ranges, (span for _, span in excluded))
+    # what the platform rejects today is no mistake of whoever wrote the pool
+    reservations = _reservations(wire, ranges, allowed, findings)
     if not ranges:
         return None, tuple(findings.found)
     pool = Pool(
@@ -153,7 +162,8 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
         priority=spec.priority,
         auto_assign=spec.auto_assign,
         ranges=ranges,
-        usable=usable,
+        usable=subtract(allowed, barred),
+        rejected=tuple(span for span in barred if first_overlap(ranges, span)),
         avoid_buggy=spec.avoid_buggy_ips,
         reservations=reservations,
         reserved=_inverse(reservations),

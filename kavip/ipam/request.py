@@ -201,7 +201,8 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
 def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
     meta, spec = service.metadata, service.spec
     sharing = None
-    if sharing_key is not None:
+    is_anothers = spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
+    if sharing_key is not None and not is_anothers:  # another controller announces the address from its own nodes
         is_local = spec.external_traffic_policy == "Local"
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
         sharing = Sharing(meta.namespace, sharing_key, group, backend)

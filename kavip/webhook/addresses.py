@@ -40,13 +40,13 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     yield from unreadable
     if _is_left_to_platform(request, snapshot, context.options):
         return
-    pools = snapshot.parsed_pools
-    decided = decide(request, pools, snapshot.ledger, namespace_labels=snapshot.namespace_labels(request.namespace))
+    pools, labels = snapshot.parsed_pools, snapshot.namespace_labels(request.namespace)
+    decided = decide(request, pools, snapshot.ledger, namespace_labels=labels)
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
     if refusal is None and request.pool and pools.get(request.pool) is None:
         refusal = reasons.pool_not_found(request, pools)  # what it holds it keeps, and yet it has misnamed the pool
     if refusal is None:
-        refusal = breaks_sharing(request, snapshot.ledger)
+        refusal = breaks_sharing(request, pools, snapshot.ledger, namespace_labels=labels)
     if refusal is None:
         yield from _contested(request, snapshot)
     elif unreadable and refusal.field != _POOL_FIELD:

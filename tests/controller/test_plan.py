@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.service import Ingress, LoadBalancer
 from kavip.controller.outcome import Key, Kind, Options, Plan
 from kavip.controller.plan import plan_service
@@ -154,10 +153,7 @@ def test_others_conditions_are_not_written() -> None:
 @pytest.mark.parametrize("ipam", ["auto", "never"])
 def test_the_platform_assigns(ipam: str) -> None:
     """Where OpenShift assigns, or kavip is told not to, kavip stands aside and says so."""
-    network = Network(
-        metadata=build.metadata("cluster"),
-        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"] if ipam == "auto" else None)),
-    )
+    network = build.network(*(["198.51.100.0/24"] if ipam == "auto" else []))
     snapshot = cluster(web(), build.group(), build.pool(), network)
     plan = plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam))
     assert conditions_of(plan) == {ASSIGNED: ("Unknown", "LeftToPlatform"), PROGRAMMED: ("False", "Pending")}
@@ -171,9 +167,7 @@ def test_the_platform_assigns(ipam: str) -> None:
 )
 def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: dict[str, Any]) -> None:
     """A pool, or an address of one, that is named is kavip's business; so is everything with `always`."""
-    platform = ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])
-    network = Network(metadata=build.metadata("cluster"), spec=NetworkSpec(external_ip=platform))
-    snapshot = cluster(web(**more), build.group(), build.pool(), network)
+    snapshot = cluster(web(**more), build.group(), build.pool(), build.network("198.51.100.0/24"))
     assert conditions_of(plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam)))[ASSIGNED] == (
         "True",
         "Assigned",
@@ -182,10 +176,7 @@ def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: d
 
 def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
     """A Service that has an address of kavip's keeps it."""
-    network = Network(
-        metadata=build.metadata("cluster"),
-        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])),
-    )
+    network = build.network("198.51.100.0/24")
     holder = told(web(holds=[VIP]), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(holder, build.group(), build.pool(), network), WEB, now=NOW)
     assert conditions_of(plan)[ASSIGNED] == ("True", "Assigned")

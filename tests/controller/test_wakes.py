@@ -82,3 +82,9 @@ def test_a_new_leader_begins_with_everything() -> None:
     young = build.service("shop/a", group=GROUP, created="2026-02-01T00:00:00Z")
     snapshot = cluster(young, web(), build.group(), build.pool())
     assert list(wakes.everything(snapshot)) == [WEB, Key(Kind.SERVICE, "shop/a"), EDGE, POOL]
+
+
+def test_the_platforms_word_concerns_services_and_pools() -> None:
+    """Whose turn it is to assign, and how much the pools have to give."""
+    network = build.network(rejected_cidrs=["192.0.2.128/28"])
+    assert {WEB, POOL} <= woken(cluster(build.group(), build.pool(), web()), None, network)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.refusal import Refusal
@@ -148,12 +149,28 @@ def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
     ledger = entered(pools, [web, tls])
     edited, _ = read_request(ours("a/443", ["192.0.2.130"], annotations=SHARE, port=80))
     fine, _ = read_request(ours("a/443", ["192.0.2.130"], annotations=SHARE, port=81))
-    assert breaks_sharing(fine, ledger) is None
-    found = breaks_sharing(edited, ledger)
+    assert breaks_sharing(fine, pools, ledger) is None
+    found = breaks_sharing(edited, pools, ledger)
     assert found is not None
     assert found.message == (
         "address 192.0.2.130 is shared with Service a/80 and could not be any longer: both use TCP/80; undo that"
     )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"annotations": {names.ADDRESSES_ANNOTATION: "192.0.2.140"}},
+        {"annotations": {**SHARE, names.POOL_ANNOTATION: "lab"}, "port": 443},
+    ],
+    ids=["another address", "another pool"],
+)
+def test_whoever_asks_for_another_address_may_leave_those_he_shares_with(more: dict[str, Any]) -> None:
+    """The wish to move ends no sharing that its owner wants to keep."""
+    pools = Pools.of([EDGE, LAB])
+    ledger = entered(pools, [ours(f"a/{port}", ["192.0.2.130"], annotations=SHARE, port=port) for port in (80, 443)])
+    request, _ = read_request(ours("a/80", ["192.0.2.130"], **more))
+    assert breaks_sharing(request, pools, ledger) is None
 
 
 # --- whose status -----------------------------------------------------------------------------------------------------

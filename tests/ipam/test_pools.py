@@ -146,6 +146,19 @@ def test_addresses_find_their_pool() -> None:
     assert [edge.is_usable(parse_address(f"192.0.2.{last}")) for last in range(5)] == [True, False, False, False, True]
 
 
+def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None:
+    """A reservation that the platform rejects waits; the pool serves on, and says whose word it is."""
+    wire = pool("edge", "192.0.2.0/24", reservations=[Reservation(address="192.0.2.1", service="a/b")])
+    pools = Pools.of([wire], barred=[parse_range("192.0.2.0/31"), parse_range("10.0.0.0/8")])
+    (edge,) = pools.in_force
+    assert pools.problems == {}
+    assert edge.bar(parse_address("192.0.2.1"), "a/b") == (
+        "of pool edge lies in spec.externalIP.policy.rejectedCIDRs of Network cluster"
+    )
+    assert edge.bar(parse_address("192.0.2.2"), "a/b") == ""
+    assert Ledger(pools).usage("edge") == {4: (254, 0, 254)}
+
+
 def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
     """Totals are big integers, .0 and .255 left out where the pool avoids them."""
     pools = Pools.of([pool("v6", "2000::/8"), pool("v4", "10.0.0.0/23", avoid_buggy_ips=True)])

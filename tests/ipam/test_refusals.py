@@ -165,6 +165,13 @@ def test_sharing_is_refused_with_its_cause(mine: dict[str, Any], theirs: dict[st
     )
 
 
+def test_nobody_shares_with_what_another_controller_announces() -> None:
+    """Of another class, a sharing key is no leave to use the address."""
+    theirs = service("z/web", holds=["192.0.2.130"], annotations=SHARE, load_balancer_class="metallb.io/speaker")
+    found = outcome(service("z/new", wants="192.0.2.130", annotations=SHARE, port=81), theirs)
+    assert found.reason is Reason.SHARING_REFUSED
+
+
 def test_an_address_that_its_pool_keeps_back_is_refused() -> None:
     """Excluded, avoided and reserved addresses are not for the asking."""
     careful = pool(
