@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -33,13 +33,15 @@ from kavip.webhook.checks import DEFAULTS
 from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import Verdict, message_of, told
 
+W = TypeVar("W", bound=Service | KeepalivedGroup)
+
 NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same bytes
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
 _KINDS: Final = (KeepalivedGroup, VIPPool, Service)  # in the order in which they are admitted
 _OF_GROUPS: Final = frozenset({Reason.GROUP_NOT_FOUND})
 _OF_THE_DEFAULT: Final = frozenset({Reason.POOL_SELECTOR_MISMATCH, Reason.NO_POOL})  # which pools would serve it
-_REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)
+REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,18 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: Pol
     given = list(objects)
     absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
     options = replace(manner, ipam="never") if VIPPool in absent else manner
-    around = (_labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
+    around = (labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     judged = []
     for each in sorted((one for one in given if isinstance(one, _KINDS)), key=lambda one: _KINDS.index(type(one))):
         subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
-        asked = _taken(each) if isinstance(each, Service) and KeepalivedGroup in absent else subject
+        asked = taken(each) if isinstance(each, Service) and KeepalivedGroup in absent else subject
         verdict = policy.review(Review(Operation.CREATE, asked), snapshot, options=options)
         if KeepalivedGroup in absent:
             verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
         if verdict.allowed:
-            snapshot.put(_open(subject) if Namespace in absent else subject)
+            snapshot.put(opened(subject) if Namespace in absent else subject)
         else:
             snapshot.drop(KINDS[type(each)], each.metadata.key)
     ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
@@ -97,7 +99,7 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: Pol
 
 def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple[str, ...]:
     """What could not be judged, in one line; nothing where nothing is asked."""
-    kinds = [KINDS[kind] for kind in _REFERRED if kind in absent]
+    kinds = [KINDS[kind] for kind in REFERRED if kind in absent]
     concerned = (is_candidate(each) if isinstance(each, Service) else isinstance(each, _KINDS) for each in given)
     if not kinds or not any(concerned):
         return ()
@@ -209,7 +211,7 @@ def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
     return msgspec.convert(data, KeepalivedGroup)
 
 
-def _taken(service: Service) -> Service:
+def taken(service: Service) -> Service:
     """*service*, where it is written for kavip and names no group, as if a default group took it: there may be one."""
     ours = any(key.startswith(names.ANNOTATION_PREFIXES) for key in service.metadata.annotations or ())
     if not ours or service.declared_group or not is_candidate(service):
@@ -219,23 +221,30 @@ def _taken(service: Service) -> Service:
 
 
 def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) -> None:
-    """Do to *obj* what the API server would do with the status writes of *planned*."""
+    if any(isinstance(write, StatusPatch) for write in planned.writes):
+        snapshot.put(written(obj, planned))
+
+
+def written(obj: W, planned: Plan) -> W:
+    """*obj* after the status writes of *planned*, as the API server would do them."""
     for write in planned.writes:
         if isinstance(write, StatusPatch):
             data = msgspec.to_builtins(obj)
             status = dict(write.body["status"])
             old = obj.status.conditions or []
+            gone = {each["type"] for each in status.get("conditions", ()) if "$patch" in each}
             new = [msgspec.convert(each, Condition) for each in status.pop("conditions", ()) if "$patch" not in each]
-            merged = conditions.merged(old, new, now="")
+            merged = [each for each in conditions.merged(old, new, now="") if each.type not in gone]
             data["status"] = {**data.get("status", {}), **status, "conditions": msgspec.to_builtins(merged)}
-            snapshot.put(msgspec.convert(data, type(obj)))
+            obj = msgspec.convert(data, type(obj))
+    return obj
 
 
 def _has_addresses(obj: Object) -> bool:
     return isinstance(obj, Service) and bool(obj.ingress_addresses)
 
 
-def _labelled(obj: Object) -> Object:
+def labelled(obj: Object) -> Object:
     """*obj* with the label that the API server gives every namespace."""
     if not isinstance(obj, Namespace):
         return obj
@@ -243,7 +252,7 @@ def _labelled(obj: Object) -> Object:
     return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
 
 
-def _open(obj: Object) -> Object:
+def opened(obj: Object) -> Object:
     """*obj* without its selectors of namespaces, for nobody knows whom they would let in."""
     match obj:
         case KeepalivedGroup():

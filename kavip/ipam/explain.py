@@ -167,7 +167,9 @@ class _View:
 
     def look(self, pool: Pool) -> Looked:
         """Each rule of *pool*, and what the pool is to the Service."""
-        doors, stocks = list(self._doors(pool)), list(self._stocks(pool))
+        doors = list(self._doors(pool))
+        is_open = all(step.holds for step in doors)
+        stocks = list(self._stocks(pool, is_open=is_open))
         offers = (self.families, *self.case.less(self.families, self.stay))
         could = next((families for families in offers if self.case.serve(pool, families)), ())
         if could:  # what it lacks does not keep it from serving
@@ -176,7 +178,7 @@ class _View:
             role = Role.GIVES
         elif pool.name in self.kept:
             role = Role.HOLDS
-        elif not all(step.holds for step in doors):
+        elif not is_open:
             role = Role.CLOSED
         elif could:
             role = Role.COULD if len(could) == len(self.families) else Role.PARTLY
@@ -216,7 +218,7 @@ class _View:
         if self.stay and not (request.pool or request.wanted):
             yield Step("one pool", False, f"{rest} no pool")
 
-    def _stocks(self, pool: Pool) -> Iterator[Step]:
+    def _stocks(self, pool: Pool, *, is_open: bool) -> Iterator[Step]:
         """What *pool* has for the Service."""
         request, ledger = self.case.request, self.case.ledger
         usage, offers = ledger.usage(pool.name), []
@@ -227,7 +229,7 @@ class _View:
                 refusal = self.case.wishes_refused(pool, (family,))
                 yield Step(str(wanted), offer is not None, refusal.message if refusal else "may be had")
             elif family in usage:
-                yield Step(FAMILY_NAMES[family], offer is not None, _room(usage[family], offer))
+                yield Step(FAMILY_NAMES[family], offer is not None, _room(usage[family], offer if is_open else None))
             else:
                 yield Step(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
         left = ledger.quota_left(pool, request.namespace)

@@ -24,11 +24,15 @@ _RENEWABLE: Final = ("exec", "auth-provider", "tokenFile")
 
 
 class Credentials:
-    """The API server's address, TLS context and tokens. An empty *kubeconfig* means the pod's service account."""
+    """
+    The API server's address, TLS context and tokens. An empty *kubeconfig* means the pod's service account.
 
-    def __init__(self, kubeconfig: str | None) -> None:
+    *kubeconfig* may name several files, as KUBECONFIG may; *context*: another one than the current.
+    """
+
+    def __init__(self, kubeconfig: str | None, *, context: str = "") -> None:
         """Nothing is read before :meth:`load`."""
-        self._kubeconfig = kubeconfig or ""
+        self._kubeconfig, self._context = kubeconfig or "", context
         self._configuration = Configuration()
         self._loader: KubeConfigLoader | None = None
         self.tls: ssl.SSLContext
@@ -43,12 +47,15 @@ class Credentials:
             raise SettingsError(f"{source}: {_told(error)}") from error
 
     async def _read(self) -> None:
-        if self._kubeconfig and not os.access(self._kubeconfig, os.R_OK):
+        if self._kubeconfig and not any(os.access(path, os.R_OK) for path in self._kubeconfig.split(os.pathsep)):
             raise ConfigException("want a file that exists and can be read")
         async with asyncio.timeout(_PLUGIN_SECONDS):
             if self._kubeconfig:
                 self._loader = await load_kube_config(
-                    self._kubeconfig, client_configuration=self._configuration, persist_config=False
+                    self._kubeconfig,
+                    context=self._context or None,
+                    client_configuration=self._configuration,
+                    persist_config=False,
                 )
             else:
                 load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
@@ -62,6 +69,12 @@ class Credentials:
     def server(self) -> str:
         """The URL of the API server."""
         return str(self._configuration.host).rstrip("/")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that the context names, or ""."""
+        context = self._loader.current_context if self._loader else None
+        return str(context["context"].get("namespace") or "") if context else ""
 
     @property
     def proxy(self) -> str | None:

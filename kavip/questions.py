@@ -1,0 +1,193 @@
+"""
+The commands that ask and change nothing: check, plan, render, explain, vrids.
+
+Each imports only what it runs. Exit status: 0 yes, 1 no (something refused, a Service that waits), 2 the question was
+wrong, or cannot be answered.
+"""
+
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from kavip.settings import Settings, listed
+
+_IPAM: Final = ("auto", "always", "never")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _filename(**more: Any) -> Callable[[F], F]:
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="file or folder of YAML or JSON; - reads standard input; may be repeated",
+        **more,
+    )
+
+
+_files = _filename(required=True)
+
+
+def _homes(command: F) -> F:
+    return click.option(
+        "--group-namespaces",
+        "homes",
+        default="",
+        callback=lambda _, __, text: listed(text),
+        help="namespaces in which KeepalivedGroups count, comma-separated; empty: all",
+    )(command)
+
+
+def _manner(command: F) -> F:
+    """What an administrator may have softened or tightened, by the names of the settings."""
+    known = {each.name: each for each in dataclasses.fields(Settings)}
+    for name in ("allow_missing_group", "external_ips_scope"):
+        choices, text = known[name].metadata["choices"], known[name].metadata["doc"]
+        option = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            type=click.Choice(choices),
+            default=known[name].default,
+            show_default=True,
+            help=text,
+        )
+        command = option(command)
+    return command
+
+
+_output = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
+
+
+@click.command()
+@_files
+@_homes
+@_manner
+@_output
+def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
+    """
+    Say what the admission webhook would refuse of the objects in files.
+
+    Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
+    refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
+    """
+    from kavip import files, offline
+    from kavip.webhook.checks import Options
+
+    gathered = files.gather(paths)
+    for error in gathered.unread:
+        click.echo(f"kavip: {error}", err=True)
+    judged = offline.admit((each.object for each in gathered.found), homes=homes, manner=Options(**manner))
+    places = {each.key: str(each) for each in gathered.found}
+    for line in offline.remarks(judged, places):
+        click.echo(line, err=True)
+    if output == "json":
+        click.echo(json.dumps(offline.refusals(judged), indent=2, sort_keys=True))
+    else:
+        for line in offline.lines(judged, places):
+            click.echo(line)
+    sys.exit(2 if gathered.unread else 1 if judged.refused else 0)
+
+
+@click.command()
+@_files
+@_homes
+@_manner
+@_output
+def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
+    """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
+    from kavip import files, offline
+    from kavip.webhook.checks import Options
+
+    planned = offline.plan(files.load(paths), homes=homes, manner=Options(**manner))
+    data = offline.as_data(planned)
+    for line in offline.remarks(planned) + offline.lines(planned):
+        click.echo(line, err=True)
+    if output == "json":
+        click.echo(json.dumps(data, indent=2, sort_keys=True))
+    else:
+        for each in data["services"]:
+            told = ", ".join(each["addresses"]) or "; ".join(one["message"] for one in each["conditions"])
+            click.echo(f"{each['namespace']}/{each['name']}\t{each['group']}\t{each['pool']}\t{told}")
+    sys.exit(1 if planned.refused else 0)
+
+
+@click.command()
+@_files
+@_homes
+@click.option("--group", default="", help="ns/name of one group; empty: all")
+def render(paths: tuple[Path, ...], homes: tuple[str, ...], group: str) -> None:
+    """Print the keepalived.conf of each group in files."""
+    from kavip import files, offline
+
+    for key, text in offline.plan(files.load(paths), homes=homes).configurations.items():
+        if group in ("", key):
+            click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("service")
+@_filename()
+@click.option("-n", "--namespace", default="", help="of SERVICE, where that is a bare name; default: the context's")
+@click.option("--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, in a pod its account")
+@click.option("--context", default="", help="context of the kubeconfig; default: its current one")
+@click.option(
+    "--ipam",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="as the cluster's kavip has it",
+)
+@_homes
+@_output
+def explain(
+    service: str,
+    *,
+    paths: tuple[Path, ...],
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    ipam: str,
+    homes: tuple[str, ...],
+    output: str,
+) -> None:
+    """
+    Say why SERVICE (ns/name) has its addresses or none: pool by pool, rule by rule.
+
+    Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Namespaces, Nodes), or with -f files alone.
+    Exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said.
+    """
+    from kavip import explaining, files, reading, telling
+    from kavip.controller.outcome import Options
+
+    if paths:
+        key = service if "/" in service else f"{namespace or 'default'}/{service}"
+        given = explaining.from_files(files.load(paths), key, ipam=ipam, homes=homes)
+    else:
+        told = kubeconfig or reading.usual_kubeconfig()
+        key, given = asyncio.run(reading.read(told, context=context, service=service, namespace=namespace))
+    found = explaining.explain_service(given, key, now=datetime.now(UTC), options=Options(ipam=ipam), homes=homes)
+    click.echo(json.dumps(telling.data(found), indent=2, sort_keys=True) if output == "json" else telling.text(found))
+    sys.exit(found.status)
+
+
+@click.command()
+@click.argument("cluster_name")
+def vrids(cluster_name: str) -> None:
+    """Print the VRIDs that an OpenShift IPI cluster called CLUSTER_NAME takes on its segment."""
+    from kavip.vrrp import openshift
+
+    ids = openshift.router_ids(cluster_name)
+    click.echo(f"api {ids.api}\ningress {ids.ingress}\ndns {ids.dns} (OpenShift 4.7 and older)")
+
+
+ALL: Final = (check, plan, render, explain, vrids)

@@ -1,0 +1,192 @@
+"""
+What ``kavip explain`` and ``kavip plan`` print: aligned text for people, JSON for programs; the same every time.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kavip.api.meta import Condition
+from kavip.explaining import Report
+from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.explain import Explanation, Had, Looked, Step
+from kavip.ipam.request import Request
+from kavip.ipam.stock import Usage
+from kavip.names import Condition as ConditionType
+
+_MARKS: Final = {True: "ok", False: "NO", None: "-"}
+_WIDTH: Final = 110
+_LABEL: Final = 12
+
+
+# --- explain, text ----------------------------------------------------------------------------------------------------
+def text(report: Report) -> str:
+    """*report* for people."""
+    lines = [_headline(report), ""]
+    lines += _facts(report)
+    if report.explanation is not None:
+        lines += ["", *_pools(report.explanation)]
+    for title, items in (("What helps", report.steps), ("Note", report.notes)):
+        if items:
+            lines += ["", f"{title}:", *(f"  {item}" for item in items)]
+    return "\n".join(lines)
+
+
+def _headline(report: Report) -> str:
+    name = f"Service {report.service.key}"
+    if report.unmanaged:
+        return f"{name} is not managed by kavip: {report.unmanaged}"
+    told = report.decided or report.told
+    has = ", ".join(str(each) for each in _addresses(report))
+    match told.status if told else "":
+        case "True":
+            verb = "has" if report.told == told else "would get"
+            return f"{name} {verb} {has or 'its addresses'} ({told.reason if told else ''})"
+        case "False":
+            return f"{name} {f'keeps {has}, but' if has else 'has no address:'} {told.reason if told else ''}"
+        case "Unknown":
+            return f"{name} is left to somebody else: {told.reason if told else ''}"
+    return f"{name} asks kavip for no address" if report.is_decided else f"{name}: kavip has said nothing about it yet"
+
+
+def _addresses(report: Report) -> Sequence[object]:
+    found = report.explanation
+    return [had.address for had in found.addresses] if found else report.service.ingress_addresses
+
+
+def _facts(report: Report) -> Iterator[str]:
+    for refusal in report.refused:
+        yield from _fact("refused", f"kubectl apply would say: {refusal}")
+    if report.told is not None:
+        yield from _fact("condition", f"{_summary(report.told)}: {report.told.message}")
+    elif not report.unmanaged and report.service.metadata.uid:
+        yield from _fact("condition", f"{ConditionType.ADDRESS_ASSIGNED} is not written yet")
+    if report.decided is not None and report.decided != report.told:
+        yield from _fact("decided now", f"{_summary(report.decided)}: {report.decided.message}")
+    for each in report.service.status.conditions or ():
+        if each.type == ConditionType.SERVICE_PROGRAMMED:
+            yield from _fact("programmed", f"{each.status} {each.reason}: {each.message}")
+    if report.group:
+        declared = report.service.declared_group
+        yield from _fact("group", f"{report.group} ({'by annotation' if declared else 'the default one'})")
+    if report.explanation is not None:
+        yield from _fact("asks for", _asked(report.explanation.request))
+        for had in report.explanation.addresses:
+            yield from _fact("address", _had(had))
+
+
+def _fact(label: str, value: str) -> list[str]:
+    first, *rest = textwrap.wrap(value, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+    return [f"  {label:<{_LABEL}} {first}", *(f"  {'':<{_LABEL}} {line}" for line in rest)]
+
+
+def _summary(condition: Condition) -> str:
+    return f"{condition.type.rpartition('/')[2]}={condition.status} {condition.reason}"
+
+
+def _asked(request: Request) -> str:
+    families = " and ".join(FAMILY_NAMES[family] for family in request.families)
+    parts = [f"{families}{', both or nothing' if request.require_all else ''}"]
+    if request.wanted:
+        parts.append(" and ".join(map(str, request.wanted)))
+    parts.append(f"pool {request.pool}" if request.pool else "any pool")
+    if request.terms.sharing:
+        ports = ", ".join(f"{protocol}/{port}" for protocol, port in sorted(request.terms.ports))
+        parts.append(f"sharing key {request.terms.sharing.key} with {ports}")
+    if request.reassign:
+        parts.append("a legal address in place of one that is not (reassign)")
+    return "; ".join(parts)
+
+
+def _had(had: Had) -> str:
+    told = f"{had.address}{f' of pool {had.pool}' if had.pool else ''}: {had.why}"
+    if had.fellows:
+        told += f"; shared with {', '.join(had.fellows)}"
+    return f"{told}; {had.flaw}" if had.flaw else told
+
+
+def _pools(found: Explanation) -> Iterator[str]:
+    if not found.pools:
+        yield "There is no VIPPool."
+        return
+    why = "are tried" if found.asked else "would be tried (none is asked now)"
+    yield f"Pools, in the order in which they {why}:"
+    width = max(len(step.rule) for pool in found.pools for step in pool.steps)
+    names = max(len(pool.name) for pool in found.pools)
+    for number, pool in enumerate(found.pools, start=1):
+        rank = f"priority {pool.priority}" if pool.priority is not None else "-"
+        yield f"  {number}. {pool.name:<{names}}  {rank:<12}  {pool.role}"
+        for step in pool.steps:
+            yield from _step(step, width)
+
+
+def _step(step: Step, width: int) -> list[str]:
+    first, *rest = textwrap.wrap(step.text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+    return [
+        f"       {_MARKS[step.holds]:<2}  {step.rule:<{width}}  {first}",
+        *(f"           {'':<{width}}  {line}" for line in rest),
+    ]
+
+
+# --- explain, JSON ----------------------------------------------------------------------------------------------------
+def data(report: Report) -> dict[str, Any]:
+    """*report* for programs: one object, its lists in the order of the text."""
+    found, metadata = report.explanation, report.service.metadata
+    return {
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "served": report.is_served,
+        "group": report.group,
+        "unmanaged": report.unmanaged,
+        "refused": list(report.refused),
+        "condition": _condition(report.told),
+        "decided": _condition(report.decided),
+        "addresses": [_address(had) for had in found.addresses] if found else [],
+        "asks": _request(found.request) if found else None,
+        "findings": [{"field": each.field, "message": each.message} for each in found.findings] if found else [],
+        "asked": found.asked if found else False,
+        "pools": [_pool(pool) for pool in found.pools] if found else [],
+        "waits": list(report.waits),
+        "helps": list(report.steps),
+        "notes": list(report.notes),
+    }
+
+
+def _condition(found: Condition | None) -> dict[str, str] | None:
+    return {"status": found.status, "reason": found.reason, "message": found.message} if found else None
+
+
+def _address(had: Had) -> dict[str, Any]:
+    told = {"address": str(had.address), "pool": had.pool, "why": had.why, "flaw": had.flaw}
+    return {**told, "sharedWith": list(had.fellows)}
+
+
+def _request(request: Request) -> dict[str, Any]:
+    return {
+        "families": [FAMILY_NAMES[family] for family in request.families],
+        "both": request.require_all,
+        "addresses": [str(address) for address in request.wanted],
+        "pool": request.pool,
+        "sharingKey": request.terms.sharing.key if request.terms.sharing else "",
+    }
+
+
+def _pool(pool: Looked) -> dict[str, Any]:
+    usage = {FAMILY_NAMES[family].lower(): _usage(each) for family, each in pool.usage.items()}
+    rules = [{"rule": step.rule, "holds": step.holds, "text": step.text} for step in pool.steps]
+    return {"name": pool.name, "priority": pool.priority, "role": str(pool.role), "rules": rules, **usage}
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return dict(usage._asdict())
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """*rows* under *head*, aligned; the last column is free."""
+    everything = [tuple(head), *map(tuple, rows)]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(head) - 1)]
+    return [
+        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in everything
+    ]
