@@ -33,7 +33,7 @@ def main() -> None:
     print(f"allocator in process, Python {sys.version.split()[0]}")
     seconds, ledger = allocated(count, "10.64.0.0/16")
     row(f"allocate {count:,} Services from a /16, all rules on", f"{seconds:.3f} s")
-    for family, (total, assigned, available) in ledger.usage("bench").items():
+    for family, (total, assigned, available, _) in ledger.usage("bench").items():
         row(f"  pool_status, IPv{family}", f"total {total:,}, assigned {assigned:,}, available {available:,}")
     few = grown(1_000, "10.64.0.0/16")
     for size, time in ((1_000, few), (count, grown(count, "10.64.0.0/16")), (100_000, grown(100_000, "10.64.0.0/14"))):

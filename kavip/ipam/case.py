@@ -272,6 +272,8 @@ class Case(NamedTuple):
                     return reasons.owned(address, owner, request)
                 if holder := self.ledger.rival(address, request.terms):
                     return reasons.in_use(address, holder, request)
+                if rest := self.ledger.rests.keeping(address, request.key):
+                    return reasons.at_rest(address, rest, request)
                 left = self.ledger.quota_left(pool, request.namespace)
                 if left == 0 and self.ledger.costs_quota(address, request.namespace):
                     return reasons.quota(pool, request, self.ledger)

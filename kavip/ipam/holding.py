@@ -52,6 +52,10 @@ class Holding(NamedTuple):
         """The addresses in status, as soon as all writes are seen."""
         return self.expected[-1].addresses if self.expected else self.current
 
+    def shows(self, address: Address) -> bool:
+        """Whether *address* was seen with the Service, not merely expected."""
+        return address in self.current or address in self.external
+
     def claims(self) -> dict[Address, Claim]:
         """Every address that nobody else may be given now."""
         result = dict.fromkeys(self.external, Claim(self.terms, standing=False)) if self.external else {}

@@ -18,6 +18,7 @@ from kavip.ipam.holding import Holding
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, Terms
+from kavip.ipam.rest import Rests
 from kavip.ipam.sharing import SharingIndex
 from kavip.ipam.stock import Shelf, Stock, Usage
 from kavip.ipam.waiting import Waiter, Waiting
@@ -41,6 +42,8 @@ class Ledger:
         self._contested: set[Address] = set()
         self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
         self._stock = Stock(pools or Pools())
+        self.rests = Rests(self._stock.pools, held=self._claims, changed=self._review)
+        """The addresses that cool down: who begins and ends that, and who is told."""
         self.contests: Counter[Contest] = Counter()
         """How often an address has got a second holder."""
 
@@ -57,6 +60,7 @@ class Ledger:
         for address in self._owners:
             if (shelf := self._stock.shelf_of(address)) is not None:
                 shelf.take(address)
+        self.rests.configure(pools)
 
     def observe(self, key: str, service: Service | None) -> None:
         """
@@ -83,13 +87,13 @@ class Ledger:
             self._owned[owner] = wanted
         for address in before - wanted:
             _discard(self._owners, address, owner)
-            self._change(address, self._stock.shelf_of(address))
+            self._review(address)
         for address in wanted - before:
             self._owners[address].add(owner)
             if address in self._claims:
                 self._contested.add(address)
                 self.contests[Contest.NODE_OR_GROUP] += any(each.standing for each in self._claims[address].values())
-            self._change(address, self._stock.shelf_of(address))
+            self._review(address)
 
     # --- what is decided and not yet seen -------------------------------------------------------------------------
     def expect(self, key: str, addresses: Iterable[Address], *, resource_version: str = "") -> None:
@@ -182,7 +186,7 @@ class Ledger:
 
     # --- questions about pools ------------------------------------------------------------------------------------
     def usage(self, pool: str) -> dict[int, Usage]:
-        """Family -> total, assigned, available of the pool *pool*; a family that it lacks is left out."""
+        """Family -> total, assigned, available, cooling of the pool *pool*; a family that it lacks is left out."""
         shelf = self._stock.get(pool)
         return shelf.usage() if shelf else {}
 
@@ -207,14 +211,14 @@ class Ledger:
         """
         The address of *family* that *pool* has for *request*, quota apart; None: none.
 
-        The one that is asked for by name; else one reserved for the Service; else the lowest that its sharing key has;
-        else the lowest free one.
+        The one that is asked for by name; else one reserved for the Service; else the last that it freed and that rests
+        still; else the lowest that its sharing key has; else the lowest free one.
         """
         terms = request.terms
         wanted = request.wanted_of(family)
         if wanted is not None:
             return wanted if self._is_open(wanted, pool, terms) else None
-        for address in pool.reserved_for(terms.key):
+        for address in (*pool.reserved_for(terms.key), *self.rests.freed_by(terms.key)):
             if address.family == family and self._is_open(address, pool, terms):
                 return address
         if terms.sharing is not None:
@@ -232,6 +236,7 @@ class Ledger:
             and address not in self._owners
             and not pool.bar(address, terms.key)
             and self.rival(address, terms) is None
+            and self.rests.keeping(address, terms.key) is None
         )
 
     # --- waiting --------------------------------------------------------------------------------------------------
@@ -263,7 +268,8 @@ class Ledger:
         """
         The Services to look at again for what has happened since the last call, oldest first.
 
-        Those that have lost a contest for an address, and the waiters that may be helped.
+        Those that have lost a contest for an address, those that ask for one which began to rest, and the waiters that
+        may be helped.
         """
         contested, self._contested = self._contested, set()
         touched, self._touched = self._touched, set()
@@ -273,7 +279,9 @@ class Ledger:
             for terms, is_standing in self._claims.get(address, {}).values()
             if is_standing and not self.belongs_to(address, terms)
         }
-        return (*(terms.key for terms in _oldest_first(losers)), *self.woken_by(touched))
+        asking = {terms for address in self.rests.begun() for terms in self.wishes(address)}
+        told = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(asking)))
+        return tuple(dict.fromkeys((*told, *self.woken_by(touched))))
 
     def woken_by(self, addresses: Iterable[Address]) -> tuple[str, ...]:
         """The waiters that changes of who holds *addresses* may help, oldest first."""
@@ -312,6 +320,8 @@ class Ledger:
         for address, claim in old.items():
             if new.get(address) != claim:
                 self._replace(address, key, claim, new.get(address))
+                if before and address not in self._claims and (not holding or before.shows(address)):
+                    self.rests.let_go(address, key)  # but not what a write was to give and did not
         for address, claim in new.items():
             if address not in old:
                 self._replace(address, key, None, claim)
@@ -350,11 +360,22 @@ class Ledger:
             if is_new and rules.rival(standing, now.terms) is not None:
                 self.contests[Contest.TWO_SERVICES] += 1
 
+    def _review(self, address: Address) -> None:
+        self._change(address, self._stock.shelf_of(address))
+
     def _change(self, address: Address, shelf: Shelf | None) -> None:
-        """Somebody has *address* now, or has it no longer."""
+        """Somebody has *address* now, or has it no longer; or it rests, or does no more."""
         self._keepers.pop(address, None)
-        if shelf is not None:
-            shelf.take(address) if address in self._claims or address in self._owners else shelf.free(address)
+        if shelf is None:
+            pass
+        elif address in self._claims:
+            shelf.take(address)
+        elif address in self.rests:
+            shelf.cool(address)
+        elif address in self._owners:
+            shelf.take(address)
+        else:
+            shelf.free(address)
         if self._waiting:  # whoever begins to wait later has seen it
             self._touched.add(address)
 

@@ -17,6 +17,8 @@ from kavip.ipam.annotations import parse_namespaced
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
+LONGEST: Final = 31_536_000
+"""Seconds of a cool-down: a year, as the CRD has it."""
 REJECTED: Final = "spec.externalIP.policy.rejectedCIDRs of Network cluster"
 """What no pool may hand out where OpenShift says so."""
 
@@ -44,6 +46,7 @@ class Pool:
     services: LabelSelector | None
     namespaces: LabelSelector | None
     max_per_namespace: int | None
+    cooldown: int = 0  # seconds for which a freed address rests
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -171,6 +174,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
         services=spec.service_selector,
         namespaces=spec.namespace_selector,
         max_per_namespace=spec.max_per_namespace,
+        cooldown=min(spec.cooldown_seconds, LONGEST),
     )
     return pool, tuple(findings.found)
 

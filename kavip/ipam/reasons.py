@@ -16,6 +16,7 @@ from kavip.ipam.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, Terms
+from kavip.ipam.rest import Rest
 from kavip.names import Reason
 
 SHOWN: Final = 5  # of a list in a message; the rest is counted
@@ -105,6 +106,12 @@ def in_use(address: Address, holder: Terms, request: Request) -> Refusal:
     return Refusal(Reason.SHARING_REFUSED, message, field)
 
 
+def at_rest(address: Address, rest: Rest, request: Request) -> Refusal:
+    """An address that its pool keeps for the Service that freed it."""
+    message = f"address {address} {rest}; wait for it, or ask for another"
+    return Refusal(Reason.ADDRESS_IN_USE, message, request.field_of(address))
+
+
 def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refusal:
     """An edit that would end the sharing of an address."""
     why = why_not_shared(request.terms, fellow)
@@ -168,10 +175,11 @@ def _fill(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
     """How full *pool* is in those of *families* that have nothing left."""
     texts = []
     usage = {family: each for family, each in ledger.usage(pool.name).items() if family in families}
-    for family, (total, assigned, available) in usage.items():
+    for family, (total, assigned, available, cooling) in usage.items():
         if not available:
             kind = f"{FAMILY_NAMES[family]} addresses" if len(families) > 1 else "addresses"
-            rest = "" if assigned == total else ", the others are kept for somebody else"
+            rest = f", {cooling} cool{'s' if cooling == 1 else ''} down" if cooling else ""
+            rest += "" if assigned + cooling >= total else ", the others are kept for somebody else"
             texts.append(f"{assigned} of {total} {kind} are assigned{rest}")
     return " and ".join(texts)
 

@@ -16,11 +16,12 @@ LARGEST: Final = 2**63 - 1
 
 
 class Usage(NamedTuple):
-    """One family of one pool: *total* to hand out, *assigned* to Services, *available* now. Not clamped."""
+    """One family of one pool: *total* to hand out, *assigned* to Services, *available* now, *cooling*. Not clamped."""
 
     total: int
     assigned: int
     available: int
+    cooling: int = 0
 
     def clamped(self) -> "Usage":
         """The same, no number larger than status and metrics can say."""
@@ -30,13 +31,14 @@ class Usage(NamedTuple):
 class Shelf:
     """One *pool*: what is free of it, and who holds how much."""
 
-    __slots__ = ("_assigned", "_held", "_spaces", "pool")
+    __slots__ = ("_assigned", "_cooling", "_held", "_spaces", "pool")
 
     def __init__(self, pool: Pool) -> None:
         """All free, reservations apart."""
         self.pool = pool
         self._assigned: Counter[int] = Counter()
         self._held: Counter[str] = Counter()
+        self._cooling: dict[int, set[int]] = {family: set() for family in FAMILIES}
         self._spaces = {family: Space(pool.usable_of(family), avoid_buggy=pool.avoid_buggy) for family in FAMILIES}
         for address in pool.reservations:
             self.take(address)
@@ -45,9 +47,17 @@ class Shelf:
         """Hand *address* out to nobody else."""
         if self.pool.is_usable(address):
             self._spaces[address.family].take(address.value)
+            self._cooling[address.family].discard(address.value)
+
+    def cool(self, address: Address) -> None:
+        """Hand *address* out to nobody else: it rests."""
+        if self.pool.is_usable(address):
+            self._spaces[address.family].take(address.value)
+            self._cooling[address.family].add(address.value)
 
     def free(self, address: Address) -> None:
         """*address* may be handed out again, unless it is reserved."""
+        self._cooling[address.family].discard(address.value)
         if address not in self.pool.reservations and self.pool.is_usable(address):
             self._spaces[address.family].free(address.value)
 
@@ -75,7 +85,7 @@ class Shelf:
     def usage(self) -> dict[int, Usage]:
         """Family -> :class:`Usage`; a family that the pool lacks is left out."""
         return {
-            family: Usage(space.total, self._assigned[family], space.available)
+            family: Usage(space.total, self._assigned[family], space.available, len(self._cooling[family]))
             for family, space in self._spaces.items()
             if space.total
         }

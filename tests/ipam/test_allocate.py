@@ -137,7 +137,7 @@ def test_decide_changes_nothing() -> None:
     request, _ = read_request(service("a/web"))
     found = [decide(request, pools, ledger) for _ in range(3)]
     assert found[0] == found[1] == found[2]
-    assert ledger.usage("edge")[4] == (16, 0, 16)
+    assert ledger.usage("edge")[4] == (16, 0, 16, 0)
 
 
 def test_naming_an_address_of_a_pool_names_the_pool() -> None:

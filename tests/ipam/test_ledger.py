@@ -72,7 +72,7 @@ def test_the_order_of_events_does_not_matter(services: list[Service]) -> None:
     assert [terms.key for terms in ledger.holders(ip("192.0.2.1"))] == ["a/old"]
     assert [terms.key for terms in ledger.holders(ip("192.0.2.3"))] == ["b/api", "b/web"]
     assert [terms.key for terms in ledger.claimants(ip("192.0.2.1"))] == ["c/ext", "a/old", "a/new"]
-    assert ledger.usage("edge") == {4: (8, 4, 4), 6: (8, 0, 8)}
+    assert ledger.usage("edge") == {4: (8, 4, 4, 0), 6: (8, 0, 8, 0)}
 
 
 def test_observing_again_changes_nothing() -> None:
@@ -80,10 +80,10 @@ def test_observing_again_changes_nothing() -> None:
     holder = service("a/web", holds=["192.0.2.1"], external_ips=["192.0.2.1", "192.0.2.2"])
     ledger = ledger_of(holder, holder)
     ledger.observe("a/gone", None)
-    assert ledger.usage("edge")[4] == (8, 2, 6)
+    assert ledger.usage("edge")[4] == (8, 2, 6, 0)
     ledger.observe("a/web", None)
     ledger.observe("a/web", None)
-    assert ledger.usage("edge")[4] == (8, 0, 8)
+    assert ledger.usage("edge")[4] == (8, 0, 8, 0)
 
 
 def test_a_service_of_another_type_holds_no_ingress_address() -> None:
@@ -166,10 +166,10 @@ def test_nodes_and_groups_keep_their_own_addresses() -> None:
     ledger.reserve("KeepalivedGroup lb/edge", [ip("192.0.2.0")])
     assert ledger.owner(ip("192.0.2.0")) == "KeepalivedGroup lb/edge"
     ledger.reserve("Node n1", [ip("192.0.2.1")])
-    assert ledger.usage("edge")[4] == (8, 0, 6)
+    assert ledger.usage("edge")[4] == (8, 0, 6, 0)
     ledger.reserve("Node n1", [])
     ledger.reserve("KeepalivedGroup lb/edge", [])
-    assert ledger.usage("edge")[4] == (8, 0, 8)
+    assert ledger.usage("edge")[4] == (8, 0, 8, 0)
 
 
 def test_configure_counts_anew() -> None:
@@ -177,9 +177,9 @@ def test_configure_counts_anew() -> None:
     ledger = ledger_of(service("a/web", holds=["192.0.2.1"]), service("a/api", holds=["192.0.2.6"]))
     ledger.reserve("Node n1", [ip("192.0.2.2")])
     ledger.configure(Pools.of([pool("edge", "192.0.2.0/30")]))
-    assert ledger.usage("edge") == {4: (4, 1, 2)}
+    assert ledger.usage("edge") == {4: (4, 1, 2, 0)}
     ledger.observe("a/web", None)
-    assert ledger.usage("edge") == {4: (4, 0, 3)}
+    assert ledger.usage("edge") == {4: (4, 0, 3, 0)}
 
 
 def test_wishes_are_known_until_they_are_granted() -> None:

@@ -156,15 +156,15 @@ def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None
         "of pool edge lies in spec.externalIP.policy.rejectedCIDRs of Network cluster"
     )
     assert edge.bar(parse_address("192.0.2.2"), "a/b") == ""
-    assert Ledger(pools).usage("edge") == {4: (254, 0, 254)}
+    assert Ledger(pools).usage("edge") == {4: (254, 0, 254, 0)}
 
 
 def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
     """Totals are big integers, .0 and .255 left out where the pool avoids them."""
     pools = Pools.of([pool("v6", "2000::/8"), pool("v4", "10.0.0.0/23", avoid_buggy_ips=True)])
     ledger = Ledger(pools)
-    assert ledger.usage("v6") == {6: (2**120, 0, 2**120)}
-    assert ledger.usage("v4") == {4: (508, 0, 508)}
+    assert ledger.usage("v6") == {6: (2**120, 0, 2**120, 0)}
+    assert ledger.usage("v4") == {4: (508, 0, 508, 0)}
     assert ledger.usage("gone") == {}
 
 
