@@ -18,7 +18,7 @@ import structlog
 
 from kavip import names, ports, telemetry
 from kavip.caches import Caches
-from kavip.errors import LeaseLost, SettingsError
+from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
@@ -73,12 +73,14 @@ class App:
                 await stack.enter_async_context(ports.serving(metrics, *address, name="metrics"))
             start = await stack.enter_async_context(_starting(stopped))
             for informer in self._caches.informers:
-                start(informer.run(), f"inform {informer.resource.kind}")
+                start(self._caches.fill(informer), f"inform {informer.resource.kind}")
             start(self._settle(), "settle")
             if "webhook" in self._roles:
                 await stack.enter_async_context(self._webhook(start))
             if "controller" in self._roles:
                 await stack.enter_async_context(self._controller(start))
+            else:
+                self._caches.open()
             log.info("started", roles=sorted(self._roles), replica=settings.replica)
             await stopped.wait()
             self._stopping = True
@@ -144,12 +146,24 @@ class App:
                 await leading
 
     async def _lead(self, leader: Leader) -> None:
-        await self._caches.synced()
+        """
+        Lead again and again.
+
+        Who gets the lease at once fills the caches for its term, once; who does not must have them before it tries
+        again, so that a replica that cannot read is in nobody's way.
+        """
+        if not await leader.attempt():
+            self._caches.open()
+            await self._caches.synced()
         while True:
             try:
                 await leader.lead(lambda: self._leading.run(leader.check))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
+            except CachesStale as error:
+                log.warning("no longer the leader", why=str(error))
+                await asyncio.sleep(self._settings.lease_seconds)
+            await self._caches.synced()
 
 
 @contextmanager

@@ -5,9 +5,10 @@ Nothing is served from them before they are :attr:`Caches.synced`: a half-filled
 give away what is held.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from kavip import gauges, names, telemetry
 from kavip.api.service import Service
@@ -69,6 +70,7 @@ class Caches:
         """Watch what decisions read, and with *owned* also the objects that groups own."""
         self.snapshot, self.objects = Snapshot(group_namespaces), Objects()
         self.wake: Callable[[Key], None] = _nobody
+        self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
         self._addresses = gauges.Addresses()
@@ -96,6 +98,29 @@ class Caches:
         """Return as soon as every cache is filled."""
         for informer in self.informers:
             await informer.synced.wait()
+
+    def open(self) -> None:
+        """Let :meth:`fill` begin."""
+        self._open.set()
+
+    async def fill(self, informer: Informer[Any]) -> NoReturn:
+        """Keep the cache of *informer* from the moment on at which somebody wants it filled."""
+        await self._open.wait()
+        await informer.run()
+
+    async def refresh(self) -> None:
+        """
+        Return as soon as the caches hold all that was written before this call, and nothing else is believed.
+
+        For a new leader: what his predecessor wrote last may not have come through the watches yet, and what he himself
+        expected in an earlier term has either come or never will.
+        """
+        asked = [(informer, informer.ask()) for informer in self.informers]
+        self._open.set()  # only now: what is listed for the first time need not be listed again
+        for informer, number in asked:
+            await informer.came(number)
+        self.snapshot.ledger.settle()
+        self.objects.settle()
 
     def unready(self) -> Iterator[str]:
         """Which caches are not filled yet, and why, one line each."""

@@ -10,6 +10,7 @@ not what its schema says, and for I/O::
     ├── BadFile                a file of objects cannot be read; names file, document and line
     ├── SettingsError          a flag, variable or file of our own; exit status 2
     ├── LeaseLost              the lease could not be renewed in time
+    ├── CachesStale            a new leader cannot read what is there; another shall lead
     ├── QueueClosed            the work queue was shut down; its workers end
     └── ApiError               the API server's answer, or its absence
         ├── NotFound           404
@@ -57,6 +58,10 @@ class SettingsError(KavipError):
 
 class LeaseLost(KavipError):
     """The lease could not be renewed before its deadline."""
+
+
+class CachesStale(KavipError):
+    """A new leader could not read what its predecessor left."""
 
 
 class QueueClosed(KavipError):

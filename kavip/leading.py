@@ -1,8 +1,10 @@
 """
 What the replica that leads runs: queue, workers, the eye on the agents, and Events.
 
-Each term begins with every key there is, from caches that are filled: whoever holds an address is in the ledger before
-anybody is served. It ends with nothing left behind; the next term starts anew.
+Each term begins with every key there is, from caches that were listed after the lease was taken: whoever holds an
+address is in the ledger before anybody is served, also he to whom the last leader gave one a moment ago. A write to one
+Service does not conflict with a write to another, so nothing but this keeps two from getting the same address. A term
+ends with nothing left behind; the next one starts anew.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from kavip.controller.apply import Writer
 from kavip.controller.outcome import Key, Kind, Notice, Options
 from kavip.controller.probe import Probe
 from kavip.controller.worker import Worker
+from kavip.errors import CachesStale
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.events import Events
@@ -34,6 +37,7 @@ log = structlog.get_logger()
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/controller"
 LOOK_OUT: Final = 1.0  # seconds between two looks at what only time can tell
+FILLING: Final = 60.0  # seconds within which a new leader has its caches, or lets another lead
 LONGEST_BACKOFF: Final = 30.0  # seconds: after an outage of the API server nobody waits much longer than the outage
 
 
@@ -49,6 +53,7 @@ class Leading:
 
     async def run(self, guard: Guard) -> None:
         """Serve one term, until cancelled; *guard* is asked before the bytes of each write leave."""
+        await self._refresh()
         client = self._client.guarded(guard)
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
@@ -70,6 +75,14 @@ class Leading:
                     tasks.create_task(self._look_out(queue), name="look-out")
             finally:
                 self._end()
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(FILLING):
+                await self._caches.refresh()
+        except TimeoutError:
+            why = "; ".join(self._caches.unready()) or "the API server does not list what is there"
+            raise CachesStale(f"not filled within {FILLING:g} s: {why}") from None
 
     def measure(self) -> None:
         """Set the metrics that are read off."""

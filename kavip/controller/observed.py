@@ -165,6 +165,11 @@ class Objects:
         ]
         return max(told, key=lambda event: event.last_time).note if told else ""
 
+    def settle(self) -> None:
+        """Forget the writes that were not seen to come back: all that can be seen has been."""
+        self.written.clear()
+        self.reserved.clear()
+
     def forget(self, group: str) -> None:
         """Forget what is remembered about a *group* that is gone."""
         self.reserved.pop(group, None)

@@ -8,6 +8,7 @@ never changes it. Each change costs O(log n) in what it touches; no question sca
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -111,6 +112,12 @@ class Ledger:
         before = self._holdings.get(key)
         if before is not None:
             self._put(key, before.abandoning())
+
+    def settle(self) -> None:
+        """Expect nothing any more: whatever was written has been observed; what has not, was not. In O(holders)."""
+        for key, holding in list(self._holdings.items()):
+            if holding.expected:
+                self._put(key, replace(holding, expected=()) if holding.version else None)
 
     def release(self, key: str) -> None:
         """Service *key* is gone, with all its addresses and wishes."""

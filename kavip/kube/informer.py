@@ -11,11 +11,15 @@ A list fills the store, a watch keeps it current. What breaks is mended without 
   *dispensable* one that we may not read.
 
 Subscribers are called synchronously, after the store has changed: what they see is what the store holds.
+
+A watch lags behind, by nobody knows how much. Who must not miss what was written until now may :meth:`Informer.ask` for
+a list.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NoReturn
@@ -77,6 +81,11 @@ class Informer(Generic[T]):
         self._malformed: dict[str, str] = {}  # key -> what was logged about it
         self._version = ""  # where to watch from; "": list first
         self._failures = 0
+        self._asked = asyncio.Event()  # for a list, though the watch works
+        self._begun = self._filled = self._wanted = (
+            0  # numbers of lists: of the last that was begun, the last that came
+        )
+        self._news = asyncio.Event()  # that a list has come; another one then
 
     def subscribe(self, callback: Subscriber[T]) -> None:
         """Call *callback* for every change, beginning with what the store holds now. It must not raise."""
@@ -84,24 +93,49 @@ class Informer(Generic[T]):
         for obj in list(self._objects.values()):
             callback(None, obj)
 
+    def ask(self) -> int:
+        """Ask for a list that has not begun yet; its number, for :meth:`came`."""
+        self._wanted = self._begun + 1
+        self._asked.set()
+        return self._wanted
+
+    async def came(self, number: int) -> None:
+        """Return as soon as the store holds what the list with *number* says, or a later one."""
+        while self._filled < number:
+            await self._news.wait()
+
     async def run(self) -> NoReturn:
         """Keep the store until cancelled."""
         while True:
             try:
-                if not self._version:
+                if not self._version or self._filled < self._wanted:
                     await self._list()
-                await self._watch()
+                await self._watch_until_asked()
             except ApiError as error:
                 await self._recover(error)
 
     # --- list and watch -------------------------------------------------------------------------------------------
     async def _list(self) -> None:
+        self._asked.clear()
+        self._begun += 1
         malformed: list[Malformed] = []
         items, version = await self._client.list(self.resource, **self._selection, undecodable=malformed.append)
         self._replace(items, malformed)
         self._version = version
         self.is_there = True
-        self._mark_synced()
+        self._mark_filled()
+
+    async def _watch_until_asked(self) -> None:
+        """Watch; leave off as soon as a list is wanted."""
+        watching, asked = asyncio.create_task(self._watch()), asyncio.create_task(self._asked.wait())
+        try:
+            await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (watching, asked):
+                each.cancel()
+            await asyncio.gather(watching, asked, return_exceptions=True)
+        if not watching.cancelled():
+            watching.result()
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -183,7 +217,7 @@ class Informer(Generic[T]):
         if is_absent or (isinstance(error, Forbidden) and self.resource.dispensable):
             self.is_there = False
             self._replace([], [])
-            self._mark_synced()
+            self._mark_filled()
         if isinstance(error, Gone) and not self._failures:  # nothing is wrong: we were away for too long
             log.info("watch expired; listing again", kind=self.resource.kind)
             self._failures = 1
@@ -191,7 +225,9 @@ class Informer(Generic[T]):
         self._complain(error)
         delay = backoff(self._failures, base=self._timing.base, cap=self._timing.cap)
         self._failures += 1
-        await asyncio.sleep(max(delay, min(error.retry_after or 0.0, self._timing.patience)))
+        with suppress(TimeoutError):  # whoever asks for a list now does not wait out what was nobody's hurry
+            async with asyncio.timeout(max(delay, min(error.retry_after or 0.0, self._timing.patience))):
+                await self._asked.wait()
 
     def _complain(self, error: ApiError) -> None:
         self.setbacks += 1
@@ -211,7 +247,10 @@ class Informer(Generic[T]):
             log.info("watch works again", kind=self.resource.kind, after=self.trouble)
             self.trouble = ""
 
-    def _mark_synced(self) -> None:
+    def _mark_filled(self) -> None:
+        self._filled = self._begun
+        self._news.set()
+        self._news = asyncio.Event()
         if not self.synced.is_set():
             log.info("cache filled", kind=self.resource.kind, objects=len(self._objects))
             self.synced.set()

@@ -85,9 +85,14 @@ class Leader:
         if not self.is_held():
             raise LeaseLost("not written: the lease is held no more")
 
+    async def attempt(self) -> bool:
+        """Try once to get the lease; whether it is held now, for :meth:`lead` to begin with."""
+        await self._attempt(self._lease.try_hold)
+        return self.is_held()
+
     async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the lease, then run *work* until it ends; :class:`LeaseLost` where the lease ends first."""
-        while await self._attempt(self._lease.try_hold) is not _Outcome.HELD or not self.is_held():
+        while not self.is_held() and not await self.attempt():
             await asyncio.sleep(self._period * random.uniform(1.0, 1.2))  # noqa: S311 - no secret
         worker = asyncio.create_task(work(), name="leader:work")
         renewer = asyncio.create_task(self._renew(), name="leader:renew")
