@@ -8,7 +8,6 @@ never changes it. Each change costs O(log n) in what it touches; no question sca
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -117,7 +116,7 @@ class Ledger:
         """Expect nothing any more: whatever was written has been observed; what has not, was not. In O(holders)."""
         for key, holding in list(self._holdings.items()):
             if holding.expected:
-                self._put(key, replace(holding, expected=()) if holding.version else None)
+                self._put(key, holding._replace(expected=()) if holding.version else None)
 
     def release(self, key: str) -> None:
         """Service *key* is gone, with all its addresses and wishes."""
