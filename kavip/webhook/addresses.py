@@ -49,6 +49,8 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
         refusal = breaks_sharing(request, pools, snapshot.ledger, namespace_labels=labels)
     if refusal is None:
         yield from _contested(request, snapshot)
+        if decided.reason is Reason.STRANDED:
+            yield Caution(f"the Service {decided.message}")
     elif unreadable and refusal.field != _POOL_FIELD:
         pass  # decided on what is left of the request: it may mislead
     elif _comes_by_itself(refusal, named=pools.are_named_by(request)):

@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.group import Instances
-from kavip.api.meta import LabelSelector, Metadata
+from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.names import Reason
 from kavip.webhook import policy, verdict
 from kavip.webhook.checks import Options
@@ -58,6 +58,20 @@ def test_an_edit_that_ends_sharing_is_refused() -> None:
     new = service("shop/b", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
     assert update(old, old, EDGE, pool(), first).allowed
     assert reasons(update(old, new, EDGE, pool(), first)) == [Reason.SHARING_REFUSED]
+
+
+def test_an_edit_that_strands_is_accepted_and_told() -> None:
+    """Labels that the pool of the address does not select: the address stays, and kubectl says so."""
+    picky = pool("edge", service_selector=LabelSelector(match_labels={"tier": "gold"}))
+    given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
+    old = service("shop/web", group="lb/edge", labels={"tier": "gold"}, holds=["192.0.2.130"])
+    old = msgspec.structs.replace(old, status=msgspec.structs.replace(old.status, conditions=[given]))
+    new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, labels=None))
+    assert not update(old, old, EDGE, picky).warnings
+    found = update(old, new, EDGE, picky)
+    assert found.allowed
+    (warning,) = found.warnings
+    assert warning.startswith("the Service keeps 192.0.2.130, although 192.0.2.130 is in pool edge, which does not")
 
 
 def test_the_platform_is_left_its_own() -> None:
