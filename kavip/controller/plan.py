@@ -19,7 +19,7 @@ from kavip.controller import news, programmed
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.ipam.allocate import Allocation, settle, waits_for
+from kavip.ipam.allocate import settle, waits_for
 from kavip.ipam.request import read_request
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -36,12 +36,17 @@ _DEFAULTS: Final = Options()
 
 @dataclass(frozen=True, slots=True)
 class _Addressing:
-    """What becomes of a Service's addresses, and the pools that it *waits* for; *note* says what the Event tells."""
+    """
+    What becomes of a Service's addresses, and the pools that it *waits* for.
+
+    *change*: which it had before, where that is not the same; *is_driven*: somebody else has one of those.
+    """
 
     addresses: tuple[Address, ...]
     verdict: Verdict
-    note: str = ""
     waits: tuple[str, ...] = ()
+    change: str = ""
+    is_driven: bool = False
 
 
 def plan_service(
@@ -80,9 +85,9 @@ def _addressing(snapshot: Snapshot, service: Service, group: str, options: Optio
     request, _ = read_request(service, group=group)
     waits = waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
-        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits=waits)
-    status = "True" if outcome.is_assigned else "False"
-    return _Addressing(outcome.addresses, Verdict(status, outcome.reason, outcome.message), _note(outcome), waits)
+        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits)
+    verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
+    return _Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
 
 
 def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options: Options) -> str:
@@ -103,10 +108,6 @@ def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options:
     )
 
 
-def _note(outcome: Allocation) -> str:
-    return f"{outcome.message} ({outcome.note})" if outcome.note else outcome.message
-
-
 def _told(service: Service) -> str:
     found = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
     return found.reason if found else ""
@@ -120,7 +121,7 @@ def _difference(
     events: list[Notice] = []
     if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
         fresh[ConditionType.ADDRESS_ASSIGNED] = addressing.verdict
-        events += _notices(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict, addressing.note)
+        events += _notices(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict, addressing)
     if news.is_wrong(service, verdict) or news.is_stale(service, verdict, now=now, began=began):
         fresh[ConditionType.SERVICE_PROGRAMMED] = verdict
         events += _notices(service, ConditionType.SERVICE_PROGRAMMED, verdict)
@@ -189,14 +190,19 @@ def _differs(service: Service, kind: ConditionType, verdict: Verdict) -> bool:
     return old is None or (old.status, old.reason, old.message, old.observed_generation) != new
 
 
-def _notices(service: Service, kind: ConditionType, verdict: Verdict, text: str = "") -> list[Notice]:
-    """One Event for a change of reason."""
+def _notices(
+    service: Service, kind: ConditionType, verdict: Verdict, addressing: _Addressing | None = None
+) -> list[Notice]:
+    """One Event for a change of reason, and for a change of addresses."""
     old = conditions.find(service.status.conditions, kind)
-    if old is not None and old.reason == verdict.reason:
+    change = addressing.change if addressing else ""
+    if old is not None and old.reason == verdict.reason and not change:
         return []
     is_fine = verdict.status == "True" and verdict.reason not in (Reason.STRANDED, Reason.FOREIGN_STATUS)
     is_calm = is_fine or verdict.reason in (Reason.PENDING, Reason.LEFT_TO_PLATFORM)
-    return [Notice(verdict.reason, text or verdict.message, warning=not is_calm)]
+    is_driven = addressing is not None and addressing.is_driven
+    text = f"{verdict.message} ({change})" if change else verdict.message
+    return [Notice(verdict.reason, text, warning=is_driven or not is_calm)]
 
 
 # --- no longer ours ---------------------------------------------------------------------------------------------------

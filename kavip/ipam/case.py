@@ -39,6 +39,7 @@ class Allocation(NamedTuple):
     *kept*: they are those that it holds already, so that nothing is to be written but perhaps the condition. *refusal*:
     what it asks for besides and does not get; it is then the reason and part of the message. *note*: what has changed
     and why, for an Event; the message describes the state alone, so that it stays as it is when decided again.
+    *is_driven*: somebody else has an address that it had.
     """
 
     addresses: tuple[Address, ...]
@@ -48,6 +49,7 @@ class Allocation(NamedTuple):
     message: str
     refusal: Refusal | None = None
     note: str = ""
+    is_driven: bool = False
 
     @property
     def is_assigned(self) -> bool:
@@ -110,10 +112,19 @@ class Case(NamedTuple):
         """The status stays as another controller wrote it."""
         what = reasons.addressed(self.held) or "the host name in status"
         message = (
-            f"{what}: written by another controller and left alone; set {names.REASSIGN_ANNOTATION} to "
-            '"true" to get an address from kavip'
+            f"{what}: written by another controller and left alone{self.why_foreign()}; "
+            f'set {names.REASSIGN_ANNOTATION} to "true" to get an address from kavip'
         )
         return Allocation(self.held, self.names_of(self.held), True, Reason.FOREIGN_STATUS, message)
+
+    def why_foreign(self) -> str:
+        """Why kavip does not take over what stands in status, where that is for an address."""
+        for address in self.held:
+            if flaw := self.flaw(address):
+                return f", for {address} {flaw}"
+            if address.family not in self.request.families:
+                return f", for the Service has no {FAMILY_NAMES[address.family]}"
+        return ""
 
     def with_addresses(self, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
         """The Service has what may *stay* and what it has *got*: as much as it asked for."""
@@ -121,16 +132,26 @@ class Case(NamedTuple):
         addresses = (*stay, *got)
         pools = self.names_of(addresses)
         kept = addresses == self.held
-        note = "" if kept or not self.held else f"was {reasons.addressed(self.held)}"
+        gone = [each for each in self.held if each not in addresses]
+        losses = [loss for each in gone if (loss := self.loss(each))]
+        note = "" if kept or not self.held else "; ".join([f"was {reasons.addressed(self.held)}", *losses])
         if flaws:
             message = f"keeps {reasons.addressed(addresses)}, although {' and '.join(flaws)}"
             if not self.request.reassign:
                 message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
-            return Allocation(addresses, pools, kept, Reason.STRANDED, message, note=note)
+            return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, bool(losses))
         message = f"{reasons.addressed(addresses)} from pool {' and '.join(pools)}"
         if lacks := self.missing(addresses):
             message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: pool {pools[0]} has none to give"
-        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note)
+        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, bool(losses))
+
+    def loss(self, address: Address) -> str:
+        """Who has *address*, which the Service had, with more right to it; "" where nobody has."""
+        if owner := self.ledger.owner(address):
+            return f"{address} is {owner}'s own"
+        if self.ledger.belongs_to(address, self.request.terms):
+            return ""
+        return f"{address} is {self.ledger.rival(address, self.request.terms)}'s, which is older"
 
     def without(self, refusal: Refusal) -> Allocation | Refusal:
         """*refusal* stands; what the Service holds, it keeps."""

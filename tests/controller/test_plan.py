@@ -183,6 +183,19 @@ def test_a_platform_that_begins_to_assign_takes_nothing_away() -> None:
     assert "loadBalancer" not in body_of(plan)
 
 
+@pytest.mark.parametrize("wants", ["", "192.0.2.200"])
+def test_a_move_makes_an_event_whether_the_reason_changes_or_not(wants: str) -> None:
+    """What drives a Service from its address is a warning; what it asks for itself is not."""
+    pool = build.pool("edge", "192.0.2.128/25")
+    mine = told(web(holds=[VIP], created="2025", wants=wants), ASSIGNED, "True", "Assigned")
+    older = told(build.service("shop/old", holds=[VIP], created="2020"), ASSIGNED, "True", "Assigned")
+    plan = plan_service(cluster(mine, build.group(), pool, *([] if wants else [older])), WEB, now=NOW)
+    (event,) = [notice for notice in plan.events if notice.reason == "Assigned"]
+    why = "" if wants else f"; {VIP} is Service shop/old's, which is older"
+    assert event.message == f"{wants or '192.0.2.129'} from pool edge (was {VIP}{why})"
+    assert event.warning is not bool(wants)
+
+
 # --- no longer ours ---------------------------------------------------------------------------------------------------
 def test_a_service_that_leaves_loses_what_kavip_wrote_in_one_write() -> None:
     """Without the annotation, entries and conditions go; the address is free at once."""

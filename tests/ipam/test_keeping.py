@@ -110,7 +110,9 @@ def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
     """The younger gets another address of its own pool, where it did not ask for this one by name."""
     old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year) for year in ("2020", "2026"))
     assert given(old, young) == ["192.0.2.130"]
-    assert given(young, old) == ["192.0.2.128"]
+    found = outcome(young, old)
+    assert ([str(address) for address in found.addresses], found.is_driven) == (["192.0.2.128"], True)
+    assert found.note == "was 192.0.2.130; 192.0.2.130 is Service a/2020's, which is older"
 
 
 def test_a_loser_that_asked_by_name_is_told() -> None:
@@ -139,7 +141,8 @@ def test_a_node_that_joins_with_a_vip_takes_it() -> None:
     ledger.reserve("Node n1", [parse_address("192.0.2.130")])
     found = settle(holder, pools, ledger)
     assert isinstance(found, Allocation)
-    assert str(found.addresses[0]) == "192.0.2.128"
+    assert (str(found.addresses[0]), found.is_driven) == ("192.0.2.128", True)
+    assert found.note == "was 192.0.2.130; 192.0.2.130 is Node n1's own"
 
 
 def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
@@ -196,6 +199,24 @@ def test_foreign_status_is_respected_or_adopted(subject: Service, reason: Reason
     found = outcome(subject)
     assert (found.reason, found.kept, found.is_assigned) == (reason, True, True)
     assert found.addresses == subject.ingress_addresses
+
+
+@pytest.mark.parametrize(
+    ("holds", "why"),
+    [
+        ("203.0.113.1", "203.0.113.1 is in no pool"),
+        ("198.51.100.1", "198.51.100.1 is in pool man, which has autoAssign: false and is not named"),
+        ("2001:db8::1", "the Service has no IPv6"),
+    ],
+)
+def test_a_foreign_status_says_why_it_is_not_adopted(holds: str, why: str) -> None:
+    """The condition names what speaks against each address."""
+    pools = (pool("man", "198.51.100.0/24", auto_assign=False), pool("six", "2001:db8::/64"))
+    found = outcome(service("a/web", holds=[holds], families=("IPv4",)), pools=pools)
+    assert found.message == (
+        f"{holds}: written by another controller and left alone, for {why}; "
+        'set kavip.io/reassign to "true" to get an address from kavip'
+    )
 
 
 def test_a_host_name_is_never_ours() -> None:
