@@ -16,12 +16,12 @@ from kavip import names, offline
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
+from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.controller.outcome import Options
 from kavip.controller.plan import plan_service
 from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
-from kavip.ipam.reasons import listed
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate

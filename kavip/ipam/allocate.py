@@ -80,12 +80,7 @@ def would_serve(
     request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The pools that would give *request* addresses now if it named them, whatever it asks for today; in order."""
-    free = request._replace(pool="", wanted=(), legacy=None)
-    case = Case.of(free, pools, ledger, namespace_labels)
-    choices = [request.families, *([] if request.require_all else [(family,) for family in request.families])]
-    for pool in pools.in_force:
-        if not pool.mismatch(free, namespace_labels) and any(case.serve(pool, families) for families in choices):
-            yield pool.name
+    yield from (pool.name for pool in Case.of(request, pools, ledger, namespace_labels).elsewhere())
 
 
 def waits_for(

@@ -14,12 +14,13 @@ with ``ForeignStatus``: nothing is added, nothing taken away, until ``kavip.io/r
 host name in status is never kavip's. While a write of ours is on its way, the status is ours.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import SHOWN, Refusal
 from kavip.ipam import reasons
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.ledger import Ledger
@@ -29,6 +30,9 @@ from kavip.ipam.request import Request
 from kavip.names import Reason
 
 _GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
+_ANOTHER_POOL: Final = frozenset(
+    {Reason.POOL_SELECTOR_MISMATCH, Reason.POOL_EXHAUSTED, Reason.QUOTA_EXCEEDED, Reason.FAMILY_NOT_AVAILABLE}
+)
 _NOT_OURS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 
@@ -240,9 +244,9 @@ class Case(NamedTuple):
         place = self.home(stay) or named
         if place is not None:
             if why := place.mismatch(self.request, self.labels):
-                return self.unserved(place, why)
+                return self.hinted(self.unserved(place, why), stay)
             if refusal := self.wishes_refused(place, missing):
-                return refusal
+                return self.hinted(refusal, stay)
             pools: Sequence[Pool] = (place,)
         elif stay:
             return self.unserved_beside(stay)
@@ -255,7 +259,8 @@ class Case(NamedTuple):
                 return got
         if not pools:
             return reasons.no_pool(self.request, self.pools, self.labels)
-        return reasons.no_room(self.request, missing, pools=pools, ledger=self.ledger, named=place is not None)
+        idle = tuple(islice(self.idle(missing, but=pools), SHOWN)) if place is None else ()
+        return self.hinted(reasons.no_room(self.request, missing, pools=pools, ledger=self.ledger, idle=idle), stay)
 
     def less(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[tuple[int, ...]]:
         """What PreferDualStack makes do with, in order: what is asked for by name, else one family."""
@@ -267,6 +272,32 @@ class Case(NamedTuple):
     def wished(self, families: Iterable[int]) -> tuple[int, ...]:
         """Those of *families* of which an address is asked for by name."""
         return tuple(family for family in families if self.request.wanted_of(family))
+
+    def hinted(self, refusal: Refusal, stay: tuple[Address, ...]) -> Refusal:
+        """*refusal*, with the pools that would serve where naming another would help."""
+        is_named = self.request.pool or self.request.wanted
+        if stay or not is_named or refusal.reason not in _ANOTHER_POOL:
+            return refusal
+        return reasons.elsewhere(refusal, islice(self.elsewhere(), SHOWN))
+
+    def elsewhere(self) -> Iterator[Pool]:
+        """The pools that would give the Service addresses if it named them, whatever it asks for today; in order."""
+        free = self.request._replace(pool="", wanted=(), legacy=None)
+        case = self._replace(request=free)
+        choices = [free.families, *([] if free.require_all else [(family,) for family in free.families])]
+        for pool in islice(self.pools.in_force, reasons.LOOKED_AT):
+            if not pool.mismatch(free, self.labels) and any(case.serve(pool, families) for families in choices):
+                yield pool
+
+    def idle(self, families: Sequence[int], *, but: Sequence[Pool]) -> Iterator[tuple[Pool, str]]:
+        """The pools, *but* those, that have room and yet give the Service nothing unasked, and why; in order."""
+        tried = {pool.name for pool in but}
+        enough = all if self.request.require_all else any
+        for pool in islice(self.pools.in_force, reasons.LOOKED_AT):
+            if pool.name not in tried:
+                usage = self.ledger.usage(pool.name)
+                if enough(family in usage and usage[family].available for family in families):
+                    yield pool, pool.mismatch(self.request, self.labels) or reasons.BY_NAME
 
     def unserved(self, place: Pool, why: str) -> Refusal:
         """The pool that it must come from does not serve the Service."""

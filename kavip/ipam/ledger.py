@@ -201,6 +201,11 @@ class Ledger:
         shelf = self._stock.get(pool.name)
         return shelf.quota_left(namespace) if shelf else pool.max_per_namespace
 
+    def quota_held(self, pool: Pool, namespace: str) -> int:
+        """How many addresses of *pool* the Services of *namespace* hold."""
+        shelf = self._stock.get(pool.name)
+        return shelf.quota_held(namespace) if shelf else 0
+
     def costs_quota(self, address: Address, namespace: str) -> bool:
         """Whether *address* would be one more that *namespace* holds."""
         claims = self._claims.get(address)

@@ -9,7 +9,7 @@ from typing import Final
 from kavip.api.address import Address, parse_address
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import VIPPool
-from kavip.api.refusal import Refusal
+from kavip.api.refusal import Refusal, listed
 from kavip.api.selector import check_selector
 from kavip.errors import BadInput
 from kavip.ipam.addresses import UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
@@ -92,7 +92,7 @@ class Pool:
     def group_mismatch(self, request: Request) -> str:
         """Why the pool does not serve the group of *request*; "" where it does."""
         if self.groups and request.group not in self.groups:
-            return f"serves only KeepalivedGroup {' and '.join(sorted(self.groups))}"
+            return f"serves only KeepalivedGroup {listed(sorted(self.groups))}"
         return ""
 
     def namespace_mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:

@@ -4,12 +4,14 @@ The words of ipam: why an address is not to be had, what to do next, with number
 Every refusal of an address or of a pool is worded here, for conditions, Events and admission alike.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.refusal import SHOWN, Refusal, annotation_field, listed
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.claims import why_not_shared
 from kavip.ipam.ledger import Ledger
@@ -19,16 +21,12 @@ from kavip.ipam.request import Request, Terms
 from kavip.ipam.rest import Rest
 from kavip.names import Reason
 
-SHOWN: Final = 5  # of a list in a message; the rest is counted
+LOOKED_AT: Final = 100  # pools, for the sake of a message
+BY_NAME: Final = f"serves only who names it with {names.POOL_ANNOTATION} (autoAssign: false)"
+_LARGER_QUOTA: Final = "free one or ask for a larger quota"
+_PLURAL: Final = {"does": "do", "serves": "serve"}
 
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
-
-
-def listed(items: Iterable[object]) -> str:
-    """Items in a row, no more than a reader takes in."""
-    texts = [str(item) for item in items]
-    rest = len(texts) - SHOWN
-    return ", ".join(texts[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def addressed(addresses: Sequence[Address]) -> str:
@@ -51,9 +49,10 @@ def pool_not_found(request: Request, pools: Pools) -> Refusal:
 
 def not_in_pool(address: Address, request: Request, pools: Pools) -> Refusal:
     """An address that no pool has."""
-    with_family = (pool for pool in pools.in_force if pool.has(address.family))
-    known = listed(f"{pool.name} {listed(pool.usable_of(address.family))}" for pool in with_family)
-    where = f"pools: {known}" if known else f"no pool has {FAMILY_NAMES[address.family]} addresses"
+    with_family = [pool for pool in pools.in_force if pool.has(address.family)]
+    known = ", ".join(f"{pool.name} {listed(pool.usable_of(address.family))}" for pool in with_family[:SHOWN])
+    rest = f" and {len(with_family) - SHOWN} more" if len(with_family) > SHOWN else ""
+    where = f"pools: {known}{rest}" if known else f"no pool has {FAMILY_NAMES[address.family]} addresses"
     return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"address {address} is in no pool; {where}", request.field_of(address))
 
 
@@ -122,13 +121,28 @@ def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refus
 def quota(pool: Pool, request: Request, ledger: Ledger) -> Refusal:
     """A namespace that has all that it may have."""
     field = _POOL_FIELD if request.pool else request.field_of(request.wanted[0]) if request.wanted else ""
-    return Refusal(Reason.QUOTA_EXCEEDED, f"{_quota(pool, request, ledger)}; free one or ask for a larger quota", field)
+    return Refusal(Reason.QUOTA_EXCEEDED, f"{_quota(pool, request, ledger)}; {_LARGER_QUOTA}", field)
+
+
+def elsewhere(refusal: Refusal, pools: Iterable[Pool]) -> Refusal:
+    """*refusal* of the pool that the Service chose, with those that would serve it."""
+    found = listed(pool.name for pool in pools)
+    return replace(refusal, message=f"{refusal.message}; pools that would serve: {found}") if found else refusal
 
 
 def no_room(
-    request: Request, families: Sequence[int], *, pools: Sequence[Pool], ledger: Ledger, named: bool
+    request: Request,
+    families: Sequence[int],
+    *,
+    pools: Sequence[Pool],
+    ledger: Ledger,
+    idle: Sequence[tuple[Pool, str]] = (),
 ) -> Refusal:
-    """None of *pools*, which serve the Service, has an address of each of *families* for it."""
+    """
+    None of *pools*, which serve the Service, has an address of each of *families* for it.
+
+    *idle*: pools that have room and do not serve it, each with the cause.
+    """
     lacking = [pool for pool in pools if not all(pool.has(family) for family in families)]
     able = [pool for pool in pools if pool not in lacking]
     if not request.require_all and not able:  # PreferDualStack takes any family
@@ -139,31 +153,57 @@ def no_room(
     texts = [f"pool {pool.name} is full: {_fill(pool, families, ledger)}" for pool in full]
     texts += [_quota(pool, request, ledger) for pool in strained]
     texts += [f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking]
+    rooms = [f"{who} {'has' if one else 'have'} room but {why}" for who, why, one in _by_cause(idle)]
+    text = "; ".join((_joined(texts), *rooms))
+    is_named = bool(request.pool or request.wanted)
     field = _POOL_FIELD if request.pool else ""
     if full:
-        remedy = "free one, enlarge the pool or name another" if named else "free one, enlarge a pool or add one"
-        return Refusal(Reason.POOL_EXHAUSTED, f"{_joined(texts)}; {remedy}", field)
+        remedy = f"free an address or enlarge {'the pool' if len(full) == 1 else 'one of them'}"
+        return Refusal(Reason.POOL_EXHAUSTED, f"{text}; {remedy}", field)
     if strained:
-        return Refusal(Reason.QUOTA_EXCEEDED, f"{_joined(texts)}; free one or ask for a larger quota", field)
-    remedy = "name a pool that has them" if named else "add them to a pool or change spec.ipFamilyPolicy"
-    return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{_joined(texts)}; {remedy}", field or "spec.ipFamilyPolicy")
+        return Refusal(Reason.QUOTA_EXCEEDED, f"{text}; {_LARGER_QUOTA}", field)
+    remedy = "name a pool that has them" if is_named else "add them to a pool or change spec.ipFamilyPolicy"
+    return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{text}; {remedy}", field or "spec.ipFamilyPolicy")
 
 
 def no_pool(request: Request, pools: Pools, namespace_labels: Mapping[str, str] | None) -> Refusal:
     """No pool serves the Service without being named."""
-    automatic = [pool for pool in pools.in_force if pool.auto_assign]
-    if automatic:
-        why = _joined([f"pool {pool.name} {pool.mismatch(request, namespace_labels)}" for pool in automatic])
-        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"{why}; let a pool select it or add one")
-    if pools.in_force:
-        known = listed(pool.name for pool in pools.in_force)
-        return Refusal(
-            Reason.NO_POOL, f"no pool has autoAssign: true; name one with {names.POOL_ANNOTATION}, such as {known}"
-        )
-    if pools.problems:
+    if not pools.in_force and pools.problems:
         why = _joined([f"pool {name} is not in force: {problem.message}" for name, problem in pools.problems.items()])
         return Refusal(Reason.NO_POOL, f"{why}; mend it")
-    return Refusal(Reason.NO_POOL, "there is no VIPPool; create one")
+    if not pools.in_force:
+        return Refusal(Reason.NO_POOL, "there is no VIPPool; create one")
+    automatic = [pool for pool in pools.in_force if pool.auto_assign]
+    others = (pool for pool in pools.in_force if not pool.auto_assign)
+    causes = [(pool, pool.mismatch(request, namespace_labels)) for pool in islice(others, LOOKED_AT)]
+    by_name = listed(pool.name for pool, why in causes if not why)
+    remedy = f"name one with {names.POOL_ANNOTATION}: {by_name}" if by_name else "let a pool select it or add one"
+    if automatic:
+        shown = [(pool, pool.mismatch(request, namespace_labels)) for pool in automatic[:LOOKED_AT]]
+        text = _caused(shown, more=len(automatic) - len(shown))
+        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"{text}; {remedy}")
+    text = "no pool has autoAssign: true"
+    return Refusal(Reason.NO_POOL, f"{text}; {remedy}" if by_name else f"{text}; {_caused(causes)}; {remedy}")
+
+
+def _by_cause(pools: Iterable[tuple[Pool, str]]) -> Iterator[tuple[str, str, bool]]:
+    """Pools with the same cause together: which they are, the cause as it follows them, and whether it is one pool."""
+    causes: dict[str, list[str]] = {}
+    for pool, why in pools:
+        causes.setdefault(why, []).append(pool.name)
+    for why, found in causes.items():
+        if len(found) == 1:
+            yield f"pool {found[0]}", why, True
+        else:
+            verb, _, rest = why.partition(" ")
+            yield f"pools {listed(found)}", f"{_PLURAL[verb]} {rest}", False
+
+
+def _caused(pools: Sequence[tuple[Pool, str]], *, more: int = 0) -> str:
+    """Why each of *pools* does not serve the Service, and that so many *more* do not."""
+    texts = [f"{who} {why}" for who, why, _ in _by_cause(pools)]
+    rest = f"; and {more} more pools do not either" if more else ""
+    return _joined(texts) + rest
 
 
 def _has_room(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
@@ -174,13 +214,13 @@ def _has_room(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
 def _fill(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
     """How full *pool* is in those of *families* that have nothing left."""
     texts = []
-    usage = {family: each for family, each in ledger.usage(pool.name).items() if family in families}
-    for family, (total, assigned, available, cooling) in usage.items():
-        if not available:
-            kind = f"{FAMILY_NAMES[family]} addresses" if len(families) > 1 else "addresses"
-            rest = f", {cooling} cool{'s' if cooling == 1 else ''} down" if cooling else ""
-            rest += "" if assigned + cooling >= total else ", the others are kept for somebody else"
-            texts.append(f"{assigned} of {total} {kind} are assigned{rest}")
+    for family, usage in ledger.usage(pool.name).items():
+        if family in families and not usage.available:
+            kind = f"{FAMILY_NAMES[family]} " if len(families) > 1 else ""
+            kept = usage.total - usage.assigned - usage.cooling
+            rest = f", {usage.cooling} at rest (cooldownSeconds)" if usage.cooling else ""
+            rest += f", {kept} kept for others (reservations, nodes, groups)" if kept > 0 else ""
+            texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
     return " and ".join(texts)
 
 
@@ -189,10 +229,11 @@ def _families(pool: Pool, families: Sequence[int]) -> str:
 
 
 def _quota(pool: Pool, request: Request, ledger: Ledger) -> str:
-    limit = f"{pool.max_per_namespace} address{'' if pool.max_per_namespace == 1 else 'es'}"
+    held = ledger.quota_held(pool, request.namespace)
     going = ledger.leaving(pool, request.namespace)
-    leaving = f", {going} of them still of Services that are being deleted" if going else ""
-    return f"namespace {request.namespace} may have {limit} of pool {pool.name} (maxPerNamespace){leaving}"
+    leaving = f", {going} of them with Services that are being deleted" if going else ""
+    has = f"namespace {request.namespace} has {held} of {pool.max_per_namespace} addresses"
+    return f"{has} of pool {pool.name} (maxPerNamespace){leaving}"
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -82,6 +82,10 @@ class Shelf:
         limit = self.pool.max_per_namespace
         return None if limit is None else max(limit - self._held[namespace], 0)
 
+    def quota_held(self, namespace: str) -> int:
+        """How many addresses the Services of *namespace* hold."""
+        return self._held[namespace]
+
     def usage(self) -> dict[int, Usage]:
         """Family -> :class:`Usage`; a family that the pool lacks is left out."""
         return {

@@ -6,15 +6,13 @@ says so (contract 8).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 from kavip import names
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.ipam import reasons
-from kavip.ipam.allocate import breaks_sharing, decide, would_serve
+from kavip.ipam.allocate import breaks_sharing, decide
 from kavip.ipam.claims import can_share
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
@@ -24,10 +22,6 @@ from kavip.webhook.verdict import Awaited, told
 
 _GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
-_ANOTHER_POOL: Final = frozenset(
-    {Reason.POOL_SELECTOR_MISMATCH, Reason.POOL_EXHAUSTED, Reason.QUOTA_EXCEEDED, Reason.FAMILY_NOT_AVAILABLE}
-)
-_SHOWN: Final = 3
 
 
 def request_is_met(service: Service, context: Context[Service]) -> Iterator[Finding]:
@@ -54,9 +48,9 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     elif unreadable and refusal.field != _POOL_FIELD:
         pass  # decided on what is left of the request: it may mislead
     elif _comes_by_itself(refusal, named=pools.are_named_by(request)):
-        yield Caution(f"the Service waits for an address: {told(refusal)}{_elsewhere(refusal, request, snapshot)}")
+        yield Caution(f"the Service waits for an address: {told(refusal)}")
     else:
-        yield replace(refusal, message=f"{refusal.message}{_elsewhere(refusal, request, snapshot)}")
+        yield refusal
         if refusal.reason is Reason.POOL_NOT_FOUND and request.pool not in snapshot.pools:
             yield Awaited(names.VIP_POOL, request.pool)
         if refusal.reason is Reason.ADDRESS_NOT_IN_POOL and not request.pool:
@@ -72,15 +66,6 @@ def asked_for(service: Service, _: str) -> object:
         [meta.annotation(key) for key in read],
         (spec.type, spec.load_balancer_ip, spec.ip_families, spec.ip_family_policy),
     )
-
-
-def _elsewhere(refusal: Refusal, request: Request, snapshot: Snapshot) -> str:
-    """Which pools would serve, where the named one does not; for admission alone: a condition stays as it is."""
-    if refusal.reason not in _ANOTHER_POOL:
-        return ""
-    labels = snapshot.namespace_labels(request.namespace)
-    found = list(islice(would_serve(request, snapshot.parsed_pools, snapshot.ledger, namespace_labels=labels), _SHOWN))
-    return f"; pools that would serve: {', '.join(found)}" if found else ""
 
 
 def _contested(request: Request, snapshot: Snapshot) -> Iterator[Caution]:

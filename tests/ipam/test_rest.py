@@ -125,7 +125,7 @@ def test_a_full_pool_says_what_rests() -> None:
     desk.delete("shop/web")
     refusal = desk.decided(service("shop/other"))
     assert refusal.reason is Reason.POOL_EXHAUSTED
-    assert "1 of 2 addresses are assigned, 1 cools down;" in refusal.message
+    assert "1 of 2 assigned, 1 at rest (cooldownSeconds);" in refusal.message
 
 
 @pytest.mark.parametrize(("owner", "gets"), [("shop/web", ["192.0.2.128"]), ("shop/other", ["192.0.2.129"])])
