@@ -107,7 +107,12 @@ def explain_service(
     if key not in snapshot.services:
         meant = likely(snapshot, key)
         raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")
-    found = _undecided(snapshot, key) if names.VIP_POOL in around.absent else report(snapshot, key, now, options)
+    told = conditions.find(snapshot.services[key].status.conditions, ConditionType.ADDRESS_ASSIGNED)
+    is_platforms = told is not None and told.reason == Reason.LEFT_TO_PLATFORM and names.NETWORK in around.absent
+    if names.VIP_POOL in around.absent or is_platforms:
+        found = _undecided(snapshot, key)
+    else:
+        found = report(snapshot, key, now, options)
     return replace(found, refused=around.refused, notes=(*found.notes, *around.notes))
 
 
@@ -243,13 +248,13 @@ def _steps(snapshot: Snapshot, found: Report) -> Iterator[str]:
         return
     if decided is None:
         return
+    wish = f" {names.ADDRESSES_ANNOTATION}-" if service.metadata.annotation(names.ADDRESSES_ANNOTATION) else ""
     if decided.reason in (Reason.STRANDED, Reason.FOREIGN_STATUS):
-        yield f"{annotate} {names.REASSIGN_ANNOTATION}=true"
+        yield f"{annotate} {names.REASSIGN_ANNOTATION}=true{wish}"
     if decided.reason == Reason.LEFT_TO_PLATFORM and snapshot.parsed_pools.in_force:
         yield f"{annotate} {names.POOL_ANNOTATION}={snapshot.parsed_pools.in_force[0].name}"
     others = found.explanation.others if found.explanation else ()
     if others:
-        wish = f" {names.ADDRESSES_ANNOTATION}-" if service.metadata.annotation(names.ADDRESSES_ANNOTATION) else ""
         yield f"{annotate} {names.POOL_ANNOTATION}={others[0]}{wish}"
         if len(others) > 1:
             yield f"other pools that would serve it: {listed(others[1:])}"

@@ -5,11 +5,12 @@ One look at a cluster: LIST what decisions read, and nothing else; whatever a us
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from kavip import names
-from kavip.errors import ApiError, Forbidden, NotFound
+from kavip.errors import Forbidden, NotFound
 from kavip.explaining import Around
 from kavip.kube import resources
 from kavip.kube.auth import Credentials
@@ -33,7 +34,6 @@ _COSTS: Final = {
     names.NAMESPACE: "selectors of namespaces are taken as fulfilled",
     names.KEEPALIVED_GROUP: "which group serves the Service is taken from the Service alone",
     names.VIP_POOL: "what kavip would decide now cannot be said",
-    names.NETWORK: "whether the platform assigns addresses is not known",
 }
 """What it means that a kind cannot be read."""
 
@@ -88,15 +88,17 @@ async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Par
 
 async def _own(client: Client, resource: Resource[Any], namespace: str, error: Forbidden) -> _Part:
     """What of a kind belongs to *namespace*: all that somebody sees who may read only that."""
-    if error.status == 401:
+    if error.status == HTTPStatus.UNAUTHORIZED:
         raise error
-    told = f"{resource.kind}s of the whole cluster cannot be read ({error.message}): {_COSTS[resource.kind]}"
     objects: Sequence[Object] = ()
     try:
         if resource is resources.NAMESPACES:
             objects = [await client.get(resource, namespace)]
         elif resource.namespaced:
             objects, _ = await client.list(resource, namespace=namespace)
-    except ApiError:
-        objects = ()
-    return _Part(resource, objects, (told,), is_absent=not objects)
+    except Forbidden:
+        if resource is resources.SERVICES:
+            raise error from None
+    told = f"you may not list {resource.plural} of the whole cluster: {_COSTS.get(resource.kind)}"
+    # where there is no such kind, who may not read it is told the same
+    return _Part(resource, objects, () if resource.optional else (told,), is_absent=not objects)

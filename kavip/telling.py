@@ -15,20 +15,19 @@ from kavip.ipam.stock import Usage
 from kavip.names import Condition as ConditionType
 
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
-_WIDTH: Final = 110
+_WIDTH: Final = 118
 _LABEL: Final = 12
 
 
 # --- explain, text ----------------------------------------------------------------------------------------------------
 def text(report: Report) -> str:
     """*report* for people."""
-    lines = [_headline(report), ""]
-    lines += _facts(report)
+    lines = [_headline(report), "", *_facts(report)]
     if report.explanation is not None:
         lines += ["", *_pools(report.explanation)]
     for title, items in (("What helps", report.steps), ("Note", report.notes)):
         if items:
-            lines += ["", f"{title}:", *(f"  {item}" for item in items)]
+            lines += ["", f"{title}:", *(line for item in items for line in _wrapped(item))]
     return "\n".join(lines)
 
 
@@ -50,11 +49,14 @@ def _headline(report: Report) -> str:
 
 
 def _addresses(report: Report) -> Sequence[object]:
-    found = report.explanation
-    return [had.address for had in found.addresses] if found else report.service.ingress_addresses
+    """What it has or would get; host names are another controller's."""
+    found = [had.address for had in report.explanation.addresses] if report.explanation else []
+    return found or [entry.ip or entry.hostname for entry in report.service.status.load_balancer.ingress or ()]
 
 
 def _facts(report: Report) -> Iterator[str]:
+    if report.unmanaged:
+        yield from _fact("status", ", ".join(map(str, _addresses(report))) or "no address")
     for refusal in report.refused:
         yield from _fact("refused", f"kubectl apply would say: {refusal}")
     if report.told is not None:
@@ -76,8 +78,22 @@ def _facts(report: Report) -> Iterator[str]:
 
 
 def _fact(label: str, value: str) -> list[str]:
-    first, *rest = textwrap.wrap(value, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
-    return [f"  {label:<{_LABEL}} {first}", *(f"  {'':<{_LABEL}} {line}" for line in rest)]
+    margin = f"  {label:<{_LABEL}} "
+    return textwrap.wrap(
+        value,
+        _WIDTH,
+        initial_indent=margin,
+        subsequent_indent=" " * len(margin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _wrapped(item: str) -> list[str]:
+    """A command stays on its line, to be copied."""
+    if item.startswith("kubectl "):
+        return [f"  {item}"]
+    return textwrap.wrap(item, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _summary(condition: Condition) -> str:
@@ -121,11 +137,15 @@ def _pools(found: Explanation) -> Iterator[str]:
 
 
 def _step(step: Step, width: int) -> list[str]:
-    first, *rest = textwrap.wrap(step.text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
-    return [
-        f"       {_MARKS[step.holds]:<2}  {step.rule:<{width}}  {first}",
-        *(f"           {'':<{width}}  {line}" for line in rest),
-    ]
+    margin = f"       {_MARKS[step.holds]:<2}  {step.rule:<{width}}  "
+    return textwrap.wrap(
+        step.text,
+        _WIDTH,
+        initial_indent=margin,
+        subsequent_indent=" " * len(margin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 # --- explain, JSON ----------------------------------------------------------------------------------------------------

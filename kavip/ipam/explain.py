@@ -172,7 +172,8 @@ class _View:
         stocks = list(self._stocks(pool, is_open=is_open))
         offers = (self.families, *self.case.less(self.families, self.stay))
         could = next((families for families in offers if self.case.serve(pool, families)), ())
-        if could:  # what it lacks does not keep it from serving
+        is_settled = pool.name in self.kept and not self.asked
+        if could or is_settled or not is_open:  # what it lacks decides nothing
             stocks = [step._replace(holds=step.holds or None) for step in stocks]
         if pool.name in self.gave:
             role = Role.GIVES

@@ -1,0 +1,155 @@
+"""``kubectl kavip explain`` on a real API server: it says what the controller says, and why."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kavip import explaining, reading
+from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, object_of, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+POOL, WANTS, KEY = "kavip.io/pool", "kavip.io/addresses", "kavip.io/sharing-key"
+GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
+OFFICE = {"matchLabels": {"tier": "office"}}
+POOLS = (
+    a_pool("edge", "192.0.2.128/31"),
+    a_pool("office", "198.51.100.0/28", priority=200, namespaceSelector=OFFICE),
+    a_pool("lab", "203.0.113.0/28", autoAssign=False, exclude=["203.0.113.0"]),
+    a_pool("tight", "198.18.7.0/28", autoAssign=False, maxPerNamespace=1),
+)
+FIRST = {
+    "one": a_service("one"),
+    "two": a_service("two"),
+    "mine": a_service("mine", annotations={WANTS: "203.0.113.1", KEY: "web"}),
+    "stranded": a_service("stranded", annotations={WANTS: "203.0.113.9"}),
+    "quota": a_service("quota", annotations={POOL: "tight"}),
+}
+LATER = {
+    "PoolExhausted": a_service("late"),
+    "PoolNotFound": a_service("typo", annotations={POOL: "egde"}),
+    "PoolSelectorMismatch": a_service("closed", annotations={POOL: "office"}),
+    "AddressNotInPool": a_service("nowhere", annotations={WANTS: "10.9.9.9"}),
+    "AddressInUse": a_service("taken", annotations={WANTS: "203.0.113.1"}),
+    "SharingRefused": a_service("clash", annotations={WANTS: "203.0.113.1", KEY: "web"}),
+    "AddressNotAllowed": a_service("barred", annotations={WANTS: "203.0.113.0"}),
+    "FamilyNotAvailable": a_service("six", annotations={WANTS: "2001:db8::1"}),
+    "QuotaExceeded": a_service("more", annotations={POOL: "tight"}),
+    "InvalidRequest": a_service("bad", annotations={WANTS: "192.0.2.300"}),
+    "ForeignStatus": a_service("foreign", annotations=GROUP),
+}
+OTHERS = (
+    a_service("alien", loadBalancerClass="example.com/other"),
+    {**a_service("inner"), "spec": {"type": "ClusterIP", "ports": [{"port": 80}]}},
+)
+
+
+def may_list(user: str, group: str, resource: str) -> list[dict[str, Any]]:
+    """The objects that let *user* list one kind."""
+    version, name = "rbac.authorization.k8s.io/v1", f"explain-{user}-{resource}"
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["list"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subjects = [{"kind": "User", "name": user}]
+    return [
+        object_of("ClusterRole", name, version=version, rules=rules),
+        object_of("ClusterRoleBinding", name, version=version, roleRef=role, subjects=subjects),
+    ]
+
+
+def reason(installation: Installation, name: str) -> str:
+    """The reason that the controller wrote."""
+    return installation.condition(name).get("reason", "")
+
+
+def furnish(installation: Installation) -> None:
+    """A running controller, and one Service in each state that it can leave one in."""
+    installation.applied(*POOLS, a_group("edge", default=True), LATER["ForeignStatus"])
+    foreign = json.dumps({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}})
+    patch = ("patch", "service", "foreign", "-n", "shop")
+    installation.plane.kubectl(*patch, "--subresource=status", "-p", foreign)
+    installation.start(webhook=False)
+    installation.applied(*FIRST.values())
+    for name in FIRST:
+        wait_for(f"{name} is served", lambda name=name: reason(installation, name) == "Assigned")
+    exclude = json.dumps({"spec": {"exclude": ["203.0.113.0", "203.0.113.9"]}})
+    installation.plane.kubectl("patch", "vippool", "lab", "--type=merge", "-p", exclude)
+    installation.applied(*LATER.values(), *OTHERS)
+    for wanted, each in {**LATER, "Stranded": FIRST["stranded"]}.items():
+        name = each["metadata"]["name"]
+        wait_for(f"{name}: {wanted}", lambda name=name, wanted=wanted: reason(installation, name) == wanted)
+
+
+def kubectl_kavip(
+    tmp_path: Path, installation: Installation, *args: str, user: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """What a user types, kubectl finding the plugin on its PATH."""
+    plugin = tmp_path / "kubectl-kavip"
+    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m kavip "$@"\n')
+    plugin.chmod(0o755)
+    plane = installation.plane
+    program, _ = plane.kubectl_command()
+    kubeconfig = plane.user(user) if user else plane.kubeconfig
+    return subprocess.run(
+        [program, *args],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_each_reason_is_explained_as_the_controller_decides_it(installation: Installation, tmp_path: Path) -> None:
+    """For every Service there is: what is decided now is what stands, and the exit status says whether it is served."""
+    furnish(installation)
+    admin = str(installation.plane.kubeconfig)
+    _, around = asyncio.run(reading.read(admin, context="", service="shop/one", namespace=""))
+    assert (around.absent, around.notes) == (frozenset({"Node"}) & around.absent, ())
+    expected = {**dict.fromkeys(FIRST, "Assigned"), "stranded": "Stranded"}
+    expected |= {each["metadata"]["name"]: wanted for wanted, each in LATER.items()}
+    for name, wanted in expected.items():
+        found = explaining.explain_service(around, f"shop/{name}", now=datetime.now(UTC))
+        assert found.told is not None, name
+        assert (found.told.reason, found.told) == (wanted, found.decided), name
+        assert found.status == int(found.told.status != "True"), name
+        assert found.explanation is not None, name
+    for name, words in (("alien", "its loadBalancerClass example.com/other"), ("inner", "it is of type ClusterIP")):
+        assert explaining.explain_service(around, f"shop/{name}", now=datetime.now(UTC)).unmanaged.startswith(words)
+
+    typed = ("kavip", "explain")
+    late = kubectl_kavip(tmp_path, installation, *typed, "late", "-n", "shop")
+    assert (late.returncode, late.stderr) == (1, ""), late.stderr
+    assert late.stdout.startswith("Service shop/late has no address: PoolExhausted\n")
+    assert "NO  namespaceSelector  does not select namespace shop" in late.stdout
+    assert "0 of 2 free, 2 assigned" in late.stdout
+    one = kubectl_kavip(tmp_path, installation, *typed, "shop/one", "-o", "json")
+    assert (one.returncode, json.loads(one.stdout)["addresses"][0]["pool"]) == (0, "edge"), one.stderr
+    typo = kubectl_kavip(tmp_path, installation, *typed, "lat", "-n", "shop")
+    assert (typo.returncode, typo.stdout) == (2, "")
+    assert typo.stderr == "kavip: SERVICE: 'shop/lat': no such Service; did you mean shop/late?\n"
+
+
+def test_who_may_read_less_is_told_what_that_means(installation: Installation, tmp_path: Path) -> None:
+    """Pools are judged without the kinds that cannot be read; without pools the condition is shown, without more."""
+    services, pools = may_list("reader", "", "services"), may_list("reader", "kavip.io", "vippools")
+    installation.applied(*services, *pools, POOLS[0], a_service("one", annotations=GROUP))
+    asked = ("kavip", "explain", "shop/one")
+    found = kubectl_kavip(tmp_path, installation, *asked, user="reader")
+    assert "Service shop/one would get 192.0.2.128 (Assigned)" in found.stdout, found.stderr
+    for kind in ("namespaces", "keepalivedgroups", "nodes"):
+        assert f"you may not list {kind} of the whole cluster" in found.stdout
+    assert (found.returncode, found.stderr) == (1, "")
+    installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
+    blind = kubectl_kavip(tmp_path, installation, *asked, user="reader")
+    assert blind.stdout.startswith("Service shop/one: kavip has said nothing about it yet\n")
+    assert (blind.returncode, blind.stderr) == (2, "")
+    nobody = kubectl_kavip(tmp_path, installation, *asked, user="nobody")
+    assert (nobody.returncode, nobody.stdout) == (2, "")
+    assert nobody.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
