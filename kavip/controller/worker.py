@@ -103,13 +103,16 @@ class Worker:
         """
         Whether the cache still shows what our last status write was decided on.
 
-        Whatever is decided on it again could only be refused. The watch brings the key back with the write.
+        Whatever is decided on it again could only be refused. The watch brings the key back with the write: what has
+        called for the key meanwhile is news that our own write does not answer, so its return is no mere echo.
         """
         since = self._objects.written.get(key)
         if since is None:
             return False
         shown = self._object(key)
         if shown is not None and shown.metadata.resource_version == since:
+            if key.kind is Kind.SERVICE:
+                self._objects.sent.pop(key.name, None)
             return True
         del self._objects.written[key]
         return False
@@ -145,6 +148,8 @@ class Worker:
         except Exception:
             self._queue.retry(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
+            self._snapshot.ledger.answer(key.name)  # what it was called for, the next may take
+            self.wake()
         if result != "done":
             self._since[key] = since
         RECONCILES.labels(key.kind, result).inc()
@@ -220,6 +225,7 @@ class Worker:
             elif decided.waits is not None:
                 request, _ = read_request(service, group=self._snapshot.group_of(service))
                 ledger.wait(request, decided.waits, reason=decided.unmet)
+            ledger.answer(key.name)
             self.wake()
         if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
             self._objects.forget(key.name)

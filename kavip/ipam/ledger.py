@@ -38,8 +38,8 @@ class Ledger:
         self._leaving: set[str] = set()  # Services in deletion
         self._sharing = SharingIndex()
         self._waiting = Waiting()
-        self._touched: set[Address] = set()  # since the last call of woken()
         self._contested: set[Address] = set()
+        self._vacated: set[Address] = set()  # asked for by name, and held by nobody any more
         self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
         self._stock = Stock(pools or Pools())
         self.rests = Rests(self._stock.pools, held=self._claims, changed=self._review)
@@ -61,6 +61,7 @@ class Ledger:
             if (shelf := self._stock.shelf_of(address)) is not None:
                 shelf.take(address)
         self.rests.configure(pools)
+        self._waiting.touch_all()
 
     def observe(self, key: str, service: Service | None) -> None:
         """
@@ -259,13 +260,20 @@ class Ledger:
         """
         names = tuple(pools)
         if names or reason:
-            self._waiting.put(Waiter.of(request, names, self.held(request.key) or (), reason=reason))
+            found = (self._stock.get(name) for name in names)
+            own = any(shelf.pool.reserved_for(request.key) for shelf in found if shelf)
+            own = own or bool(self.rests.freed_by(request.key))
+            self._waiting.put(Waiter.of(request, names, self.held(request.key) or (), reason=reason, own=own))
         else:
             self._waiting.drop(request.key)
 
     def serve(self, key: str) -> None:
         """Service *key* waits for nothing."""
         self._waiting.drop(key)
+
+    def answer(self, key: str) -> None:
+        """Service *key*, perhaps woken, has been looked at and waits for what it waited for."""
+        self._waiting.answer(key)
 
     def lacking(self) -> Mapping[tuple[str, str], int]:
         """How many Services have not what they ask for, by the pool that they wait for first ("": none) and reason."""
@@ -279,35 +287,27 @@ class Ledger:
         """
         The Services to look at again for what has happened since the last call, oldest first.
 
-        Those that have lost a contest for an address, those that ask for one which began to rest, and the waiters that
-        may be helped.
+        Those that have lost a contest for an address, those that ask for one by name whose holder has gone, and of the
+        waiters that are helped the oldest of each pool: the next follows once that one was looked at (:mod:`.waiting`).
         """
         contested, self._contested = self._contested, set()
-        touched, self._touched = self._touched, set()
         losers = {
             terms
             for address in contested
             for terms, is_standing in self._claims.get(address, {}).values()
             if is_standing and not self.belongs_to(address, terms)
         }
-        asking = {terms for address in self.rests.begun() for terms in self.wishes(address)}
+        vacated, self._vacated = self._vacated, set()
+        asking = {terms for address in vacated | self.rests.begun() for terms in self.wishes(address)}
         told = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(asking)))
-        return tuple(dict.fromkeys((*told, *self.woken_by(touched))))
+        return tuple(dict.fromkeys((*told, *self._waiting.call(self._can_serve))))
 
-    def woken_by(self, addresses: Iterable[Address]) -> tuple[str, ...]:
-        """The waiters that changes of who holds *addresses* may help, oldest first."""
-        places = {pool.name: pool for each in addresses if (pool := self._stock.pools.pool_of(each))}
-        found = {
-            waiter.request.key: waiter
-            for name, pool in places.items()
-            for waiter in self._waiting.for_pool(name)
-            if self._can_serve(pool, waiter)
-        }
-        return tuple(waiter.request.key for waiter in sorted(found.values(), key=lambda waiter: waiter.age))
-
-    def _can_serve(self, pool: Pool, waiter: Waiter) -> bool:
-        """Whether *pool* has what *waiter* needs now: all families, those asked for by name, or just one."""
-        request = waiter.request
+    def _can_serve(self, name: str, waiter: Waiter) -> bool:
+        """Whether pool *name* has what *waiter* needs now: all families, those asked for by name, or just one."""
+        shelf, request = self._stock.get(name), waiter.request
+        if shelf is None:
+            return False
+        pool = shelf.pool
         offers = {family: self.offer(pool, family, request) for family in waiter.families}
         needed = waiter.families if request.require_all else tuple(filter(request.wanted_of, waiter.families))
         if not needed:
@@ -356,6 +356,8 @@ class Ledger:
             self._sharing.add(address, now.terms)
         if not claims:
             del self._claims[address]
+            if address in self._wishes:
+                self._vacated.add(address)
             if shelf is not None:
                 shelf.assign(address, -1)
         self._change(address, shelf)
@@ -378,8 +380,9 @@ class Ledger:
         """Somebody has *address* now, or has it no longer; or it rests, or does no more."""
         self._keepers.pop(address, None)
         if shelf is None:
-            pass
-        elif address in self._claims:
+            return
+        self._waiting.touch(shelf.pool.name)
+        if address in self._claims:
             shelf.take(address)
         elif address in self.rests:
             shelf.cool(address)
@@ -387,8 +390,6 @@ class Ledger:
             shelf.take(address)
         else:
             shelf.free(address)
-        if self._waiting:  # whoever begins to wait later has seen it
-            self._touched.add(address)
 
     def _index_wishes(self, key: str, old: Iterable[Address], new: Iterable[Address]) -> None:
         if old != new:

@@ -1,11 +1,15 @@
 """
 Who waits for what: Services without (all of) the addresses that they ask for, by pool.
 
-Whoever frees something asks here whom it may help; nobody polls.
+Whoever frees something says so here (:meth:`Waiting.touch`), and the oldest that it helps is called; nobody polls. One
+call at a time and pool: when it is answered, by taking something or by leaving it, the next is called, as long as there
+is somebody who can be served. So one address costs one call, however many wait for it, and none stays free while it
+would help. Waiters whom the same things help are looked at as one.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +19,9 @@ from kavip.ipam.request import Request
 ANY_POOL: Final = "*"
 """Stands for the pool that would help and does not exist yet."""
 
+Age = tuple[str, str]
+_OLDEST: Final[Age] = ("", "")  # before everybody
+
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
@@ -22,19 +29,29 @@ class Waiter:
     A Service that waits for an address of one of *families*, from one of *pools*, tried in this order.
 
     *reason* is what it is told; "" where it has enough and would take more. Without pools nothing but an edit of its
-    own helps it.
+    own helps it. *kind*: equal for those whom the same things help.
     """
 
     request: Request
     pools: tuple[str, ...]
     families: tuple[int, ...]
     reason: str
+    kind: Hashable
 
     @classmethod
-    def of(cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str = "") -> "Waiter":
-        """*request*, which has *held* already: it waits for what it lacks, or for other addresses of all families."""
+    def of(
+        cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str = "", own: object = ()
+    ) -> "Waiter":
+        """
+        *request*, which has *held* already: it waits for what it lacks, or for other addresses of all families.
+
+        *own*: what helps it and nobody else.
+        """
         lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, held))
-        return cls(request, pools, lacks or request.families, reason)
+        families = lacks or request.families
+        is_like_others = not own and not request.wanted and request.terms.sharing is None
+        kind = (request.namespace, families, request.require_all) if is_like_others else request.key
+        return cls(request, pools, families, reason, kind)
 
     @property
     def label(self) -> tuple[str, str]:
@@ -43,8 +60,8 @@ class Waiter:
         return "" if first == ANY_POOL else first, self.reason
 
     @property
-    def age(self) -> tuple[str, str]:
-        """Sorts the oldest first."""
+    def age(self) -> Age:
+        """Sorts the oldest first; ends with the key."""
         return self.request.terms.age
 
 
@@ -54,13 +71,11 @@ class Waiting:
     def __init__(self) -> None:
         """Nobody waits."""
         self._waiters: dict[str, Waiter] = {}
-        self._by_pool: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_pool: defaultdict[str, dict[Hashable, list[Age]]] = defaultdict(dict)  # sorted
+        self._touched: dict[str, Age] = {}  # pools that may help somebody younger than that
+        self._called: defaultdict[str, set[str]] = defaultdict(set)  # Service -> the pools that may help it
         self.tally: Counter[tuple[str, str]] = Counter()
         """How many lack an address, by :attr:`Waiter.label`; never 0."""
-
-    def __bool__(self) -> bool:
-        """Whether anybody waits for a pool."""
-        return bool(self._by_pool)
 
     def __iter__(self) -> Iterator[Waiter]:
         """All that wait for a pool, oldest first."""
@@ -74,10 +89,11 @@ class Waiting:
         if waiter.reason:
             self.tally[waiter.label] += 1
         for pool in waiter.pools:
-            self._by_pool[pool].add(key)
+            insort(self._by_pool[pool].setdefault(waiter.kind, []), waiter.age)
 
     def drop(self, key: str) -> None:
         """Service *key* waits no longer."""
+        self.answer(key)
         waiter = self._waiters.pop(key, None)
         if waiter is None:
             return
@@ -86,13 +102,50 @@ class Waiting:
             if not self.tally[waiter.label]:
                 del self.tally[waiter.label]
         for pool in waiter.pools:
-            self._by_pool[pool].discard(key)
-            if not self._by_pool[pool]:
+            kinds = self._by_pool[pool]
+            ages = kinds[waiter.kind]
+            del ages[bisect_left(ages, waiter.age)]
+            if not ages:
+                del kinds[waiter.kind]
+            if not kinds:
                 del self._by_pool[pool]
 
-    def for_pool(self, name: str) -> list[Waiter]:
-        """Those that wait for pool *name*, in no order."""
-        return [self._waiters[key] for key in self._by_pool.get(name, ())]
+    # --- calling --------------------------------------------------------------------------------------------------
+    def touch(self, pool: str) -> None:
+        """*pool* may help somebody now."""
+        if pool in self._by_pool:  # whoever begins to wait later has seen it
+            self._touched[pool] = _OLDEST
+
+    def touch_all(self) -> None:
+        """Every pool may help somebody now: they are others than before."""
+        self._touched = dict.fromkeys(self._by_pool, _OLDEST)
+
+    def answer(self, key: str) -> None:
+        """Service *key* has been looked at, if it was called: what it has left may help somebody younger."""
+        if key in self._called:
+            age = self._waiters[key].age
+            for pool in self._called.pop(key):
+                self._touched[pool] = min(self._touched.get(pool, age), age)
+
+    def call(self, can_serve: Callable[[str, Waiter], bool]) -> list[str]:
+        """The oldest Service that each pool touched since the last call *can_serve*, oldest first."""
+        touched, self._touched = self._touched, {}
+        called: dict[str, Age] = {}
+        for pool, after in touched.items():
+            for waiter in sorted(self._heads(pool, after), key=lambda head: head.age):
+                if can_serve(pool, waiter):
+                    key = waiter.request.key
+                    self._called[key].add(pool)
+                    called[key] = waiter.age
+                    break
+        return sorted(called, key=lambda key: called[key])
+
+    def _heads(self, pool: str, after: Age) -> Iterator[Waiter]:
+        """Of each kind that waits for *pool*, the oldest that is younger than *after*."""
+        for ages in self._by_pool.get(pool, {}).values():
+            at = bisect_right(ages, after)
+            if at < len(ages):
+                yield self._waiters[ages[at][1]]
 
 
 def _has(wanted: Address | None, family: int, held: tuple[Address, ...]) -> bool:

@@ -10,11 +10,13 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.controller import worker
 from kavip.controller.observed import Objects, Observed, Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.owner import Foreign
 from kavip.controller.worker import FOLD, Worker
 from kavip.errors import Conflict, Forbidden, Refused, Throttled, Unavailable
+from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.snapshot import Object, Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
@@ -349,3 +351,55 @@ async def test_one_service_is_written_by_one_worker_at_a_time() -> None:
         assert len(shop.writer.sent) == 1
         shop.writer.hold.set()
         await shop.until(lambda: len(shop.writer.sent) == 2)
+
+
+async def test_what_calls_for_a_service_before_its_write_is_seen_is_not_forgotten() -> None:
+    """The watch that brings the write back is then more than an echo of it, and the Service is looked at again."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.objects.written[WEB] = shop.snapshot.services[WEB.name].metadata.resource_version
+        shop.objects.sent[WEB.name] = StatusPatch(Kind.SERVICE, WEB.name, {})
+        shop.worker.add(WEB)
+        await shop.until(lambda: WEB.name not in shop.objects.sent)
+        assert shop.writer.sent == []
+
+
+async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A freed address calls the oldest waiter; where its plan fails, the next one has the address."""
+    plan_service = worker.plan_service
+
+    def failing(snapshot: Snapshot, key: str, **more: Any) -> Plan:
+        if key == "shop/a":
+            raise ZeroDivisionError
+        return plan_service(snapshot, key, **more)
+
+    monkeypatch.setattr(worker, "plan_service", failing)
+    holder = web("shop/h", holds=["192.0.2.128"])
+    small = build.pool("edge", "192.0.2.128/32")
+    young, old = (web(f"shop/{name}", created=f"202{age}-01-01T00:00:00Z") for age, name in ((1, "b"), (0, "a")))
+    async with working(holder, young, old, build.group(), small) as shop:
+        assert shop.snapshot.parsed_pools.in_force
+        for each in (old, young):
+            shop.snapshot.ledger.wait(read_request(each)[0], ["edge"])
+        shop.snapshot.drop(names.SERVICE, "shop/h")
+        shop.worker.wake()
+        await shop.until(lambda: shop.writer.sent)
+        assert [(plan.writes[0].key, plan.claims) for plan in shop.writer.sent] == [("shop/b", (VIP,))]  # type: ignore[union-attr]
+
+
+async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:
+    """It is given nothing any more, and it does not stand in the way until it is gone."""
+    old = web("shop/a", created="2020-01-01T00:00:00Z")
+    young = web("shop/b", created="2021-01-01T00:00:00Z")
+    holder = web("shop/h", holds=["192.0.2.128"])
+    leaving = msgspec.structs.replace(
+        old, metadata=msgspec.structs.replace(old.metadata, deletion_timestamp="2026-01-02T00:00:00Z")
+    )
+    async with working(holder, young, old, build.group(), build.pool("edge", "192.0.2.128/32")) as shop:
+        assert shop.snapshot.parsed_pools.in_force
+        for each in (old, young):
+            shop.snapshot.ledger.wait(read_request(each)[0], ["edge"])
+        shop.snapshot.put(leaving)
+        shop.snapshot.drop(names.SERVICE, "shop/h")
+        shop.worker.wake()
+        await shop.until(lambda: shop.writer.sent)
+        assert [plan.claims for plan in shop.writer.sent] == [(VIP,)]

@@ -16,6 +16,7 @@ from kavip.ipam.allocate import Allocation, settle, waits_for
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
+from kavip.ipam.waiting import Waiter
 from tests.build import metadata, pool, service
 
 EDGE = pool("edge", "192.0.2.0/29", "2001:db8::/125")
@@ -192,7 +193,7 @@ def test_wishes_are_known_until_they_are_granted() -> None:
 
 
 def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
-    """Oldest first; neither those of another family, pool or wish, nor those beyond their quota."""
+    """Oldest first, one after the other; not those of another family, pool or wish, nor those beyond their quota."""
     pools = Pools.of(
         [
             pool("four", "192.0.2.0/31", max_per_namespace=2),
@@ -216,11 +217,74 @@ def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
     wait(ledger, pools, *(service(key, **more) for key, more in waiters.items()))
     assert ledger.woken() == ()
     ledger.observe("a/h0", None)
-    assert ledger.woken() == ("b/wants0", "b/old", "b/young")
+    for key in ("b/wants0", "b/old", "b/young"):
+        assert ledger.woken() == (key,)
+        assert ledger.woken() == ()
+        ledger.answer(key)
     assert ledger.woken() == ()
     ledger.observe("c/h4", None)
     assert ledger.woken() == ("b/other",)
     assert set(ledger.waiters()) == set(waiters)
+
+
+def test_a_free_address_calls_one_waiter_after_the_other() -> None:
+    """Whoever leaves it, is gone or goes elsewhere makes way for the next; whoever takes the last one does not."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    ledger = Ledger(pools)
+    holders = [service(f"a/h{index}", holds=[f"192.0.2.{index}"]) for index in range(2)]
+    for each in holders:
+        ledger.observe(each.key, each)
+    waiters = [service(f"a/w{index}", created=f"202{index}") for index in range(6)]
+    wait(ledger, pools, *waiters)
+    ledger.observe("a/h0", None)
+    ledger.observe("a/h1", None)
+    assert ledger.woken() == ("a/w0",)
+    ledger.answer("a/w0")
+    assert ledger.woken() == ("a/w1",)
+    ledger.observe("a/w1", None)
+    assert ledger.woken() == ("a/w2",)
+    ledger.serve("a/w2")
+    assert ledger.woken() == ("a/w3",)
+    ledger.expect("a/w3", [ip("192.0.2.0")])
+    assert ledger.woken() == ("a/w0",)  # who left it before may want it now that something has changed
+    ledger.expect("a/w0", [ip("192.0.2.1")])
+    assert ledger.woken() == ()
+    assert ledger.waiters() == ("a/w4", "a/w5")
+
+
+def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a freed address costs does not grow with those that wait for it."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    asked: list[str] = []
+    can_serve = Ledger._can_serve
+
+    def counting(self: Ledger, name: str, waiter: Waiter) -> bool:
+        asked.append(waiter.request.key)
+        return can_serve(self, name, waiter)
+
+    monkeypatch.setattr(Ledger, "_can_serve", counting)
+    ledger = Ledger(pools)
+    for index in range(2):
+        ledger.observe(f"a/h{index}", service(f"a/h{index}", holds=[f"192.0.2.{index}"]))
+    wait(ledger, pools, *(service(f"{'ab'[index % 2]}/w{index:03}") for index in range(300)))
+    ledger.observe("a/h0", None)
+    assert ledger.woken() == ("a/w000",)
+    ledger.expect("a/w000", [ip("192.0.2.0")])
+    assert ledger.woken() == ()
+    assert asked == ["a/w000", "a/w002", "b/w001"]
+
+
+def test_who_asks_for_an_address_by_name_hears_that_its_holder_is_gone() -> None:
+    """What they are told names the holder: all of them are looked at again, the oldest first."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
+    asking = [service(f"a/w{year}", wants="192.0.2.1", created=year) for year in ("2025", "2020")]
+    for each in asking:
+        ledger.observe(each.key, each)
+    wait(ledger, pools, *asking)
+    ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/w2020", "a/w2025")
 
 
 def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
@@ -301,9 +365,10 @@ def test_memory_returns_to_where_it_was() -> None:
     for index in range(50):
         ledger.observe(f"n{index % 3}/s{index}", None)
         ledger.reserve(f"Node {index}", [])
-    for name in ("_holdings", "_claims", "_owners", "_owned", "_wishes", "_keepers", "_touched"):
+    for name in ("_holdings", "_claims", "_owners", "_owned", "_wishes", "_keepers", "_vacated"):
         assert not getattr(ledger, name), name
     assert not ledger._sharing._books
+    assert not ledger._waiting._touched
 
 
 def test_what_leaves_is_counted_until_it_is_gone() -> None:

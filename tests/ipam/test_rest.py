@@ -235,7 +235,9 @@ def test_a_rest_ends_at_its_time_and_wakes_who_waits() -> None:
     desk.later(59)
     assert desk.ledger.woken() == ()
     desk.later(1)
-    assert desk.ledger.woken() == ("shop/b", "shop/a")
+    assert desk.ledger.woken() == ("shop/b",)
+    desk.ledger.answer("shop/b")
+    assert desk.ledger.woken() == ("shop/a",)
     assert desk.ledger.usage("edge")[4] == (1, 0, 1, 0)
 
 
