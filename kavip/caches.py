@@ -8,6 +8,7 @@ give away what is held.
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from kavip import gauges, names, telemetry
@@ -64,10 +65,18 @@ class Outlook(NamedTuple):
 
 
 class Caches:
-    """The Snapshot, kept current; set :attr:`wake` to be told the keys that changes concern."""
+    """The Snapshot, kept current; whoever leads (:meth:`lead`) is told the keys that changes concern."""
 
-    def __init__(self, client: Client, *, owned: bool, group_namespaces: Collection[str] = ()) -> None:
-        """Watch what decisions read, and with *owned* also the objects that groups own."""
+    def __init__(
+        self,
+        client: Client,
+        *,
+        owned: bool,
+        group_namespaces: Collection[str] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock."""
+        self._now = now
         self.snapshot, self.objects = Snapshot(group_namespaces), Objects()
         self.wake: Callable[[Key], None] = _nobody
         self._open = asyncio.Event()
@@ -90,9 +99,15 @@ class Caches:
             each.subscribe(self._take_rival)
         self.informers += self._rivals
 
-    def rest(self) -> None:
-        """Wake nobody from now on."""
+    def lead(self, wake: Callable[[Key], None]) -> None:
+        """Tell *wake* whom a change concerns, and let rest what is freed, from now on."""
+        self.snapshot.rests.lead(self._now())
+        self.wake = wake
+
+    def follow(self) -> None:
+        """Wake nobody from now on; another replica lets rest what is freed."""
         self.wake = _nobody
+        self.snapshot.rests.follow()
 
     async def synced(self) -> None:
         """Return as soon as every cache is filled."""
@@ -145,6 +160,7 @@ class Caches:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
         if self.wake is not _nobody:
+            self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed
             for key in wakes.of(self.snapshot, old, new, sent=sent):
                 self.wake(key)
 

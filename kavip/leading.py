@@ -123,16 +123,17 @@ class Leading:
 
     def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
         snapshot = self._caches.snapshot
+        self._caches.lead(worker.add)
         for key in wakes.everything(snapshot):
             worker.add(key)
         _tell(self._caches.outlook())
-        self._queue, self._caches.wake = queue, worker.add
+        self._queue = queue
         self._events, self._dropped = events, 0
         telemetry.LEADER.set(1)
         log.info("leading", services=len(snapshot.services), groups=len(snapshot.groups), pools=len(snapshot.pools))
 
     def _end(self) -> None:
-        self._caches.rest()
+        self._caches.follow()
         self._queue = None
         telemetry.LEADER.set(0)
 

@@ -25,6 +25,7 @@ from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
+from kavip.ipam.rest import Rests
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network
 
@@ -76,11 +77,15 @@ class Snapshot:
         if isinstance(obj, KeepalivedGroup) and not self.has_groups(obj.metadata.namespace):
             self.outside[key] = obj
             return
-        self._store(KINDS[type(obj)])[key] = obj
+        store = self._store(KINDS[type(obj)])
+        before, store[key] = store.get(key), obj
         match obj:
             case Service():
                 self._index_service(key, obj)
-            case VIPPool() | Network():
+            case VIPPool():
+                self._pools_stale |= _declared(before) != _declared(obj)
+                self.ledger.rests.learn(key, obj.status.cooling)
+            case Network():
                 self._pools_stale = True
             case Node():
                 self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
@@ -96,7 +101,10 @@ class Snapshot:
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
-            case names.VIP_POOL | names.NETWORK:
+            case names.VIP_POOL:
+                self._pools_stale = True
+                self.ledger.rests.learn(key, None)
+            case names.NETWORK:
                 self._pools_stale = True
             case names.NODE | names.KEEPALIVED_GROUP:
                 self.ledger.reserve(f"{kind} {key}", ())
@@ -142,6 +150,12 @@ class Snapshot:
             self._pools_stale = False
             self.ledger.configure(self._parsed)
         return self._parsed
+
+    @property
+    def rests(self) -> Rests:
+        """The addresses at rest, in the pools as they are."""
+        _ = self.parsed_pools
+        return self.ledger.rests
 
     @property
     def default_group(self) -> KeepalivedGroup | None:
@@ -215,6 +229,11 @@ class Snapshot:
         """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""
         wanted = (group.spec.node_selector or {}).items()
         return [node for _, node in sorted(self.nodes.items()) if wanted <= (node.metadata.labels or {}).items()]
+
+
+def _declared(pool: Object | None) -> object:
+    """What of a pool decisions read: all but its status, which kavip itself writes."""
+    return (pool.spec, pool.metadata.age_key) if isinstance(pool, VIPPool) else None
 
 
 def is_candidate(service: Service) -> bool:

@@ -1,5 +1,5 @@
 """
-The plan of one pool: how much of it is used, and whether it is in force.
+The plan of one pool: how much of it is used, what cools down, and whether it is in force.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,11 @@ from kavip.snapshot import Snapshot
 
 
 def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
-    """What is to be written for the pool called *key*; nothing where its status says it all."""
+    """
+    What is to be written for the pool called *key*; nothing where its status says it all.
+
+    It is to be looked at again when the first of its addresses has cooled down.
+    """
     pool = snapshot.pools.get(key)
     if pool is None or pool.metadata.deletion_timestamp:
         return Plan()
@@ -30,17 +34,19 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
         _accepted(problem).on(pool.metadata, ConditionType.ACCEPTED),
         _ready(usage, is_accepted=problem is None).on(pool.metadata, ConditionType.READY),
     )
+    rests = snapshot.ledger.rests.of(key)
     status = PoolStatus(
         ipv4=_wire(usage.get(4)),
         ipv6=_wire(usage.get(6)),
-        cooling=pool.status.cooling,
+        cooling=[rest.wire for rest in rests] or None,
         conditions=conditions.merged(pool.status.conditions, fresh, now=timestamp(now)),
     )
     changes = merge_patch(_json(pool.status), _json(status))
+    ends = max((rests[0].until - now).total_seconds(), 0.0) if rests else None
     if not changes:
-        return Plan()
+        return Plan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
-    return Plan(writes=(StatusPatch(Kind.POOL, key, body),))
+    return Plan(writes=(StatusPatch(Kind.POOL, key, body),), requeue_after=ends)
 
 
 def _accepted(problem: Refusal | None) -> Verdict:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf
 from typing import Final, Protocol
 
 import structlog
@@ -35,7 +36,7 @@ log = structlog.get_logger()
 
 WORKERS: Final = 32  # as many status writes in flight: five to seven times as fast as one after the other
 FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
-POOL_REST: Final = 1.0  # seconds between two status writes of a pool
+POOL_REST: Final = 1.0  # seconds between two status writes of a pool; FOLD where addresses cool down
 _BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
 
@@ -92,12 +93,22 @@ class Worker:
         while True:
             try:
                 async with self._queue.lend() as key:
-                    if (rest := self._rests.get(key, 0.0) - self._clock()) > 0:
+                    rest = self._rests.get(key, 0.0) - self._clock()
+                    if key.kind is Kind.POOL:
+                        rest = min(rest, self._end_cool_downs(key.name))
+                    if rest > 0:
                         self._queue.add_after(key, rest)
                     elif not self._awaits_return(key):
                         await self._one(key)
             except QueueClosed:
                 return
+
+    def _end_cool_downs(self, pool: str) -> float:
+        """Free what has cooled down, in whatever pool; the seconds until *pool* is to be looked at for the next."""
+        now, rests = self._now(), self._snapshot.rests
+        rests.expire(now)
+        self.wake()
+        return min(((rest.until - now).total_seconds() for rest in rests.of(pool)), default=inf)
 
     def _awaits_return(self, key: Key) -> bool:
         """
@@ -262,7 +273,7 @@ class Worker:
             return
         rest = spent * _BREATHS
         if key.kind is Kind.POOL and decided.writes:
-            rest = POOL_REST
+            rest = POOL_REST if decided.requeue_after is None else FOLD
         elif any(not isinstance(write, StatusPatch) for write in decided.writes):
             rest = max(rest, FOLD)
         self._rests[key] = self._clock() + rest

@@ -324,11 +324,17 @@ class Case(NamedTuple):
                     return reasons.owned(address, owner, request)
                 if holder := self.ledger.rival(address, request.terms):
                     return reasons.in_use(address, holder, request)
-                if rest := self.ledger.rests.keeping(address, request.key):
-                    return reasons.at_rest(address, rest, request)
                 left = self.ledger.quota_left(pool, request.namespace)
                 if left == 0 and self.ledger.costs_quota(address, request.namespace):
                     return reasons.quota(pool, request, self.ledger)
+        return self.at_rest(families)
+
+    def at_rest(self, families: Sequence[int]) -> Refusal | None:
+        """Why the Service waits for an address that it may have later: it cools down, for somebody else."""
+        for address in self.request.wanted:
+            rest = self.ledger.rests.keeping(address, self.request.key)
+            if address.family in families and rest is not None:
+                return reasons.at_rest(address, rest, self.request)
         return None
 
     def serve(self, pool: Pool, families: Sequence[int]) -> tuple[Address, ...] | None:

@@ -130,6 +130,8 @@ def _had(case: Case, outcome: Allocation, address: Address) -> Had:
         why = "held already, and no address moves without cause"
     elif pool is not None and address in pool.reserved_for(request.key):
         why = "reserved for this Service"
+    elif address in case.ledger.rests.freed_by(request.key):
+        why = "this Service had it before, and it cools down for all others"
     elif fellows:
         why = f"shared under {names.SHARING_KEY_ANNOTATION}"
     else:
@@ -252,4 +254,6 @@ def _matched(rule: str, request: Request) -> str:
 
 def _room(usage: Usage, offer: Address | None) -> str:
     text = f"{count(usage.available)} of {count(usage.total)} free, {count(usage.assigned)} assigned"
+    if usage.cooling:
+        text += f", {usage.cooling} cooling down"
     return f"{text}; next for this Service: {offer}" if offer else text

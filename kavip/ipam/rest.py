@@ -48,9 +48,9 @@ class Rest(NamedTuple):
         return Cooling(address=str(self.address), service=self.service, until=_text(self.until))
 
 
-def read_rests(entries: Iterable[Cooling] | None) -> tuple[Rest, ...]:
+def read_rests(entries: Iterable[Cooling]) -> tuple[Rest, ...]:
     """The readable ones of *entries*, by time; anybody may have written them."""
-    found = (_read(entry) for entry in entries or ())
+    found = (_read(entry) for entry in entries)
     return tuple(sorted(rest for rest in found if rest is not None))
 
 
@@ -68,7 +68,7 @@ class Rests:
         self._by_pool: defaultdict[str, OrderedDict[Address, None]] = defaultdict(OrderedDict)  # oldest first
         self._by_service: defaultdict[str, set[Address]] = defaultdict(set)
         self._queue: list[Rest] = []  # a heap; what has ended before its time leaves when it surfaces
-        self._told: dict[str, tuple[Rest, ...]] = {}  # pool -> what its status says
+        self._told: dict[str, tuple[Cooling, ...]] = {}  # pool -> what its status says
         self._freed: dict[Address, str] = {}  # seen by us, and at rest nowhere yet
         self._begun: set[Address] = set()
 
@@ -91,7 +91,7 @@ class Rests:
         """What ``status.cooling`` of *pool* is to say, by time. A pool that is not in force keeps what it said."""
         places, found = self._places, self._by_pool.get(pool, ())
         if self._pools.get(pool) is None:
-            said = (rest.address for rest in self._told.get(pool, ()))
+            said = (rest.address for rest in read_rests(self._told.get(pool, ())))
             found = OrderedDict.fromkeys(each for each in said if places.get(each) == _NOWHERE)
         return tuple(sorted(self._rests[each] for each in found if each not in self._held))
 
@@ -113,18 +113,18 @@ class Rests:
         for rest in rests:
             self._put(rest)
 
-    def learn(self, pool: str, told: tuple[Rest, ...]) -> None:
+    def learn(self, pool: str, cooling: Iterable[Cooling] | None) -> None:
         """
-        The status of *pool* says *told* (:func:`read_rests`); nothing: the pool is gone.
+        ``status.cooling`` of *pool*; None: there is nothing, or the pool is gone.
 
         Whoever leads has begun with that and knows better by now.
         """
-        before = self._told.pop(pool, ())
+        before, told = self._told.pop(pool, ()), tuple(cooling or ())
         if told:
             self._told[pool] = told
         if self._leads or before == told:
             return
-        for rest in before:
+        for rest in read_rests(before):
             if self._rests.get(rest.address) == rest:
                 self._drop(rest.address)
         self._enter(pool, told)
@@ -191,12 +191,12 @@ class Rests:
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _load(self) -> None:
         self._clear()
-        for pool, rests in sorted(self._told.items()):
-            self._enter(pool, rests)
+        for pool in sorted(self._told):
+            self._enter(pool, self._told[pool])
 
-    def _enter(self, pool: str, told: Iterable[Rest]) -> None:
+    def _enter(self, pool: str, told: Iterable[Cooling]) -> None:
         """What the status of *pool* says counts for its own addresses, and for those that are in no pool just now."""
-        for rest in told:
+        for rest in read_rests(told):
             place = self._pools.pool_of(rest.address)
             if place is None or place.name == pool:
                 self._put(rest)

@@ -47,7 +47,7 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
             yield Caution(f"the Service {decided.message}")
     elif unreadable and refusal.field != _POOL_FIELD:
         pass  # decided on what is left of the request: it may mislead
-    elif _comes_by_itself(refusal, named=pools.are_named_by(request)):
+    elif _comes_by_itself(refusal, named=pools.are_named_by(request)) or _cools_down(refusal, request, snapshot):
         yield Caution(f"the Service waits for an address: {told(refusal)}")
     else:
         yield refusal
@@ -83,6 +83,12 @@ def _comes_by_itself(refusal: Refusal, *, named: bool) -> bool:
     if not refusal.field or refusal.reason is Reason.POOL_EXHAUSTED:
         return True
     return refusal.reason in (Reason.FAMILY_NOT_AVAILABLE, Reason.QUOTA_EXCEEDED) and not named
+
+
+def _cools_down(refusal: Refusal, request: Request, snapshot: Snapshot) -> bool:
+    """Whether *refusal* is about an address that only rests for a while."""
+    kept = ((each, snapshot.ledger.rests.keeping(each, request.key)) for each in request.wanted)
+    return any(rest is not None and refusal == reasons.at_rest(address, rest, request) for address, rest in kept)
 
 
 def _is_left_to_platform(request: Request, snapshot: Snapshot, options: Options) -> bool:

@@ -172,6 +172,8 @@ def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | N
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
         refusal = reasons.in_use(address, rival, request)
         return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
+    if rest := snapshot.ledger.rests.keeping(address, request.key):  # external IPs cannot wait: they hold at once
+        return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or come back then")
     return None
 
 

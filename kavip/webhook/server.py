@@ -11,6 +11,7 @@ with a guess. How long a stranger may take, and how much, is decided in :mod:`ka
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from traceback import extract_tb
@@ -193,6 +194,7 @@ class Server:
 
     async def _decide(self, route: Route, asked: AdmissionRequest) -> Verdict:
         """Judge; and judge again once what was missing has arrived: it may come with the same ``kubectl apply``."""
+        self._snapshot.rests.expire(datetime.now(UTC))
         found = route.decide(asked, self._snapshot, self._options)
         clock = asyncio.get_running_loop().time
         deadline = clock() + PATIENCE

@@ -1,8 +1,13 @@
 """The plan of one pool: state in, state out."""
 
+import msgspec
 import pytest
 
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.pool import Cooling
 from kavip.controller.outcome import Kind, Plan
+from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object
 from tests import build
@@ -62,6 +67,65 @@ def test_the_younger_of_two_pools_that_overlap_says_so() -> None:
     older, younger = build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z")
     assert conditions_of(older, younger) == {"Accepted": ("False", "Overlap"), "Ready": ("False", "NoAddresses")}
     assert conditions_of(older, younger, name="old")["Accepted"] == ("True", "Accepted")
+
+
+RESTING = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
+FREED = {"address": "192.0.2.129", "service": "shop/web", "until": "2026-03-01T12:01:00Z"}
+
+
+def freed(*objects: Object) -> World:
+    """A world led by a controller that has just seen ``shop/web`` go, and its address with it."""
+    world = World(cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects))
+    world.snapshot.rests.lead(NOW)
+    world.pool("edge")
+    world.snapshot.drop(names.SERVICE, "shop/web")
+    world.snapshot.rests.cool(NOW)
+    return world
+
+
+def test_what_cools_down_stands_in_status_until_its_time() -> None:
+    """It is written at once, and taken out in one write when the pool is looked at again for it."""
+    world = freed()
+    plan = world.pool("edge")
+    assert body_of(plan) == {"cooling": [FREED], "ipv4": {"assigned": 0}}
+    assert plan.requeue_after == 60
+    assert world.pool("edge") == Plan(requeue_after=60)
+    world.later(60)
+    world.snapshot.rests.expire(world.now)
+    assert body_of(world.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
+    assert world.pool("edge") == Plan()
+
+
+def test_what_somebody_else_wrote_into_status_is_put_right() -> None:
+    """The leader knows what cools down; it believes no copy."""
+    world = freed()
+    world.pool("edge")
+    pool = world.snapshot.pools["edge"]
+    bad = [Cooling(address="nonsense", service="", until=""), Cooling(**{**FREED, "until": "9999-12-31T23:59:59Z"})]
+    world.snapshot.put(msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, cooling=bad)))
+    assert body_of(world.pool("edge")) == {"cooling": [FREED]}
+
+
+def test_the_next_leader_finds_what_cools_down_in_status() -> None:
+    """A restart changes nothing: the address is the same Service's, and nobody else's."""
+    world = freed()
+    world.pool("edge")
+    reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
+    reader.rests.lead(NOW)
+    assert plan_pool(reader, "edge", now=NOW) == Plan(requeue_after=60)
+    assert plan_service(reader, "shop/web", now=NOW).claims == (parse_address("192.0.2.129"),)
+    reader.put(build.service("shop/other", group=GROUP))
+    assert plan_service(reader, "shop/other", now=NOW).claims == (parse_address("192.0.2.128"),)
+
+
+def test_a_status_of_ours_does_not_read_the_pools_again() -> None:
+    """Nothing that decisions read has changed."""
+    world = freed()
+    before = world.snapshot.parsed_pools
+    world.pool("edge")
+    assert world.snapshot.parsed_pools is before
+    world.snapshot.put(build.pool("edge", "192.0.2.128/31", cooldown_seconds=60))
+    assert world.snapshot.parsed_pools is not before
 
 
 def test_a_pool_that_is_gone_is_not_written() -> None:

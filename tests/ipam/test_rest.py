@@ -12,7 +12,7 @@ from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
-from kavip.ipam.rest import MOST, read_rests
+from kavip.ipam.rest import MOST
 from kavip.names import Reason
 from tests.build import pool, service
 from tests.ipam.deciding import SHARE
@@ -325,7 +325,7 @@ def taught(*entries: Cooling, pools: tuple[Any, ...] = (EDGE,)) -> Desk:
     """A new leader that has read *entries* in the status of the pool edge."""
     desk = Desk(*pools)
     desk.ledger = Ledger(desk.pools)
-    desk.ledger.rests.learn("edge", read_rests(entries))
+    desk.ledger.rests.learn("edge", entries)
     desk.ledger.rests.lead(NOW)
     return desk
 
@@ -369,7 +369,7 @@ def test_a_leader_believes_no_copy_of_its_status() -> None:
     desk.ledger.rests.learn("edge", ())
     assert desk.resting() == [("192.0.2.128", "shop/web")]
     desk.later(60)
-    desk.ledger.rests.learn("edge", read_rests([entry("192.0.2.128", 90)]))
+    desk.ledger.rests.learn("edge", [entry("192.0.2.128", 90)])
     assert desk.resting() == []
 
 
@@ -377,11 +377,11 @@ def test_who_does_not_lead_believes_nothing_else() -> None:
     """What it sees being freed is free until status says that it rests, and rests until status says no more."""
     ledger = Ledger(Pools.of([EDGE]))
     ledger.observe("shop/web", service("shop/web", holds=["192.0.2.128"]))
-    ledger.rests.learn("edge", read_rests([entry("192.0.2.128"), entry("192.0.2.129")]))
+    ledger.rests.learn("edge", [entry("192.0.2.128"), entry("192.0.2.129")])
     assert ledger.usage("edge")[4] == (4, 1, 2, 1)
     ledger.observe("shop/web", None)
     assert ledger.usage("edge")[4] == (4, 0, 2, 2)
-    ledger.rests.learn("edge", read_rests([entry("192.0.2.129")]))
+    ledger.rests.learn("edge", [entry("192.0.2.129")])
     assert ledger.usage("edge")[4] == (4, 0, 3, 1)
     ledger.rests.expire(NOW + timedelta(seconds=30))
     assert ledger.usage("edge")[4] == (4, 0, 4, 0)
@@ -394,7 +394,7 @@ def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> Non
         ledger.observe(f"shop/{index}", service(f"shop/{index}", holds=[f"192.0.2.{index}"]))
     for index in (128, 129, 130):
         ledger.observe(f"shop/{index}", None)
-    ledger.rests.learn("edge", read_rests([entry("192.0.2.129", who="shop/129")]))
+    ledger.rests.learn("edge", [entry("192.0.2.129", who="shop/129")])
     ledger.observe("shop/new", service("shop/new", holds=["192.0.2.130"]))
     ledger.rests.lead(NOW)
     assert [str(rest) for rest in ledger.rests.of("edge")] == [
@@ -406,7 +406,7 @@ def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> Non
 def test_after_its_term_a_leader_is_as_any_other() -> None:
     """It forgets what it knew better."""
     desk = freed()
-    desk.ledger.rests.learn("edge", read_rests([entry("192.0.2.129")]))
+    desk.ledger.rests.learn("edge", [entry("192.0.2.129")])
     desk.ledger.rests.follow()
     assert desk.resting() == [("192.0.2.129", "shop/web")]
     assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
