@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
+
+_LONGEST: Final = 8_000  # characters of a message, at most four bytes each
 
 Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
@@ -57,11 +59,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A condition to be: *status*, *reason*, and a *message* that says what to do next."""
+    """A condition to be: *status*, *reason*, and a *message* that says what to do next, cut where it is endless."""
 
     status: str
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Cut here, so that what is compared is what is written: the API server takes 32,768 bytes."""
+        if len(self.message) > _LONGEST:
+            object.__setattr__(self, "message", f"{self.message[:_LONGEST]}...")
 
     def on(self, metadata: Metadata, kind: str) -> Condition:
         """The condition of type *kind* on the object with *metadata*; its time is for whoever merges it."""

@@ -19,7 +19,7 @@ from kavip.controller import news, programmed
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.ipam.allocate import settle, waits_for
+from kavip.ipam.allocate import loss, settle, waits_for
 from kavip.ipam.request import read_request
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -85,7 +85,8 @@ def _addressing(snapshot: Snapshot, service: Service, group: str, options: Optio
     request, _ = read_request(service, group=group)
     waits = waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
-        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits)
+        lost = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
+        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, lost)
     verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
     return _Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
 

@@ -56,6 +56,12 @@ def decide(
     return case.decide()
 
 
+def loss(request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None) -> str:
+    """What *request*, which is refused, had and who has it now, for an Event; "" where it had nothing."""
+    note, _ = Case.of(request, pools, ledger, namespace_labels).change(())
+    return note
+
+
 def breaks_sharing(
     request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
 ) -> Refusal | None:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.refusal import SHOWN, Refusal
+from kavip.api.refusal import SHOWN, Refusal, listed
 from kavip.ipam import reasons
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.ledger import Ledger
@@ -136,18 +136,24 @@ class Case(NamedTuple):
         addresses = (*stay, *got)
         pools = self.names_of(addresses)
         kept = addresses == self.held
-        gone = [each for each in self.held if each not in addresses]
-        losses = [loss for each in gone if (loss := self.loss(each))]
-        note = "" if kept or not self.held else "; ".join([f"was {reasons.addressed(self.held)}", *losses])
+        note, is_driven = self.change(addresses)
         if flaws:
-            message = f"keeps {reasons.addressed(addresses)}, although {' and '.join(flaws)}"
+            message = f"keeps {reasons.addressed(addresses)}, although {listed(flaws)}"
             if not self.request.reassign:
                 message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
-            return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, bool(losses))
-        message = f"{reasons.addressed(addresses)} from pool {' and '.join(pools)}"
+            return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, is_driven)
+        message = f"{reasons.addressed(addresses)} from pool {listed(pools)}"
         if lacks := self.missing(addresses):
             message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: pool {pools[0]} has none to give"
-        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, bool(losses))
+        return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, is_driven)
+
+    def change(self, addresses: tuple[Address, ...]) -> tuple[str, bool]:
+        """What it had before it has *addresses*, "" where that is the same or nothing; whether others have it now."""
+        if not self.held or addresses == self.held:
+            return "", False
+        gone = [each for each in self.held if each not in addresses]
+        losses = [loss for each in gone if (loss := self.loss(each))]
+        return "; ".join([f"was {reasons.addressed(self.held)}", *losses[:SHOWN]]), bool(losses)
 
     def loss(self, address: Address) -> str:
         """Who has *address*, which the Service had, with more right to it; "" where nobody has."""

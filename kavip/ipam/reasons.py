@@ -12,7 +12,7 @@ from typing import Final
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import SHOWN, Refusal, annotation_field, listed
-from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.addresses import FAMILIES, FAMILY_NAMES
 from kavip.ipam.claims import why_not_shared
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pool import Pool
@@ -30,8 +30,8 @@ _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
 
 
 def addressed(addresses: Sequence[Address]) -> str:
-    """Addresses in a row."""
-    return " and ".join(str(address) for address in addresses)
+    """Addresses in a row: one or two, unless somebody else wrote the status."""
+    return listed(addresses) if len(addresses) > len(FAMILIES) else " and ".join(map(str, addresses))
 
 
 def pool_not_found(request: Request, pools: Pools) -> Refusal:
