@@ -4,6 +4,7 @@ An IP address as a value: family and integer.
 Addresses are parsed once, at the edge, and written canonically (RFC 5952 for IPv6). Order is family, then number.
 """
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
@@ -47,6 +48,7 @@ def parse_address(text: str, field: str = "") -> Address:
     return Address(address.version, int(address))
 
 
+@lru_cache(4096)  # one event asks for the same address half a dozen times
 def read_address(text: str) -> Address | None:
     """Read an address that stands somewhere, a status for example, as the kernel does; None where it is none."""
     try:

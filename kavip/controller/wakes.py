@@ -6,19 +6,24 @@ Service that it was decided for; a heartbeat of a node wakes nobody.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
+from kavip import names
 from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.controller.echo import is_echo
 from kavip.controller.outcome import Key, Kind, StatusPatch
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import Object, Snapshot, is_candidate
+
+_OURS: Final = f"{names.KAVIP_GROUP}/"
 
 
 def everything(snapshot: Snapshot) -> Iterator[Key]:
     """Every key there is, the oldest Services first: what a new leader begins with."""
-    for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
+    ours = (each for each in snapshot.services.values() if may_be_ours(each))
+    for service in sorted(ours, key=lambda each: each.metadata.age_key):
         yield _service(service.key)
     yield from _groups(snapshot)
     yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
@@ -51,8 +56,9 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
 
 def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
     before, after = _as_service(old), _as_service(new)
-    if (before is not None or after is not None) and not is_echo(sent, before, after):
-        yield _service((after or before or Service()).key)
+    ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
+    if ours and not is_echo(sent, before, after):
+        yield _service(ours[0].key)
     if _shape(before) == _shape(after):
         return
     for each in (before, after):
@@ -94,6 +100,11 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     yield from (_service(key) for key in snapshot.ledger.waiters())
     if before is not None:  # its holders may be stranded now
         yield from (_service(key) for key in sorted(snapshot.services) if snapshot.services[key].virtual_ips)
+
+
+def may_be_ours(service: Service) -> bool:
+    """Whether *service* may have a plan that is not empty: most of a cluster's have none, they are ClusterIP."""
+    return is_candidate(service) or any(each.type.startswith(_OURS) for each in service.status.conditions or ())
 
 
 def _service(key: str) -> Key:

@@ -37,6 +37,10 @@ log = structlog.get_logger()
 WORKERS: Final = 32  # as many status writes in flight: five to seven times as fast as one after the other
 FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
 POOL_REST: Final = 1.0  # seconds between two status writes of a pool; FOLD where addresses cool down
+_RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
+    (kind, result): RECONCILES.labels(kind, result) for kind in Kind for result in ("done", "error", "conflict")
+}
+_SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in Kind}
 _BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
 
@@ -163,8 +167,8 @@ class Worker:
             self.wake()
         if result != "done":
             self._since[key] = since
-        RECONCILES.labels(key.kind, result).inc()
-        RECONCILE_SECONDS.labels(key.kind).observe(self._clock() - started)
+        _RESULTS[key.kind, result].inc()
+        _SECONDS[key.kind].observe(self._clock() - started)
 
     async def _reconcile(self, key: Key, since: float) -> None:
         started = self._clock()

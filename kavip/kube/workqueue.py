@@ -13,14 +13,31 @@ Only :meth:`WorkQueue.lend` waits. Everything else is synchronous, hence atomic 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from kavip.errors import QueueClosed
 from kavip.kube.backoff import backoff
 
 K = TypeVar("K", bound=Hashable)
+
+
+class Loan(Generic[K]):
+    """One key lent out, for the duration of a block. A class: a generator would cost a tenth of a small plan."""
+
+    __slots__ = ("_give_back", "_key", "_take")
+
+    def __init__(self, take: Callable[[], Awaitable[K]], give_back: Callable[[K], None]) -> None:
+        self._take, self._give_back = take, give_back
+
+    async def __aenter__(self) -> K:
+        """Wait for a key."""
+        self._key = await self._take()
+        return self._key
+
+    async def __aexit__(self, *_: object) -> None:
+        """Whatever became of it, it may be lent again."""
+        self._give_back(self._key)
 
 
 class WorkQueue(Generic[K]):
@@ -78,18 +95,9 @@ class WorkQueue(Generic[K]):
         """How often *key* has failed since it was last healthy."""
         return self._failures.get(key, 0)
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[K]:
-        """Lend out the next dirty key for the duration of the block; :class:`QueueClosed` after :meth:`close`."""
-        key = await self._next()
-        self._dirty.discard(key)
-        self._lent.add(key)
-        try:
-            yield key
-        finally:
-            self._lent.discard(key)
-            if key in self._dirty:
-                self._offer(key)
+    def lend(self) -> "Loan[K]":
+        """Lend out the next dirty key for the duration of a block; :class:`QueueClosed` after :meth:`close`."""
+        return Loan(self._take, self._give_back)
 
     def close(self) -> None:
         """Lend nothing more. The keys left are dropped: state decides what is to do, not the queue."""
@@ -101,14 +109,22 @@ class WorkQueue(Generic[K]):
         while self._waiting:
             self._wake()
 
-    async def _next(self) -> K:
+    async def _take(self) -> K:
         while not self._ready:
             if self._closed:
                 raise QueueClosed
             await self._turn()
         if self._closed:
             raise QueueClosed
-        return self._ready.popleft()
+        key = self._ready.popleft()
+        self._dirty.discard(key)
+        self._lent.add(key)
+        return key
+
+    def _give_back(self, key: K) -> None:
+        self._lent.discard(key)
+        if key in self._dirty:
+            self._offer(key)
 
     async def _turn(self) -> None:
         """Wait to be woken; a wake-up that a cancelled waiter did not use goes to the next one."""

@@ -6,6 +6,8 @@ import msgspec
 
 from kavip import names
 from kavip.api.cluster import NodeCondition
+from kavip.api.meta import Condition
+from kavip.api.service import ServiceStatus
 from kavip.controller import wakes
 from kavip.controller.outcome import Key, Kind
 from kavip.snapshot import Object, Snapshot
@@ -88,3 +90,19 @@ def test_the_platforms_word_concerns_services_and_pools() -> None:
     """Whose turn it is to assign, and how much the pools have to give."""
     network = build.network(rejected_cidrs=["192.0.2.128/28"])
     assert {WEB, POOL} <= woken(cluster(build.group(), build.pool(), web()), None, network)
+
+
+def test_a_service_that_cannot_be_ours_wakes_nobody() -> None:
+    """Most Services of a cluster are of type ClusterIP: none of them is looked at."""
+    inner = build.service("shop/inner", type="ClusterIP")
+    assert woken(cluster(build.group(), build.pool()), None, inner) == set()
+    assert Key(Kind.SERVICE, "shop/inner") not in set(wakes.everything(cluster(inner, web())))
+
+
+def test_a_service_that_was_ours_is_looked_at() -> None:
+    """Its conditions are to be taken back, whatever type it has by now."""
+    told = ServiceStatus(conditions=[Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True")])
+    old = msgspec.structs.replace(web(), status=told)
+    new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, type="ClusterIP"))
+    assert WEB in woken(cluster(build.group(), build.pool(), old), old, new)
+    assert WEB in set(wakes.everything(cluster(new)))
