@@ -26,7 +26,7 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.webhook.checks import Options as PolicyOptions
-from kavip.webhook.verdict import message_of
+from kavip.webhook.verdict import told
 
 _DEFAULTS: Final = Options()
 _CLASSES: Final = (None, "", names.LOAD_BALANCER_CLASS)
@@ -95,7 +95,7 @@ def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Colle
     if not any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
         judged = offline.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
         mine = (each for each in judged if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
-        refused = tuple(message_of(refusal) for each in mine for refusal in each.verdict.refusals)
+        refused = tuple(told(refusal) for each in mine for refusal in each.verdict.refusals)
     return Around(tuple(objects), frozenset(absent), notes, refused)
 
 
@@ -120,12 +120,7 @@ def _snapshot(around: Around, homes: Collection[str]) -> Snapshot:
     """Everything as decisions see it; what refers to kinds that are absent is taken as right."""
     snapshot = Snapshot(homes)
     for each in around.objects:
-        subject = offline.labelled(each)
-        if names.NAMESPACE in around.absent:
-            subject = offline.opened(subject)
-        if names.KEEPALIVED_GROUP in around.absent and isinstance(subject, Service):
-            subject = offline.taken(subject)
-        snapshot.put(subject)
+        snapshot.put(offline.seen(offline.labelled(each), around.absent))
     return snapshot
 
 

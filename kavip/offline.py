@@ -82,19 +82,24 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: Pol
     around = (labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
     snapshot = Snapshot.from_objects(around, group_namespaces=homes)
     judged = []
-    for each in sorted((one for one in given if isinstance(one, _KINDS)), key=lambda one: _KINDS.index(type(one))):
+    for each in sorted((one for one in given if isinstance(one, _KINDS)), key=_turn):
         subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
-        asked = taken(each) if isinstance(each, Service) and KeepalivedGroup in absent else subject
+        asked = seen(each, {names.KEEPALIVED_GROUP}) if KeepalivedGroup in absent and _is_ours(each) else subject
         verdict = policy.review(Review(Operation.CREATE, asked), snapshot, options=options)
         if KeepalivedGroup in absent:
             verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
         if verdict.allowed:
-            snapshot.put(opened(subject) if Namespace in absent else subject)
+            snapshot.put(seen(subject, {KINDS[kind] for kind in absent}))
         else:
             snapshot.drop(KINDS[type(each)], each.metadata.key)
     ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
     return Planned(tuple(ordered), snapshot, notes=_notes(given, absent))
+
+
+def _turn(obj: Service | KeepalivedGroup | VIPPool) -> tuple[int, str, str]:
+    """Groups before pools before Services, the oldest first, then by name: the order of files means nothing."""
+    return _KINDS.index(type(obj)), *obj.metadata.age_key
 
 
 def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple[str, ...]:
@@ -211,15 +216,6 @@ def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
     return msgspec.convert(data, KeepalivedGroup)
 
 
-def taken(service: Service) -> Service:
-    """*service*, where it is written for kavip and names no group, as if a default group took it: there may be one."""
-    ours = any(key.startswith(names.ANNOTATION_PREFIXES) for key in service.metadata.annotations or ())
-    if not ours or service.declared_group or not is_candidate(service):
-        return service
-    spec = msgspec.structs.replace(service.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)
-    return msgspec.structs.replace(service, spec=spec)
-
-
 def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) -> None:
     if any(isinstance(write, StatusPatch) for write in planned.writes):
         snapshot.put(written(obj, planned))
@@ -240,6 +236,12 @@ def written(obj: W, planned: Plan) -> W:
     return obj
 
 
+def _is_ours(obj: Object) -> bool:
+    """Whether a Service is written for kavip."""
+    keys = obj.metadata.annotations or ()
+    return isinstance(obj, Service) and any(key.startswith(names.ANNOTATION_PREFIXES) for key in keys)
+
+
 def _has_addresses(obj: Object) -> bool:
     return isinstance(obj, Service) and bool(obj.ingress_addresses)
 
@@ -252,12 +254,15 @@ def labelled(obj: Object) -> Object:
     return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
 
 
-def opened(obj: Object) -> Object:
-    """*obj* without its selectors of namespaces, for nobody knows whom they would let in."""
+def seen(obj: Object, absent: Collection[str]) -> Object:
+    """*obj* as decisions are to see it where there are no objects of the kinds *absent* that it may refer to."""
     match obj:
-        case KeepalivedGroup():
+        case Service() if names.KEEPALIVED_GROUP in absent and is_candidate(obj) and not obj.declared_group:
+            spec = msgspec.structs.replace(obj.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)
+            return msgspec.structs.replace(obj, spec=spec)  # there may be a default group
+        case KeepalivedGroup() if names.NAMESPACE in absent:  # nobody knows whom its selector would let in
             return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, allowed_namespaces=None))
-        case VIPPool():
+        case VIPPool() if names.NAMESPACE in absent:
             return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, namespace_selector=None))
     return obj
 

@@ -105,19 +105,16 @@ def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner
 @_output
 def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
-    from kavip import files, offline
+    from kavip import files, offline, telling
     from kavip.webhook.checks import Options
 
     planned = offline.plan(files.load(paths), homes=homes, manner=Options(**manner))
-    data = offline.as_data(planned)
     for line in offline.remarks(planned) + offline.lines(planned):
         click.echo(line, err=True)
     if output == "json":
-        click.echo(json.dumps(data, indent=2, sort_keys=True))
+        click.echo(json.dumps(offline.as_data(planned), indent=2, sort_keys=True))
     else:
-        for each in data["services"]:
-            told = ", ".join(each["addresses"]) or "; ".join(one["message"] for one in each["conditions"])
-            click.echo(f"{each['namespace']}/{each['name']}\t{each['group']}\t{each['pool']}\t{told}")
+        click.echo(telling.plan_text(planned))
     sys.exit(1 if planned.refused else 0)
 
 
@@ -166,16 +163,17 @@ def explain(
     Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Namespaces, Nodes), or with -f files alone.
     Exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said.
     """
-    from kavip import explaining, files, reading, telling
+    from kavip import explaining, files, offline, reading, telling
     from kavip.controller.outcome import Options
 
     if paths:
         key = service if "/" in service else f"{namespace or 'default'}/{service}"
-        given = explaining.from_files(files.load(paths), key, ipam=ipam, homes=homes)
+        given, now = explaining.from_files(files.load(paths), key, ipam=ipam, homes=homes), offline.NOW
     else:
         told = kubeconfig or reading.usual_kubeconfig()
+        now = datetime.now(UTC)
         key, given = asyncio.run(reading.read(told, context=context, service=service, namespace=namespace))
-    found = explaining.explain_service(given, key, now=datetime.now(UTC), options=Options(ipam=ipam), homes=homes)
+    found = explaining.explain_service(given, key, now=now, options=Options(ipam=ipam), homes=homes)
     click.echo(json.dumps(telling.data(found), indent=2, sort_keys=True) if output == "json" else telling.text(found))
     sys.exit(found.status)
 
