@@ -101,10 +101,14 @@ class Case(NamedTuple):
             return "is in no pool"
         if flaw := pool.bar(address, self.request.key):
             return flaw
-        if not pool.auto_assign and self.request.pool != pool.name and address not in self.request.wanted:
+        if not pool.auto_assign and not self.chooses(pool):
             return f"is in pool {pool.name}, which has autoAssign: false and is not named"
         mismatch = pool.mismatch(self.request, self.labels)
         return f"is in pool {pool.name}, which {mismatch}" if mismatch else ""
+
+    def chooses(self, pool: Pool) -> bool:
+        """Whether the Service names *pool*, or an address in it: that counts as naming the pool."""
+        return self.request.pool == pool.name or any(self.pools.pool_of(each) is pool for each in self.request.wanted)
 
     def keepable(self) -> tuple[Address, ...]:
         """What it holds, has the family for, and loses to nobody."""

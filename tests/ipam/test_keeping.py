@@ -241,3 +241,13 @@ def test_a_write_of_ours_on_its_way_is_ours() -> None:
     ledger = entered(pools, [subject])
     ledger.expect("a/web", [parse_address("10.0.0.1")], resource_version="1")
     assert settle(subject, pools, ledger).reason is Reason.STRANDED
+
+
+def test_the_other_family_of_a_wish_is_not_stranded() -> None:
+    """An address of a pool names the pool: what is filled from there beside it is as legal as the wish."""
+    named = pool("named", "203.0.113.0/30", "2001:db8:7::/126", auto_assign=False)
+    first = outcome(service("a/web", wants="203.0.113.1", **PREFER), pools=(named,))
+    held = [str(address) for address in first.addresses]
+    assert (first.reason, held) == ("Assigned", ["203.0.113.1", "2001:db8:7::"])
+    again = outcome(ours("a/web", held, wants="203.0.113.1", **PREFER), pools=(named,))
+    assert (again.reason, again.kept) == ("Assigned", True)

@@ -1,0 +1,195 @@
+"""``kavip explain -f``: every reason from files alone, who is not managed, and what the process says and returns."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip import explaining, names, telling
+from kavip.api.cluster import ExternalIP, Network, NetworkSpec
+from kavip.api.meta import LabelSelector, Metadata
+from kavip.controller.outcome import Options
+from kavip.errors import BadInput
+from kavip.explaining import Report
+from kavip.offline import NOW
+from kavip.snapshot import Object, Snapshot
+from tests.build import group, namespace, node, pool, service
+from tests.files import ROOT
+from tests.ipam.deciding import SHARE, ours
+
+SHOP, EDGE = namespace("shop"), group("lb/edge", default=True)
+AROUND = (SHOP, EDGE, node("n1", "192.0.2.11"))
+SMALL = pool("edge", "192.0.2.128/31")
+FULL = [ours(f"shop/old{at}", [f"192.0.2.{128 + at}"], created="2025-01-01T00:00:00Z") for at in range(2)]
+TAKEN = ours("shop/mine", ["192.0.2.128"], annotations=SHARE, created="2025-01-01T00:00:00Z")
+QUOTA = pool("edge", "192.0.2.128/28", max_per_namespace=1)
+OFFICE = pool("office", namespace_selector=LabelSelector(match_labels={"tier": "office"}))
+
+OPENSHIFT = Network(
+    metadata=Metadata(name="cluster"), spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"]))
+)
+
+
+def new(subject: Any) -> Any:
+    """*subject* as a manifest that no API server has seen."""
+    bare = msgspec.structs.replace(subject.metadata, uid="", resource_version="", creation_timestamp=None)
+    return msgspec.structs.replace(subject, metadata=bare)
+
+
+def asked(subject: Any, *others: Object, options: Options | None = None) -> Report:
+    """The report of *subject* beside *others*, all from files."""
+    objects = [*AROUND, *others, subject]
+    found = explaining.from_files(objects, subject.key, ipam="auto")
+    return explaining.explain_service(found, subject.key, now=NOW, options=options or Options())
+
+
+@pytest.mark.parametrize(
+    ("reason", "subject", "others"),
+    [
+        ("Assigned", service("shop/web"), (SMALL,)),
+        ("NoPool", service("shop/web"), (pool("edge", auto_assign=False),)),
+        ("PoolNotFound", service("shop/web", pool="egde"), (SMALL,)),
+        ("PoolSelectorMismatch", service("shop/web", pool="office"), (OFFICE,)),
+        ("PoolExhausted", service("shop/web"), (SMALL, *FULL)),
+        ("AddressNotInPool", service("shop/web", wants="10.0.0.1"), (SMALL,)),
+        ("AddressInUse", service("shop/web", wants="192.0.2.128"), (SMALL, TAKEN)),
+        ("AddressNotAllowed", service("shop/web", wants="192.0.2.129"), (pool(exclude=["192.0.2.129"]),)),
+        ("SharingRefused", service("shop/web", wants="192.0.2.128", annotations=SHARE), (SMALL, TAKEN)),
+        ("FamilyNotAvailable", service("shop/web", wants="2001:db8::1"), (SMALL,)),
+        ("QuotaExceeded", service("shop/web", pool="edge"), (QUOTA, TAKEN)),
+        ("InvalidRequest", service("shop/web", wants="192.0.2.300"), (SMALL,)),
+        ("LeftToPlatform", service("shop/web"), (SMALL, OPENSHIFT)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_reason_is_told_from_files(reason: str, subject: Any, others: tuple[Any, ...]) -> None:
+    """Decided as in a cluster, in text and JSON, and the exit status is 1 for all but the one that gets its address."""
+    found = asked(new(subject), *others)
+    assert found.decided is not None
+    assert (found.decided.reason, found.status) == (reason, int(reason != "Assigned"))
+    assert reason in telling.text(found)
+    assert telling.data(found)["decided"]["reason"] == reason
+    assert json.loads(json.dumps(telling.data(found))) == telling.data(found)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
+    """A Service and a cluster in which kavip may or may not manage it."""
+    subject = service(
+        "shop/web",
+        group=draw(st.sampled_from(["", "lb/edge", "lb/gone"])),
+        type=draw(st.sampled_from(["LoadBalancer", "ClusterIP"])),
+        holds=draw(st.sampled_from([(), ("10.0.0.1",)])),
+        load_balancer_class=draw(st.sampled_from([None, names.LOAD_BALANCER_CLASS, "example.com/other"])),
+        external_ips=draw(st.sampled_from([None, ["10.0.0.7"]])),
+    )
+    closed = LabelSelector(match_labels={"tier": "front"})
+    default = group("lb/edge", default=True, allowed_namespaces=draw(st.sampled_from([None, closed])))
+    return subject, SHOP, *draw(st.sampled_from([(), (default,)]))
+
+
+@given(crowd=crowds())
+def test_whoever_is_not_managed_is_told_why(crowd: tuple[Any, ...]) -> None:
+    """There is a reason exactly where no group serves the Service, and it opens the text."""
+    subject = crowd[0]
+    snapshot = Snapshot.from_objects(crowd)
+    why = explaining.unmanaged(snapshot, subject)
+    assert bool(why) == (snapshot.group_of(subject) is None)
+    found = explaining.report(snapshot, "shop/web", NOW)
+    assert telling.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)
+
+
+def test_a_group_is_offered_to_who_has_none() -> None:
+    """The command that gives the Service the group that its namespace may use."""
+    plain = [SHOP, group("lb/edge"), group("lb/other"), service("shop/web")]
+    found = explaining.report(Snapshot.from_objects(plain), "shop/web", NOW)
+    assert found.steps == (
+        "kubectl annotate service -n shop web --overwrite keepalived-operator.redhat-cop.io/keepalivedgroup=lb/edge",
+        "or one of the other groups: lb/other",
+    )
+    assert found.status == 1
+
+
+def test_the_older_one_gets_the_last_address() -> None:
+    """What an older Service that waits will get is not promised to a younger one, in whatever order they stand."""
+    old, young = (service(f"shop/{name}", created=f"2026-01-0{at}T00:00:00Z") for at, name in enumerate("ba", start=1))
+    one = pool("edge", "192.0.2.128/32")
+    assert asked(young, one, old).decided.reason == "PoolExhausted"
+    assert asked(old, one, young).decided.reason == "Assigned"
+
+
+def test_what_kavip_has_not_written_yet_is_no_success() -> None:
+    """A Service of a cluster waits until its condition stands; a manifest would get its address."""
+    waiting = service("shop/web")
+    found = asked(waiting, SMALL)
+    assert (found.status, found.told, found.is_served) == (1, None, False)
+    assert "kavip has not written that" in found.steps[-1]
+    assert asked(new(waiting), SMALL).status == 0
+
+
+def test_what_admission_would_refuse_is_told_besides() -> None:
+    """A good request with a bad annotation gets no address, because it does not come in."""
+    bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
+    found = asked(new(service("shop/web", annotations=bad)), SMALL)
+    assert found.decided is not None
+    assert (found.decided.status, found.status) == ("True", 1)
+    assert found.refused[0].startswith(f"metadata.annotations[{names.VERBATIM_ANNOTATION}]: ")
+
+
+def test_without_pools_nothing_is_said_of_them() -> None:
+    """Exit status 2, and a note that says what the files lack."""
+    around = explaining.from_files([service("shop/web")], "shop/web", ipam="auto")
+    found = explaining.explain_service(around, "shop/web", now=NOW)
+    assert (found.status, found.decided, found.explanation) == (2, None, None)
+    assert found.notes[0].startswith("the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: ")
+
+
+@pytest.mark.parametrize(("key", "meant"), [("shop/wbe", "shop/web"), ("default/web", "shop/web"), ("a/b", "")])
+def test_the_service_that_was_meant_is_named(key: str, meant: str) -> None:
+    """A slip of the finger, or the wrong namespace."""
+    around = explaining.Around((service("shop/web"), SMALL))
+    with pytest.raises(BadInput) as raised:
+        explaining.explain_service(around, key, now=NOW)
+    assert str(raised.value) == f"SERVICE: '{key}': no such Service" + (f"; did you mean {meant}?" if meant else "")
+
+
+def test_a_deleted_service_holds_until_it_is_gone() -> None:
+    """Nothing is decided for it any more, and a note says so."""
+    subject = ours("shop/web", ["192.0.2.128"])
+    leaving = msgspec.structs.replace(subject.metadata, deletion_timestamp="2026-01-02T00:00:00Z")
+    found = asked(msgspec.structs.replace(subject, metadata=leaving), SMALL)
+    assert (found.explanation, found.notes) == (None, ("it is being deleted; it holds its addresses until it is gone",))
+
+
+def test_the_process_prints_and_returns_what_it_found(tmp_path: Path) -> None:
+    """Text and JSON on standard output, the same bytes whatever the order of the files; exit status 0 and 1."""
+    manifests = [
+        {"kind": "VIPPool", "apiVersion": "kavip.io/v1alpha1", "metadata": {"name": "edge"}},
+        {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "web", "namespace": "shop"}},
+        {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "api", "namespace": "shop"}},
+    ]
+    for each, spec in zip(manifests, ({"addresses": ["192.0.2.128/32"]}, *[{"type": "LoadBalancer"}] * 2), strict=True):
+        each["spec"] = spec
+    for at, each in enumerate(manifests):
+        (tmp_path / f"{at}.yaml").write_text(json.dumps(each))
+
+    def run(*args: str, order: tuple[int, ...] = (0, 1, 2)) -> tuple[int, str]:
+        files = [word for at in order for word in ("-f", f"{tmp_path}/{at}.yaml")]
+        command = [sys.executable, "-m", "kavip", "explain", *args, *files]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    status, text = run("web", "-n", "shop")
+    assert status == 1
+    assert text.startswith("Service shop/web has no address: PoolExhausted\n")
+    assert "NO  IPv4        0 of 1 free, 1 assigned" in text
+    assert run("shop/web", order=(2, 1, 0)) == (status, text)
+    status, text = run("shop/api", "-o", "json")
+    assert (status, json.loads(text)["addresses"][0]["address"]) == (0, "192.0.2.128")
