@@ -51,7 +51,7 @@ bench: ## how fast, and how large, beside a bare client in the same run
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m bench
 
-fuzz: ## 200,000 hostile reviews: well-formed answers, steady memory and time; a finding prints its seed
+fuzz: ## 200,000 hostile reviews, and 10,000 histories of a cluster under faults; a finding prints its seed
 	@$(RUN) python -m fuzz
 
 endurance: ## 20,000 writes of Services while kavip is rolled, drained, rotated and killed: not one call lost (root)

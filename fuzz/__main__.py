@@ -1,8 +1,9 @@
 """
 ``make fuzz``: whatever is asked, the answer is a well-formed AdmissionReview or a 4xx, at a steady cost.
 
-Seven reviews of ten are bytes at the endpoint, three are objects at the policy. A finding is printed with the seed that
-brings it back: ``python -m fuzz --seed N``.
+Seven reviews of ten are bytes at the endpoint, three are objects at the policy. And whatever happens in a cluster, no
+address has two holders, moves without cause, or lies idle: see :mod:`fuzz.histories`. A finding is printed with the
+seed that brings it back: ``python -m fuzz --seed N``.
 """
 
 import secrets
@@ -12,17 +13,20 @@ from typing import Final
 import click
 
 from fuzz import endpoint, large, policy
+from fuzz.histories import run as lives
 from fuzz.report import Report
 
 REVIEWS: Final = 200_000
 LARGE: Final = 6 << 20
+HISTORIES: Final = 10_000
 
 
 @click.command()
 @click.option("--reviews", default=REVIEWS, show_default=True, help="How many in all.")
+@click.option("--histories", default=HISTORIES, show_default=True, help="How many histories of a cluster.")
 @click.option("--seed", type=int, help="Repeat a run. [a new one]")
-def main(reviews: int, seed: int | None) -> None:
-    """Run both ways; exit status 1 where something was found."""
+def main(reviews: int, histories: int, seed: int | None) -> None:
+    """Run all of it; exit status 1 where something was found."""
     chosen = secrets.randbits(32) if seed is None else seed
     print(f"seed {chosen}", flush=True)
     objects = reviews * 3 // 10
@@ -31,7 +35,10 @@ def main(reviews: int, seed: int | None) -> None:
         print("\n".join(report.lines()), flush=True)
     slow = large.slow(LARGE)
     print("\n".join(["objects of 6 MiB: each field in turn", *(f"  FOUND {line}" for line in slow)]))
-    sys.exit(bool(slow) or any(report.findings or report.creep for report in reports))
+    lived = lives.run(histories, seed=chosen)
+    print("\n".join(lived.lines()), flush=True)
+    sys.exit(bool(slow) or bool(lived.findings) or any(report.findings or report.creep for report in reports))
 
 
-main()
+if __name__ == "__main__":  # the histories start processes, which look at this module too
+    main()

@@ -5,17 +5,18 @@ Nothing is woken that cannot be concerned: an address that kavip has just writte
 Service that it was decided for; a heartbeat of a node wakes nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from kavip import names
+from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.controller.echo import is_echo
 from kavip.controller.outcome import Key, Kind, StatusPatch
-from kavip.snapshot import Object, Snapshot, is_candidate
+from kavip.snapshot import Object, Snapshot, is_candidate, own_virtual_ips
 
 _OURS: Final = f"{names.KAVIP_GROUP}/"
 
@@ -45,6 +46,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case Node():
             if _faces(old) != _faces(new):
                 yield from _groups(snapshot)
+                yield from _pools_of(snapshot, _own(old) ^ _own(new))
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
                 yield from _services_of(snapshot, namespace.metadata.name)
@@ -65,8 +67,7 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
         if each is not None and (group := snapshot.group_of(each)):
             yield Key(Kind.GROUP, group)
     touched = {*(before.virtual_ips if before else ()), *(after.virtual_ips if after else ())}
-    pools = {pool.name for address in touched if (pool := snapshot.parsed_pools.pool_of(address))}
-    yield from (Key(Kind.POOL, name) for name in sorted(pools))
+    yield from _pools_of(snapshot, touched)
 
 
 def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
@@ -81,6 +82,7 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
             yield from (Key(Kind.GROUP, group.key) for group in snapshot.neighbours(after))
         return
     yield from _groups(snapshot)
+    yield from _pools_of(snapshot, _own(old) ^ _own(new))
     if any(group is not None and group.is_default for group in (before, after)):
         yield from (_service(service.key) for service in snapshot.candidates(""))
     yield from (_service(service.key) for service in snapshot.candidates(changed.key))
@@ -113,6 +115,22 @@ def _service(key: str) -> Key:
 
 def _groups(snapshot: Snapshot) -> Iterator[Key]:
     return (Key(Kind.GROUP, group.key) for group in snapshot.every_group)
+
+
+def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Key]:
+    """The pools of *addresses*: their counts may have changed."""
+    found = {pool.name for address in addresses if (pool := snapshot.parsed_pools.pool_of(address))}
+    return (Key(Kind.POOL, name) for name in sorted(found))
+
+
+def _own(obj: Object | None) -> frozenset[Address]:
+    """The addresses that a node or a group has itself: no pool hands them out."""
+    match obj:
+        case Node():
+            return frozenset(obj.addresses("InternalIP", "ExternalIP"))
+        case KeepalivedGroup():
+            return frozenset(own_virtual_ips(obj))
+    return frozenset()
 
 
 def _services_of(snapshot: Snapshot, namespace: str) -> Iterator[Key]:

@@ -6,6 +6,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.cluster import NodeCondition
+from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
 from kavip.api.service import ServiceStatus
 from kavip.controller import wakes
@@ -77,6 +78,17 @@ def test_a_heartbeat_concerns_nobody_and_readiness_the_groups() -> None:
         beat, status=msgspec.structs.replace(beat.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
     )
     assert woken(snapshot, beat, down) == {EDGE}
+
+
+def test_what_a_node_or_a_group_has_itself_concerns_its_pool() -> None:
+    """The pool has one address less to give, or one more."""
+    snapshot = cluster(build.group(), build.pool(), nodes=1)
+    old, new = snapshot.nodes["n1"], build.node("n1", "192.0.2.130")
+    assert POOL in woken(snapshot, old, new)
+    assert POOL in woken(snapshot, new, old)
+    plain, own = build.group(), build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.131/24")])
+    assert POOL in woken(snapshot, plain, own)
+    assert POOL in woken(snapshot, own, plain)
 
 
 def test_a_new_leader_begins_with_everything() -> None:

@@ -1,0 +1,180 @@
+"""
+What must hold of every history, whatever has happened in it.
+
+*Always*: no address stands in the status of two Services that cannot share it, no write takes an address away without
+cause, and none is needless. *At rest*, when everything is delivered and worked off: nothing is left to be written for
+anybody, whoever looks at the objects and in whatever order; so nobody waits for what is free. And the ledger that has
+lived through the history gives the answers of one that is made from the objects that are left: nothing has leaked.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fuzz.histories import users
+from fuzz.histories.replica import EPOCH
+from fuzz.histories.server import Server, Write
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address, parse_address
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.controller.plan import plan_service
+from kavip.controller.pools import plan_pool
+from kavip.ipam.allocate import settle
+from kavip.ipam.claims import can_share
+from kavip.ipam.request import Terms, read_request
+from kavip.names import Reason
+from kavip.snapshot import Snapshot
+from tests import build
+
+_NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+
+
+class Judge:
+    """
+    What the history so far excuses, and what it does not.
+
+    *moved*: Services that users have asked to move since the last rest, or whose wish is still open. *contested*:
+    addresses that users, another controller or a former leader may have put into two hands since then.
+    """
+
+    def __init__(self, server: Server) -> None:
+        """Nothing is excused."""
+        self._server = server
+        self.moved: set[str] = set()
+        self.contested: set[Address] = set()
+        self._seen = 0
+        self._terms: dict[tuple[str, str], Terms] = {}
+
+    # --- always -------------------------------------------------------------------------------------------------------
+    def writes(self) -> None:
+        """Judge the status writes since the last call."""
+        for write in self._server.writes[self._seen :]:
+            may_move = write.before.key in self.moved or write.before.metadata.annotation(names.REASSIGN_ANNOTATION)
+            is_excused = may_move or not write.taken - self.contested
+            assert is_excused, f"moved without cause: {_told(write)}"
+        if self._seen < len(self._server.writes):
+            self._seen = len(self._server.writes)
+            for address, one, other in self._doubles():
+                assert address in self.contested, f"two holders: {address} of {one} and {other}"
+        assert not self._server.needless, self._server.needless
+
+    def _doubles(self) -> Iterator[tuple[Address, str, str]]:
+        holders: defaultdict[Address, list[Terms]] = defaultdict(list)
+        for each in self._server.services.values():
+            for address in each.ingress_addresses if each.is_load_balancer else ():
+                holders[address].append(self._terms_of(each))
+        for address, found in sorted(holders.items()):
+            for at, one in enumerate(found):
+                for other in found[at + 1 :]:
+                    if not can_share(one, other):
+                        yield address, one.key, other.key
+
+    def _terms_of(self, service: Service) -> Terms:
+        version = service.key, service.metadata.resource_version
+        if version not in self._terms:
+            self._terms[version] = read_request(service)[0].terms
+        return self._terms[version]
+
+    # --- what users do excuses ----------------------------------------------------------------------------------------
+    def edited(self, old: Service, new: Service) -> None:
+        """A user has edited a Service: it may move if he asked for that, and its sharing may have ended."""
+        if _asks(old) != _asks(new):
+            self.moved.add(new.key)
+        self.contested |= {*old.ingress_addresses, *(address for address, _, _ in self._doubles())}
+
+    def intruded(self, key: str) -> None:
+        """Somebody who does not lead has written a status: until it is seen others may be given the same."""
+        self._seen = len(self._server.writes)
+        self.moved.add(key)
+        if (found := self._server.services.get(key)) is not None:
+            self.contested |= set(found.ingress_addresses)
+
+    def free(self) -> None:
+        """Whoever depends on the default group may have lost or changed it."""
+        self.moved |= {key for key, each in self._server.services.items() if not each.declared_group}
+
+    # --- at rest ------------------------------------------------------------------------------------------------------
+    def rest(self, lived: Snapshot, luck: random.Random) -> None:
+        """Everything is delivered, answered and worked off: judge, and excuse nothing any more."""
+        self.writes()
+        objects = [each for kind in self._server.objects.values() for each in kind.values()]
+        luck.shuffle(objects)
+        fresh = Snapshot.from_objects(objects)
+        self.moved.clear()
+        for key, service in sorted(self._server.services.items()):
+            plan = plan_service(fresh, key, now=EPOCH)
+            assert not plan.writes, f"left undone: {key}: {_state(service)} but {plan.writes}"
+            if self._is_open(fresh, service):
+                self.moved.add(key)
+        for name in sorted(fresh.pools):
+            plan = plan_pool(fresh, name, now=EPOCH)
+            assert not plan.writes, f"left undone: pool {name}: {plan.writes}"
+        self._same(lived, fresh)
+        for address, one, other in self._doubles():
+            reasons = {_reason(self._server.services[key]) for key in (one, other)}
+            assert reasons & _NOT_OURS, f"two holders at rest: {address} of {one} and {other}"
+        self.contested.clear()
+
+    def _is_open(self, fresh: Snapshot, service: Service) -> bool:
+        """Whether a wish of *service* is not granted yet: as soon as it is, the Service moves."""
+        labels = fresh.namespace_labels(service.metadata.namespace)
+        group = fresh.group_of(service)
+        outcome = settle(service, fresh.parsed_pools, fresh.ledger, group=group, namespace_labels=labels)
+        return isinstance(outcome, Refusal) or outcome.refusal is not None
+
+    def _same(self, lived: Snapshot, fresh: Snapshot) -> None:
+        """The ledger that has lived through everything says what one says that was made just now."""
+        one, other = lived.ledger, fresh.ledger
+        assert lived.parsed_pools.in_force == fresh.parsed_pools.in_force
+        for pool in fresh.parsed_pools.in_force:
+            assert one.usage(pool.name) == other.usage(pool.name), f"leaked in pool {pool.name}"
+            for space in users.SPACES:
+                assert one.quota_left(pool, space) == other.quota_left(pool, space), f"quota of {space} in {pool.name}"
+        for key in users.KEYS:
+            assert one.held(key) == other.held(key), f"{key} holds {one.held(key)}, not {other.held(key)}"
+        for address in map(parse_address, users.ADDRESSES):
+            assert one.claimants(address) == other.claimants(address), f"claimants of {address}"
+            assert one.wishes(address) == other.wishes(address), f"wishes for {address}"
+            assert one.owner(address) == other.owner(address), f"owner of {address}"
+        for probe in _PROBES:
+            answers = [
+                settle(probe, each.parsed_pools, each.ledger, namespace_labels=each.namespace_labels("a"))
+                for each in (lived, fresh)
+            ]
+            assert answers[0] == answers[1], f"the order of events shows: {answers}"
+
+
+_PROBES = (
+    *(build.service("a/new", group=users.GROUP, wants=address, families=("IPv4",)) for address in users.ADDRESSES[:5]),
+    *(
+        build.service("a/new", group=users.GROUP, pool=name, families=(kind,))
+        for name in users.POOLS
+        for kind in ("IPv4", "IPv6")
+    ),
+    build.service("a/new", group=users.GROUP, annotations={names.SHARING_KEY_ANNOTATION: "web"}, port=8080),
+    build.service("a/new", group=users.GROUP, families=("IPv4", "IPv6"), ip_family_policy="RequireDualStack"),
+)
+
+
+def _asks(service: Service) -> object:
+    """What of a Service may move it when edited."""
+    notes = service.metadata.annotations or {}
+    spec = service.spec
+    asked = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.GROUP_ANNOTATION)
+    given = tuple(notes.get(key, "") for key in asked)
+    return given, spec.load_balancer_ip, spec.ip_families, spec.type, spec.load_balancer_class
+
+
+def _reason(service: Service) -> str:
+    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    return found.reason if found else ""
+
+
+def _state(service: Service) -> str:
+    return f"{_reason(service)} {' '.join(map(str, service.ingress_addresses))}"
+
+
+def _told(write: Write) -> str:
+    return f"{write.by} on {write.before.key}: {_state(write.before)} -> {_state(write.after)}, {write.after}"

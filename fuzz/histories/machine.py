@@ -1,0 +1,294 @@
+"""
+The state machine: users, an API server, lagging watches, failing writes, and controllers that come and go.
+
+Hypothesis chooses what happens; nothing else does. Between two choices everything runs that can run.
+"""
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fuzz.histories import line, tale, users
+from fuzz.histories.judge import Judge
+from fuzz.histories.line import Fate, Request
+from fuzz.histories.loop import Loop
+from fuzz.histories.replica import Replica
+from fuzz.histories.server import Server
+from kavip import names
+from kavip.api.meta import Condition
+from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
+from kavip.names import Reason
+from kavip.snapshot import KINDS
+from tests import build
+
+COUNTS: Counter[str] = Counter()
+"""What has happened in this process: histories, steps, writes, rests."""
+
+WATCHED = sorted(KINDS.values())
+CALM = 12
+"""Steps that lie between two rests at least: what goes wrong wants time to pile up."""
+
+
+class Histories(RuleBasedStateMachine):
+    """One history."""
+
+    def __init__(self) -> None:
+        """A cluster with three pools, one group, and a controller that leads."""
+        super().__init__()
+        COUNTS["histories"] += 1
+        self.loop = Loop()
+        self.server = Server()
+        self.judge = Judge(self.server)
+        self.adrift: list[Request] = []  # of replicas that are gone
+        self.made = 0
+        for each in (
+            *users.FIRST,
+            build.group(users.GROUP, node_selector={"none": "such"}),
+            build.node("n1", "10.0.0.1"),
+            *(build.namespace(name, env="prod") for name in users.SPACES),
+        ):
+            self.server.put(each)
+        self.born = 0
+        self.steps = 0  # since the last rest
+        self.story: list[str] = []
+        self.leader = self._new()
+        self.standby = self._new()
+        self.leader.lead()
+
+    def tell(self, *what: object) -> None:
+        """Note what happens, for whoever has to understand a finding."""
+        self.story.append(" ".join(map(str, what)))
+
+    def _new(self) -> Replica:
+        self.born += 1
+        return Replica(self.server, self.loop, f"replica {self.born}")
+
+    def teardown(self) -> None:
+        """Whatever has happened, it comes to rest."""
+        try:
+            self.rest()
+        finally:
+            COUNTS["writes"] += len(self.server.writes)
+            for each in (self.leader, self.standby):
+                each.die()
+            self.loop.close()
+
+    # --- users --------------------------------------------------------------------------------------------------------
+    @rule(data=st.data(), key=st.sampled_from(users.KEYS))
+    def apply(self, data: st.DataObject, key: str) -> None:
+        """A user creates a Service, or edits a part of it."""
+        old = self.server.services.get(key)
+        if old is None:
+            self.made += 1
+            self.server.put(data.draw(users.services(key, self.made)))
+            self.tell("create", tale.of(self.server.services[key]))
+            return
+        if old.metadata.deletion_timestamp:
+            return
+        facet = data.draw(st.sampled_from(users.FACETS))
+        self._edit(old, users.edited(old, data.draw(users.services(key, self.made)), facet))
+
+    def _edit(self, old: Service, new: Service) -> None:
+        if not new.is_load_balancer and old.is_load_balancer:
+            self._wipe(new)
+        else:
+            self.server.put(new)
+        self.tell("edit", tale.of(self.server.services[new.key]))
+        self.judge.edited(old, self.server.services[new.key])
+
+    def _wipe(self, new: Service) -> None:
+        """The API server clears the addresses of what is no LoadBalancer any more."""
+        self.server.put(new)
+        stored = self.server.services[new.key]
+        status = msgspec.structs.replace(stored.status, load_balancer=LoadBalancer())
+        if status != stored.status:
+            self.server.overwrite(msgspec.structs.replace(stored, status=status))
+
+    @precondition(lambda self: self.server.services)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        """A user deletes a Service; a finalizer may hold it."""
+        key = data.draw(st.sampled_from(sorted(self.server.services)))
+        found = self.server.services[key]
+        self.tell("delete", tale.of(found))
+        if not found.metadata.deletion_timestamp:
+            self.server.drop(names.SERVICE, key)
+            return
+        bare = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, finalizers=None))
+        self.server.put(bare)
+        self.server.drop(names.SERVICE, key)
+
+    @rule(data=st.data(), name=st.sampled_from(users.POOLS))
+    def pool(self, data: st.DataObject, name: str) -> None:
+        """An administrator adds or edits a pool, with or without regard to its holders."""
+        self.made += 1
+        self.server.put(new := data.draw(users.pools(name, self.made)))
+        self.tell("pool", tale.of(new))
+
+    @precondition(lambda self: self.server.objects[names.VIP_POOL])
+    @rule(data=st.data())
+    def drop_pool(self, data: st.DataObject) -> None:
+        """An administrator deletes a pool."""
+        name = data.draw(st.sampled_from(sorted(self.server.objects[names.VIP_POOL])))
+        self.tell("drop pool", name)
+        self.server.drop(names.VIP_POOL, name)
+
+    @rule(new=st.one_of(users.namespace(), users.node(), users.group()))
+    def surroundings(self, new: Any) -> None:
+        """A namespace gets other labels, a node or a group other addresses."""
+        self.tell("put", tale.of(new))
+        self.server.put(new)
+        self._owned()
+        if KINDS[type(new)] == names.KEEPALIVED_GROUP:
+            self.judge.free()
+
+    @rule(kind=st.sampled_from((names.NODE, names.KEEPALIVED_GROUP)))
+    def vanish(self, kind: str) -> None:
+        """The node or the group goes."""
+        self.tell("vanish", kind)
+        for key in sorted(self.server.objects[kind]):
+            self.server.drop(kind, key)
+        self.judge.free()
+
+    def _owned(self) -> None:
+        """What a node or a group has itself may be taken from whoever has it."""
+        for kind in (names.NODE, names.KEEPALIVED_GROUP):
+            for each in self.server.objects[kind].values():
+                self.judge.contested |= users.own(each)
+
+    @precondition(lambda self: self.server.services)
+    @rule(data=st.data(), address=st.sampled_from((*users.ADDRESSES, users.ELSEWHERE)), ours=st.booleans())
+    def intrude(self, data: st.DataObject, address: str, ours: bool) -> None:
+        """Another controller writes an address into a status, or a kavip that has long lost its lease."""
+        found = self.server.services[data.draw(st.sampled_from(sorted(self.server.services)))]
+        if not found.is_load_balancer:
+            return
+        told = Condition(
+            type=names.Condition.ADDRESS_ASSIGNED,
+            status="True",
+            reason=Reason.ASSIGNED,
+            last_transition_time="2026-01-01T00:00:00Z",
+        )
+        status = ServiceStatus(
+            load_balancer=LoadBalancer(ingress=[Ingress(ip=address, ip_mode=names.IP_MODE_VIP)]),
+            conditions=[told] if ours else found.status.conditions,
+        )
+        if status != found.status:
+            self.server.overwrite(msgspec.structs.replace(found, status=status))
+        self.tell("intrude", tale.of(self.server.services[found.key]))
+        self.judge.intruded(found.key)
+
+    # --- watches ------------------------------------------------------------------------------------------------------
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def deliver(self, data: st.DataObject, count: int) -> None:
+        """A watch tells a few changes, of any kind, to any replica."""
+        found = [(each, kind) for each in (self.leader, self.standby) for kind in each.line.backlog()]
+        if found:
+            replica, kind = data.draw(st.sampled_from(found))
+            self.tell("deliver", count, kind, "to", replica.name)
+            replica.line.deliver(kind, count)
+
+    @rule(kind=st.sampled_from(WATCHED), fault=st.sampled_from((line.BROKEN, line.EXPIRED)), rewind=st.integers(0, 3))
+    def disturb(self, kind: str, fault: Any, rewind: int) -> None:
+        """A watch breaks, and tells again what it has told; or what it had to tell is forgotten, and listed."""
+        self.tell("disturb", kind, fault, rewind)
+        self.leader.line.disturb(kind, fault, rewind=rewind)
+
+    # --- writes -------------------------------------------------------------------------------------------------------
+    @precondition(lambda self: self.leader.line.requests)
+    @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
+    def answer(self, data: st.DataObject, fate: Fate) -> None:
+        """A write meets its fate."""
+        requests = self.leader.line.requests
+        request = requests[data.draw(st.integers(0, len(requests) - 1))]
+        self.tell("answer", request.by, request.key, request.body["status"], fate)
+        self.leader.line.settle(request, fate)
+
+    @precondition(lambda self: self.leader.line.adrift)
+    @rule()
+    def arrive(self) -> None:
+        """A write that the leader has given up is done after all."""
+        self.leader.line.perform(request := self.leader.line.adrift.pop(0))
+        self.tell("arrive", request.key, request.body, request.answer)
+
+    @precondition(lambda self: self.adrift)
+    @rule()
+    def haunt(self) -> None:
+        """A write of a replica that is gone is done after all."""
+        self.leader.line.perform(request := self.adrift.pop(0))
+        self.tell("haunt", request.key, request.body, request.answer)
+        self.judge.intruded(request.key)
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+    @rule(dies=st.booleans())
+    def change(self, dies: bool) -> None:
+        """Another replica leads, or the same program starts anew; writes of the old one may still be on their way."""
+        old, new = self.leader, self.standby
+        self.tell("change, the old one dies" if dies else "change")
+        if dies:
+            old.die()
+            self.adrift += old.line.cut()
+            self._catch_up(new)
+            self.leader, self.standby = new, self._new()
+        else:
+            old.resign()
+            self.adrift += old.line.cut()
+            self._catch_up(new)
+            self.leader, self.standby = new, old
+        self.leader.lead()
+
+    def _catch_up(self, replica: Replica) -> None:
+        """A lease lasts far longer than a watch lags."""
+        for kind in replica.line.backlog():
+            replica.line.deliver(kind, len(self.server.changes[kind]))
+        self.loop.spin()
+
+    @rule(seconds=st.sampled_from((0.1, 1.0, 5.0)))
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.loop.skip(seconds)
+
+    # --- judgement ----------------------------------------------------------------------------------------------------
+    @precondition(lambda self: self.steps >= CALM)
+    @rule()
+    def rest(self) -> None:
+        """Everything is delivered, answered and worked off."""
+        self.steps = 0
+        COUNTS["rests"] += 1
+        self.tell("rest")
+        self.adrift.clear()
+        self.leader.line.adrift.clear()
+        for _ in range(500):
+            self.loop.spin()
+            self.leader.line.deliver_all()
+            for request in list(self.leader.line.requests):
+                self.tell("  done", request.key, request.body["status"])
+                self.leader.line.settle(request, Fate.DONE)
+            self.judge.writes()
+            if not self.leader.line.requests and not self.leader.line.backlog() and self._is_idle():
+                break
+        else:
+            raise AssertionError("the controller does not come to rest")
+        self.leader.check()
+        self.judge.rest(self.leader.caches.snapshot, random.Random(self.server.version))
+
+    def _is_idle(self) -> bool:
+        """Let time pass until nothing backs off; True where nothing comes of it."""
+        writes, version = len(self.leader.line.requests), self.server.version
+        self.loop.skip(3.0)
+        troubled = any(each.trouble for each in self.leader.caches.informers)
+        return not troubled and (writes, version) == (len(self.leader.line.requests), self.server.version)
+
+    @invariant()
+    def always(self) -> None:
+        """What holds after every step."""
+        COUNTS["steps"] += 1
+        self.steps += 1
+        self.loop.spin()
+        self.judge.writes()
+        self.leader.check()
+        assert not self.loop.faults, self.loop.faults

@@ -1,0 +1,95 @@
+"""
+Many histories, on all cores for a bounded time; a finding is told as a story, with the seed that brings it back.
+
+Each batch is a process of its own with a seed of its own, so the same seed gives the same histories whatever the
+machine.
+"""
+
+import logging
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from time import monotonic
+from typing import Final, NamedTuple
+
+import structlog
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from fuzz.histories.machine import COUNTS, Histories
+
+BATCH: Final = 250
+STEPS: Final = 40
+
+
+class Batch(NamedTuple):
+    """What one process has seen."""
+
+    counts: Counter[str]
+    finding: str
+
+
+class Outcome(NamedTuple):
+    """All batches together."""
+
+    counts: Counter[str]
+    findings: list[str]
+    seconds: float
+
+    def lines(self) -> Iterator[str]:
+        """The outcome as text."""
+        counts = self.counts
+        yield (
+            f"histories of IPAM: {counts['histories']:,} histories, {counts['steps']:,} steps, {counts['rests']:,} "
+            f"times at rest, {counts['writes']:,} writes of addresses, {len(self.findings)} findings, "
+            f"in {self.seconds:.0f} s"
+        )
+        yield from (f"  FOUND {finding}" for finding in self.findings)
+
+
+def run(count: int, *, seed: int) -> Outcome:
+    """Live through *count* histories."""
+    started = monotonic()
+    sizes = [min(BATCH, count - begun) for begun in range(0, count, BATCH)]
+    total: Counter[str] = Counter()
+    findings: list[str] = []
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        batches = [pool.submit(batch, size, number=seed + number) for number, size in enumerate(sizes)]
+        for done in as_completed(batches):
+            found = done.result()
+            total += found.counts
+            findings += [found.finding] if found.finding else []
+    return Outcome(total, sorted(findings), monotonic() - started)
+
+
+def batch(size: int, *, number: int) -> Batch:
+    """Live through *size* histories that follow from the seed *number*, in this process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    COUNTS.clear()
+    last: list[Histories] = []
+
+    class Told(Histories):
+        def __init__(self) -> None:
+            super().__init__()
+            last[:] = [self]
+
+    chosen = settings(
+        max_examples=size,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    finding = ""
+    try:
+        run_state_machine_as_test(seed(number)(Told), settings=chosen)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is looked for
+        story = "\n    ".join(last[0].story) if last else ""
+        finding = f"{type(error).__name__}: {error}\n    seed {number}, {size} histories:\n    {story}"
+    return Batch(Counter(COUNTS), finding)

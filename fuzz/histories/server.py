@@ -1,0 +1,152 @@
+"""
+An API server as far as IPAM can tell: objects with resourceVersions, conditional status patches, and what has happened.
+
+Users change objects by :meth:`Server.put` and :meth:`Server.drop`; controllers only by :meth:`Server.patch_status`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.service import Service
+from kavip.errors import Conflict, NotFound
+from kavip.snapshot import KINDS, Object
+
+
+class Change(NamedTuple):
+    """What a watch tells: *new* stands under *key* since *version*; None: it is gone."""
+
+    version: int
+    key: str
+    new: Object | None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One status write of a Service that was done, and by whom."""
+
+    by: str
+    before: Service
+    after: Service
+
+    @property
+    def taken(self) -> frozenset[Address]:
+        """The addresses that it took away."""
+        return frozenset(self.before.ingress_addresses) - frozenset(self.after.ingress_addresses)
+
+
+class Server:
+    """The truth."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.version = 100
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS.values()}
+        self.changes: dict[str, list[Change]] = {kind: [] for kind in KINDS.values()}
+        self.writes: list[Write] = []
+        self.needless: list[str] = []
+        self._made = 0
+
+    @property
+    def services(self) -> dict[str, Service]:
+        """The Services by key."""
+        return self.objects[names.SERVICE]  # type: ignore[return-value]  # a dict of one of the kinds
+
+    def put(self, obj: Any) -> None:
+        """A user creates *obj* or replaces all of it but the status; a spec that changes raises the generation."""
+        kind, key = KINDS[type(obj)], obj.metadata.key
+        old: Any = self.objects[kind].get(key)
+        meta = obj.metadata
+        if old is None:
+            self._made += 1
+            meta = msgspec.structs.replace(meta, uid=f"uid-{self._made}", generation=1)
+        else:
+            generation = old.metadata.generation + (not hasattr(obj, "spec") or old.spec != obj.spec)
+            meta = msgspec.structs.replace(
+                meta,
+                uid=old.metadata.uid,
+                creation_timestamp=old.metadata.creation_timestamp,
+                deletion_timestamp=old.metadata.deletion_timestamp,
+                generation=generation,
+            )
+            if hasattr(obj, "status") and not isinstance(obj, _STATUS_IS_GIVEN):
+                obj = msgspec.structs.replace(obj, status=old.status)
+        self._store(kind, msgspec.structs.replace(obj, metadata=meta))
+
+    def overwrite(self, service: Service) -> None:
+        """Another controller writes the status of *service*."""
+        self._store(names.SERVICE, service)
+
+    def drop(self, kind: str, key: str) -> None:
+        """A user deletes an object; one with finalizers stays until they are gone."""
+        found = self.objects[kind][key]
+        if found.metadata.finalizers:
+            meta = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-06-01T00:00:00Z")
+            self._store(kind, msgspec.structs.replace(found, metadata=meta))
+            return
+        del self.objects[kind][key]
+        self.version += 1
+        self.changes[kind].append(Change(self.version, key, None))
+
+    def patch_status(self, by: str, kind: str, key: str, body: Mapping[str, Any]) -> Object:
+        """Carry out a status patch of *by*, on condition of its resourceVersion."""
+        found: Any = self.objects[kind].get(key)
+        if found is None:
+            raise NotFound(404, "NotFound", key)
+        if found.metadata.resource_version != body["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", key)
+        join = _strategic if kind == names.SERVICE else _merged
+        status = msgspec.convert(join(msgspec.to_builtins(found.status), body["status"]), type(found.status))
+        if status == found.status:
+            self.needless.append(f"{by} writes to {kind} {key} what stands there: {body}")
+            return found  # type: ignore[no-any-return]
+        new = self._store(kind, msgspec.structs.replace(found, status=status))
+        if isinstance(new, Service):
+            self.writes.append(Write(by, found, new))
+        return new
+
+    def after(self, kind: str, version: int) -> int:
+        """The number of the first change of *kind* after *version*."""
+        return bisect_right(self.changes[kind], version, key=lambda change: change.version)
+
+    def _store(self, kind: str, obj: Any) -> Object:
+        self.version += 1
+        stored: Object = msgspec.structs.replace(
+            obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
+        )
+        self.objects[kind][stored.metadata.key] = stored
+        self.changes[kind].append(Change(self.version, stored.metadata.key, stored))
+        return stored
+
+
+_STATUS_IS_GIVEN = next(kind for kind, name in KINDS.items() if name == names.NODE)  # kubelet writes both
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7386), carried out."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(old) if isinstance(old, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result
+
+
+def _strategic(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A strategic merge patch of a Service's status: conditions by type, everything else as a merge patch."""
+    rest = {key: value for key, value in patch.items() if key != "conditions"}
+    conditions = {each["type"]: each for each in old.get("conditions") or ()}
+    for each in patch.get("conditions") or ():
+        if each.get("$patch") == "delete":
+            conditions.pop(each["type"], None)
+        else:
+            conditions[each["type"]] = {**conditions.get(each["type"], {}), **each}
+    return {**_merged(old, rest), "conditions": list(conditions.values()) or None}

@@ -1,0 +1,45 @@
+"""A history in few words: what a person needs to see why something was found."""
+
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
+from kavip.snapshot import KINDS, Object, own_virtual_ips
+
+
+def of(obj: Object) -> str:
+    """*obj*, as far as IPAM cares."""
+    match obj:
+        case Service():
+            return _service(obj)
+        case VIPPool():
+            told = {name: value for name, value in _fields(obj.spec) if value not in (None, [])}
+            return f"pool {obj.name} {told}"
+        case KeepalivedGroup():
+            return f"group default={obj.is_default} VIPs={' '.join(map(str, own_virtual_ips(obj)))}"
+    meta = obj.metadata
+    return f"{KINDS[type(obj)]} {meta.name} {meta.labels or ''} {getattr(obj, 'status', '')}"
+
+
+def _fields(spec: object) -> list[tuple[str, object]]:
+    return [(name, getattr(spec, name)) for name in type(spec).__struct_fields__]  # type: ignore[attr-defined]
+
+
+def _service(service: Service) -> str:
+    spec, meta = service.spec, service.metadata
+    parts = [
+        service.key,
+        f"v{meta.resource_version}",
+        meta.creation_timestamp or "",
+        spec.type,
+        "+".join(spec.ip_families or ()),
+        spec.ip_family_policy or "",
+        *(f"{name.rpartition('/')[2]}={value!r}" for name, value in sorted((meta.annotations or {}).items())),
+        *(f"{name}={value}" for name, value in sorted((meta.labels or {}).items())),
+        f"port={spec.ports[0].port if spec.ports else ''}",
+        f"{spec.external_traffic_policy} {spec.selector}",
+        f"class={spec.load_balancer_class or ''} ip={spec.load_balancer_ip} ext={spec.external_ips or ''}",
+        f"status={' '.join(map(str, service.ingress_addresses))}",
+        *(f"{each.type.rpartition('/')[2]}={each.reason}" for each in service.status.conditions or ()),
+        "DELETING" if meta.deletion_timestamp else "",
+    ]
+    return " ".join(filter(None, parts))

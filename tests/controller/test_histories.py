@@ -1,0 +1,26 @@
+"""Whatever happens to caches, writes and replicas: no address has two holders, moves without cause, or lies idle."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+
+from fuzz.histories.machine import Histories
+
+HISTORIES = 300  # `make fuzz` lives through 10,000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """Failing writes and watches are what these histories are made of: nothing of it is worth a line."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=HISTORIES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
