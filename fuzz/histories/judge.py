@@ -19,6 +19,7 @@ from kavip.api import conditions
 from kavip.api.address import Address, parse_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.controller.outcome import Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.ipam.allocate import settle
@@ -44,6 +45,8 @@ class Judge:
         self._server = server
         self.moved: set[str] = set()
         self.contested: set[Address] = set()
+        self.stale = 0
+        """How often a Service at rest waited with words that have become old: who waits is not woken for words."""
         self._seen = 0
         self._terms: dict[tuple[str, str], Terms] = {}
 
@@ -105,7 +108,8 @@ class Judge:
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
             plan = plan_service(fresh, key, now=EPOCH)
-            assert not plan.writes, f"left undone: {key}: {_state(service)} but {plan.writes}"
+            assert not _moves(service, plan), f"left undone: {key}: {_state(service)} but {plan.writes}"
+            self.stale += bool(plan.writes)
             if self._is_open(fresh, service):
                 self.moved.add(key)
         for name in sorted(fresh.pools):
@@ -165,6 +169,21 @@ def _asks(service: Service) -> object:
     asked = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.GROUP_ANNOTATION)
     given = tuple(notes.get(key, "") for key in asked)
     return given, spec.load_balancer_ip, spec.ip_families, spec.type, spec.load_balancer_class
+
+
+def _moves(service: Service, plan: Plan) -> bool:
+    """Whether *plan* gives or takes an address, or turns what is told of it into its contrary."""
+    for write in plan.writes:
+        if not isinstance(write, StatusPatch):
+            continue
+        status = write.body["status"]
+        told = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+        new = (
+            next((each for each in status.get("conditions") or () if each["type"] == told.type), None) if told else None
+        )
+        if told is None or "loadBalancer" in status or (new and new.get("status") != told.status):
+            return True
+    return False
 
 
 def _reason(service: Service) -> str:

@@ -71,8 +71,12 @@ class Histories(RuleBasedStateMachine):
         """Whatever has happened, it comes to rest."""
         try:
             self.rest()
+        except AssertionError as error:
+            error.add_note("\n".join(self.story))
+            raise
         finally:
             COUNTS["writes"] += len(self.server.writes)
+            COUNTS["stale"] += self.judge.stale
             for each in (self.leader, self.standby):
                 each.die()
             self.loop.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from fuzz.histories.machine import Histories
 
@@ -22,5 +22,9 @@ def quiet() -> Iterator[None]:
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=HISTORIES, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=HISTORIES,
+    stateful_step_count=40,
+    deadline=None,
+    phases=[Phase.generate],  # the story that a finding tells is short enough; to make it shorter takes minutes
+    suppress_health_check=list(HealthCheck),
 )
