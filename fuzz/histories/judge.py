@@ -10,9 +10,9 @@ lived through the history gives the answers of one that is made from the objects
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 
 from fuzz.histories import users
-from fuzz.histories.replica import EPOCH
 from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
@@ -99,21 +99,23 @@ class Judge:
         self.moved |= {key for key, each in self._server.services.items() if not each.declared_group}
 
     # --- at rest ------------------------------------------------------------------------------------------------------
-    def rest(self, lived: Snapshot, luck: random.Random) -> None:
+    def rest(self, lived: Snapshot, now: datetime, luck: random.Random) -> None:
         """Everything is delivered, answered and worked off: judge, and excuse nothing any more."""
         self.writes()
         objects = [each for kind in self._server.objects.values() for each in kind.values()]
         luck.shuffle(objects)
         fresh = Snapshot.from_objects(objects)
+        _ = fresh.parsed_pools
+        fresh.rests.lead(now)
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
-            plan = plan_service(fresh, key, now=EPOCH)
+            plan = plan_service(fresh, key, now=now)
             assert not _moves(service, plan), f"left undone: {key}: {_state(service)} but {plan.writes}"
             self.stale += bool(plan.writes)
             if self._is_open(fresh, service):
                 self.moved.add(key)
         for name in sorted(fresh.pools):
-            plan = plan_pool(fresh, name, now=EPOCH)
+            plan = plan_pool(fresh, name, now=now)
             assert not plan.writes, f"left undone: pool {name}: {plan.writes}"
         self._same(lived, fresh)
         for address, one, other in self._doubles():

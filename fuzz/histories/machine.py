@@ -21,6 +21,7 @@ from fuzz.histories.server import Server
 from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
+from kavip.errors import ApiError
 from kavip.names import Reason
 from kavip.snapshot import KINDS
 from tests import build
@@ -82,6 +83,11 @@ class Histories(RuleBasedStateMachine):
             self.loop.close()
 
     # --- users --------------------------------------------------------------------------------------------------------
+    @rule(data=st.data(), key=st.sampled_from(users.KEYS))
+    def apply_another(self, data: st.DataObject, key: str) -> None:
+        """As :meth:`apply`: what happens most often."""
+        self.apply(data, key)
+
     @rule(data=st.data(), key=st.sampled_from(users.KEYS))
     def apply(self, data: st.DataObject, key: str) -> None:
         """A user creates a Service, or edits a part of it."""
@@ -202,6 +208,17 @@ class Histories(RuleBasedStateMachine):
         self.tell("disturb", kind, fault, rewind)
         self.leader.line.disturb(kind, fault, rewind=rewind)
 
+    @rule()
+    def proceed(self) -> None:
+        """For a while nothing lags and nothing fails."""
+        self.tell("proceed")
+        for _ in range(3):
+            self.leader.line.deliver_all()
+            self.loop.spin()
+            for request in list(self.leader.line.requests):
+                self.leader.line.settle(request, Fate.DONE)
+            self.loop.spin()
+
     # --- writes -------------------------------------------------------------------------------------------------------
     @precondition(lambda self: self.leader.line.requests)
     @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
@@ -209,7 +226,7 @@ class Histories(RuleBasedStateMachine):
         """A write meets its fate."""
         requests = self.leader.line.requests
         request = requests[data.draw(st.integers(0, len(requests) - 1))]
-        self.tell("answer", request.by, request.key, request.body["status"], fate)
+        self.tell("answer", request.by, tale.asked(request.key, request.body), fate)
         self.leader.line.settle(request, fate)
 
     @precondition(lambda self: self.leader.line.adrift)
@@ -217,14 +234,14 @@ class Histories(RuleBasedStateMachine):
     def arrive(self) -> None:
         """A write that the leader has given up is done after all."""
         self.leader.line.perform(request := self.leader.line.adrift.pop(0))
-        self.tell("arrive", request.key, request.body, request.answer)
+        self.tell("arrive", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
 
     @precondition(lambda self: self.adrift)
     @rule()
     def haunt(self) -> None:
         """A write of a replica that is gone is done after all."""
         self.leader.line.perform(request := self.adrift.pop(0))
-        self.tell("haunt", request.key, request.body, request.answer)
+        self.tell("haunt", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
         self.judge.intruded(request.key)
 
     # --- replicas -----------------------------------------------------------------------------------------------------
@@ -236,20 +253,12 @@ class Histories(RuleBasedStateMachine):
         if dies:
             old.die()
             self.adrift += old.line.cut()
-            self._catch_up(new)
             self.leader, self.standby = new, self._new()
         else:
             old.resign()
             self.adrift += old.line.cut()
-            self._catch_up(new)
             self.leader, self.standby = new, old
         self.leader.lead()
-
-    def _catch_up(self, replica: Replica) -> None:
-        """A lease lasts far longer than a watch lags."""
-        for kind in replica.line.backlog():
-            replica.line.deliver(kind, len(self.server.changes[kind]))
-        self.loop.spin()
 
     @rule(seconds=st.sampled_from((0.1, 1.0, 5.0)))
     def wait(self, seconds: float) -> None:
@@ -270,15 +279,20 @@ class Histories(RuleBasedStateMachine):
             self.loop.spin()
             self.leader.line.deliver_all()
             for request in list(self.leader.line.requests):
-                self.tell("  done", request.key, request.body["status"])
+                self.tell("  done", tale.asked(request.key, request.body))
                 self.leader.line.settle(request, Fate.DONE)
             self.judge.writes()
-            if not self.leader.line.requests and not self.leader.line.backlog() and self._is_idle():
+            if (
+                self.leader.leads
+                and not self.leader.line.requests
+                and not self.leader.line.backlog()
+                and self._is_idle()
+            ):
                 break
         else:
             raise AssertionError("the controller does not come to rest")
         self.leader.check()
-        self.judge.rest(self.leader.caches.snapshot, random.Random(self.server.version))
+        self.judge.rest(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
 
     def _is_idle(self) -> bool:
         """Let time pass until nothing backs off; True where nothing comes of it."""

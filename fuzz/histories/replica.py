@@ -43,7 +43,8 @@ class Replica:
         self.name, self.loop = name, loop
         self.line = Line(server, name)
         client: Any = self.line
-        self.caches = Caches(client, owned=False)
+        self.caches = Caches(client, owned=False, now=lambda: self.now)
+        self.caches.open()
         self.told: list[tuple[Key, Notice]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._term: list[asyncio.Task[Any]] = []
@@ -57,16 +58,26 @@ class Replica:
         """The wall clock."""
         return EPOCH + timedelta(seconds=self.loop.time())
 
+    @property
+    def leads(self) -> bool:
+        """Whether the term has begun: the caches hold what the predecessor wrote."""
+        return self.queue is not None
+
     def lead(self) -> None:
-        """Begin a term, as :class:`kavip.leading.Leading` does."""
+        """Begin a term."""
+        self._start(self._term, self._lead())
+        self.loop.spin()
+
+    async def _lead(self) -> None:
+        """Serve one term, as :class:`kavip.leading.Leading` does."""
+        await self.caches.refresh()
         queue: WorkQueue[Key] = WorkQueue(base=0.05, cap=BACKOFF)
         client: Any = self.line
-        writer = Writer(client, self.caches.objects, now=lambda: self.now)
         worker = Worker(
             snapshot=self.caches.snapshot,
             objects=self.caches.objects,
             queue=queue,
-            writer=writer,
+            writer=Writer(client, self.caches.objects, now=lambda: self.now),
             eye=_Blind(),
             notify=lambda key, notice: self.told.append((key, notice)),
             options=Options(),
@@ -78,17 +89,17 @@ class Replica:
             if key.kind is not Kind.GROUP:
                 worker.add(key)
 
+        self.caches.lead(add)
         for key in wakes.everything(self.caches.snapshot):
             add(key)
-        self.queue, self.caches.wake = queue, add
-        self._start(self._term, worker.run(WORKERS))
-        self.loop.spin()
+        self.queue = queue
+        await worker.run(WORKERS)
 
     def resign(self) -> None:
         """The term ends; what is on its way may still arrive."""
-        self.caches.rest()
-        self.queue = None
         self._end(self._term)
+        self.caches.follow()
+        self.queue = None
 
     def die(self) -> None:
         """The process is gone."""

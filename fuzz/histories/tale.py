@@ -1,5 +1,8 @@
 """A history in few words: what a person needs to see why something was found."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
@@ -18,6 +21,16 @@ def of(obj: Object) -> str:
             return f"group default={obj.is_default} VIPs={' '.join(map(str, own_virtual_ips(obj)))}"
     meta = obj.metadata
     return f"{KINDS[type(obj)]} {meta.name} {meta.labels or ''} {getattr(obj, 'status', '')}"
+
+
+def asked(key: str, body: Mapping[str, Any]) -> str:
+    """A status patch, as far as IPAM cares."""
+    status = body["status"]
+    told = [
+        f"{each['type'].rpartition('/')[2]}={each.get('reason', 'gone')}" for each in status.get("conditions") or ()
+    ]
+    rest = {name: value for name, value in status.items() if name != "conditions"}
+    return f"{key} since v{body['metadata']['resourceVersion']}: {rest} {' '.join(told)}"
 
 
 def _fields(spec: object) -> list[tuple[str, object]]:

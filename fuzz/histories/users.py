@@ -148,6 +148,7 @@ def pools(draw: st.DrawFn, name: str, number: int) -> VIPPool:
         "groups": draw(st.sampled_from((None, None, None, None, [GROUP], ["lb/other"]))),
         "avoid_buggy_ips": draw(st.sampled_from((False, False, False, True))),
         "reservations": [Reservation(*reserved)] if reserved else None,
+        "cooldown_seconds": draw(st.sampled_from((0, 0, 0, 2, 60))),
         "max_per_namespace": draw(st.sampled_from((None, None, None, 0, 1, 2))),
     }
     return build.pool(name, *ranges, created=stamp(number), **spec)
