@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kavip.api.address import Address
 from kavip.api.service import Service
-from kavip.ipam import claims as rules
 from kavip.ipam.addresses import find
 from kavip.ipam.claims import Claim
 from kavip.ipam.holding import Holding
@@ -19,8 +18,8 @@ from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, Terms
 from kavip.ipam.rest import Rests
-from kavip.ipam.sharing import SharingIndex
 from kavip.ipam.stock import Shelf, Stock, Usage
+from kavip.ipam.tenants import Tenants
 from kavip.ipam.waiting import Waiter, Waiting
 from kavip.names import Contest
 
@@ -31,18 +30,16 @@ class Ledger:
     def __init__(self, pools: Pools | None = None) -> None:
         """Empty, over *pools*."""
         self._holdings: dict[str, Holding] = {}
-        self._claims: dict[Address, dict[str, Claim]] = {}
+        self._tenants = Tenants()
         self._owners: defaultdict[Address, set[str]] = defaultdict(set)  # nodes and groups: no Service's
         self._owned: dict[str, frozenset[Address]] = {}
         self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
         self._leaving: set[str] = set()  # Services in deletion
-        self._sharing = SharingIndex()
         self._waiting = Waiting()
         self._contested: set[Address] = set()
         self._vacated: set[Address] = set()  # asked for by name, and held by nobody any more
-        self._keepers: dict[Address, frozenset[str]] = {}  # remembered answers for contested and shared addresses
         self._stock = Stock(pools or Pools())
-        self.rests = Rests(self._stock.pools, held=self._claims, changed=self._review)
+        self.rests = Rests(self._stock.pools, held=self._tenants, changed=self._review)
         """The addresses that cool down: who begins and ends that, and who is told."""
         self.contests: Counter[Contest] = Counter()
         """How often an address has got a second holder."""
@@ -51,11 +48,11 @@ class Ledger:
     def configure(self, pools: Pools) -> None:
         """Count over *pools* from now on; in O(holders). Everybody keeps what he holds."""
         self._stock = Stock(pools)
-        for address, claims in self._claims.items():
+        for address in self._tenants:
             if (shelf := self._stock.shelf_of(address)) is not None:
                 shelf.take(address)
                 shelf.assign(address, 1)
-                for namespace in {claim.terms.namespace for claim in claims.values()}:
+                for namespace in self._tenants.namespaces(address):
                     shelf.count(namespace, 1)
         for address in self._owners:
             if (shelf := self._stock.shelf_of(address)) is not None:
@@ -91,9 +88,9 @@ class Ledger:
             self._review(address)
         for address in wanted - before:
             self._owners[address].add(owner)
-            if address in self._claims:
+            if address in self._tenants:
                 self._contested.add(address)
-                self.contests[Contest.NODE_OR_GROUP] += any(each.standing for each in self._claims[address].values())
+                self.contests[Contest.NODE_OR_GROUP] += any(each.standing for each in self._tenants.of(address))
             self._review(address)
 
     # --- what is decided and not yet seen -------------------------------------------------------------------------
@@ -141,11 +138,11 @@ class Ledger:
 
     def holders(self, address: Address) -> tuple[Terms, ...]:
         """The Services that keep *address*, oldest first; those that lose a contest are left out."""
-        return rules.holders(self._claims.get(address, {}).values())
+        return self._tenants.holders(address)
 
     def claimants(self, address: Address) -> tuple[Terms, ...]:
         """All Services that have *address* in status or externalIPs, oldest first."""
-        return _oldest_first(claim.terms for claim in self._claims.get(address, {}).values())
+        return self._tenants.claimants(address)
 
     def wishes(self, address: Address) -> tuple[Terms, ...]:
         """The Services that ask for *address* by name and do not hold it (yet), oldest first."""
@@ -158,31 +155,16 @@ class Ledger:
 
         Of an edit that is only proposed, the ledger knows older terms: then *terms* counts.
         """
-        if address in self._owners:
-            return False
-        claims, key = self._claims.get(address), terms.key
-        mine = claims.get(key) if claims else None
-        if claims is None or (mine is not None and len(claims) == 1):
-            return True
-        if mine is None or mine.terms != terms:
-            proposed = {**claims, key: Claim(terms, standing=True)}
-            return terms in rules.holders(proposed.values())
-        known = self._keepers.get(address)
-        if known is None:
-            known = self._keepers[address] = frozenset(terms.key for terms in rules.holders(claims.values()))
-        return key in known
+        return address not in self._owners and self._tenants.keeps(address, terms)
 
     def rival(self, address: Address, terms: Terms) -> Terms | None:
         """The Service because of which *terms* cannot have *address*; None where no Service stands in its way."""
-        claims = self._claims.get(address)
-        if claims is None or self._sharing.fits(address, terms, claims=len(claims)):
-            return None
-        return rules.rival(claims.values(), terms)
+        return self._tenants.rival(address, terms)
 
     def assigned(self, pool: Pool) -> Iterator[tuple[Address, Terms, bool]]:
         """Each claim on an address of *pool*, with whether it stands in status; sorted. In O(holders)."""
-        for address in sorted(address for address in self._claims if any(span.holds(address) for span in pool.ranges)):
-            for claim in sorted(self._claims[address].values(), key=lambda claim: claim.terms.age):
+        for address in sorted(each for each in self._tenants if find(pool.ranges, each) is not None):
+            for claim in sorted(self._tenants.of(address), key=lambda claim: claim.terms.age):
                 yield address, claim.terms, claim.standing
 
     def leaving(self, pool: Pool, namespace: str) -> int:
@@ -209,8 +191,7 @@ class Ledger:
 
     def costs_quota(self, address: Address, namespace: str) -> bool:
         """Whether *address* would be one more that *namespace* holds."""
-        claims = self._claims.get(address)
-        return not claims or not _has_namespace(claims, namespace)
+        return not self._tenants.has_namespace(address, namespace)
 
     def is_within_quota(self, pool: Pool, addresses: Sequence[Address], namespace: str) -> bool:
         """Whether the Services of *namespace* may hold *addresses* of *pool* besides what they hold."""
@@ -234,7 +215,7 @@ class Ledger:
             if address.family == family and self._is_open(address, pool, terms):
                 return address
         if terms.sharing is not None:
-            for address in self._sharing.addresses(terms):
+            for address in self._tenants.shareable(terms):
                 if address.family == family and self._is_open(address, pool, terms):
                     return address
         shelf = self._stock.get(pool.name)
@@ -294,7 +275,7 @@ class Ledger:
         losers = {
             terms
             for address in contested
-            for terms, is_standing in self._claims.get(address, {}).values()
+            for terms, is_standing in self._tenants.of(address)
             if is_standing and not self.belongs_to(address, terms)
         }
         vacated, self._vacated = self._vacated, set()
@@ -331,7 +312,7 @@ class Ledger:
         for address, claim in old.items():
             if new.get(address) != claim:
                 self._replace(address, key, claim, new.get(address))
-                if before and address not in self._claims and (not holding or before.shows(address)):
+                if before and address not in self._tenants and (not holding or before.shows(address)):
                     self.rests.let_go(address, key)  # but not what a write was to give and did not
         for address, claim in new.items():
             if address not in old:
@@ -339,50 +320,37 @@ class Ledger:
 
     def _replace(self, address: Address, key: str, was: Claim | None, now: Claim | None) -> None:
         """Service *key* claims *address* as *now*, no longer as *was*."""
-        claims, shelf = self._claims.setdefault(address, {}), self._stock.shelf_of(address)
-        if shelf is not None and not claims:
-            shelf.assign(address, 1)
-        if was is not None:
-            del claims[key]
-            self._sharing.remove(address, was.terms)
-        if shelf is not None and (was is None or now is None):
-            namespace = key.partition("/")[0]
-            if not _has_namespace(claims, namespace):
-                shelf.count(namespace, -1 if now is None else 1)
-        if now is not None:
-            if now.standing:
-                self._compare(address, now, is_new=was is None or not was.standing)
-            claims[key] = now
-            self._sharing.add(address, now.terms)
-        if not claims:
-            del self._claims[address]
-            if address in self._wishes:
-                self._vacated.add(address)
-            if shelf is not None:
-                shelf.assign(address, -1)
+        tenants, shelf = self._tenants, self._stock.shelf_of(address)
+        namespace = key.partition("/")[0]
+        was_held, had = address in tenants, was is not None or tenants.has_namespace(address, namespace)
+        if now is not None and now.standing:
+            self._compare(address, now, is_new=was is None or not was.standing)
+        tenants.put(address, key, was=was, now=now)
+        is_held, has = address in tenants, now is not None or tenants.has_namespace(address, namespace)
+        if was_held and not is_held and address in self._wishes:
+            self._vacated.add(address)
+        if shelf is not None:
+            shelf.assign(address, is_held - was_held)
+            shelf.count(namespace, has - had)
         self._change(address, shelf)
 
     def _compare(self, address: Address, now: Claim, *, is_new: bool) -> None:
         """Note whom *now*, which is about to stand, contests *address* with."""
-        claims = self._claims[address]
         if is_new and address in self._owners:
             self.contests[Contest.NODE_OR_GROUP] += 1
-        if claims and self.rival(address, now.terms) is not None:
+        if self._tenants.rival(address, now.terms) is not None:
             self._contested.add(address)
-            standing = (claim for claim in claims.values() if claim.standing)
-            if is_new and rules.rival(standing, now.terms) is not None:
-                self.contests[Contest.TWO_SERVICES] += 1
+            self.contests[Contest.TWO_SERVICES] += is_new and self._tenants.is_contested(address, now.terms)
 
     def _review(self, address: Address) -> None:
         self._change(address, self._stock.shelf_of(address))
 
     def _change(self, address: Address, shelf: Shelf | None) -> None:
         """Somebody has *address* now, or has it no longer; or it rests, or does no more."""
-        self._keepers.pop(address, None)
         if shelf is None:
             return
         self._waiting.touch(shelf.pool.name)
-        if address in self._claims:
+        if address in self._tenants:
             shelf.take(address)
         elif address in self.rests:
             shelf.cool(address)
@@ -397,10 +365,6 @@ class Ledger:
                 _discard(self._wishes, address, key)
             for address in new:
                 self._wishes[address].add(key)
-
-
-def _has_namespace(claims: Mapping[str, Claim], namespace: str) -> bool:
-    return any(claim.terms.namespace == namespace for claim in claims.values())
 
 
 def _discard(index: defaultdict[Address, set[str]], address: Address, name: str) -> None:

@@ -10,13 +10,14 @@ from kavip.ipam.request import Port, Sharing, Terms
 
 
 class _Book:
-    """The addresses of one :class:`Sharing`: how many claims each has, and which use a port."""
+    """The addresses of one :class:`Sharing`: how many claims each has, which use a port, and how often two the same."""
 
-    __slots__ = ("addresses", "ports")
+    __slots__ = ("addresses", "clashes", "ports")
 
     def __init__(self) -> None:
         self.addresses: Counter[Address] = Counter()
         self.ports: dict[Port, Counter[Address]] = {}
+        self.clashes: Counter[Address] = Counter()
 
 
 class SharingIndex:
@@ -33,7 +34,10 @@ class SharingIndex:
         book = self._books.setdefault(terms.sharing, _Book())
         book.addresses[address] += 1
         for port in terms.ports:
-            book.ports.setdefault(port, Counter())[address] += 1
+            counts = book.ports.setdefault(port, Counter())
+            if address in counts:
+                book.clashes[address] += 1
+            counts[address] += 1
 
     def remove(self, address: Address, terms: Terms) -> None:
         """Take back what :meth:`add` counted."""
@@ -43,11 +47,18 @@ class SharingIndex:
         for port in terms.ports:
             counts = book.ports[port]
             _decrement(counts, address)
+            if address in counts:
+                _decrement(book.clashes, address)
             if not counts:
                 del book.ports[port]
         _decrement(book.addresses, address)
         if not book.addresses:
             del self._books[terms.sharing]
+
+    def is_peaceful(self, address: Address, terms: Terms, *, claims: int) -> bool:
+        """Whether all *claims* of *address* are of the same key as *terms*, and no two use one port."""
+        book = self._books.get(terms.sharing) if terms.sharing else None
+        return book is not None and book.addresses[address] == claims and address not in book.clashes
 
     def fits(self, address: Address, terms: Terms, *, claims: int) -> bool:
         """

@@ -62,14 +62,15 @@ class Shelf:
             self._spaces[address.family].free(address.value)
 
     def count(self, namespace: str, step: int) -> None:
-        """Services of *namespace* hold one address more now (*step* 1) or one less (-1)."""
-        self._held[namespace] += step
-        if not self._held[namespace]:
-            del self._held[namespace]
+        """Services of *namespace* hold *step* addresses more now, perhaps -1 or 0."""
+        if step:
+            self._held[namespace] += step
+            if not self._held[namespace]:
+                del self._held[namespace]
 
     def assign(self, address: Address, step: int) -> None:
-        """*address* is held by somebody now (*step* 1) or no longer (-1)."""
-        if self.pool.is_usable(address):
+        """*address* is held by somebody now (*step* 1), no longer (-1) or as before (0)."""
+        if step and self.pool.is_usable(address):
             self._assigned[address.family] += step
 
     def lowest(self, family: int) -> Address | None:

@@ -365,9 +365,11 @@ def test_memory_returns_to_where_it_was() -> None:
     for index in range(50):
         ledger.observe(f"n{index % 3}/s{index}", None)
         ledger.reserve(f"Node {index}", [])
-    for name in ("_holdings", "_claims", "_owners", "_owned", "_wishes", "_keepers", "_vacated"):
+    for name in ("_holdings", "_owners", "_owned", "_wishes", "_vacated"):
         assert not getattr(ledger, name), name
-    assert not ledger._sharing._books
+    for name in ("_claims", "_holders"):
+        assert not getattr(ledger._tenants, name), name
+    assert not ledger._tenants._sharing._books
     assert not ledger._waiting._touched
 
 
