@@ -16,7 +16,7 @@ SYSTEM = [
     "system:kube-scheduler",
     "system:kube-proxy",
 ]
-POLICY = {
+POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
@@ -28,6 +28,19 @@ POLICY = {
         {"level": "Metadata"},
     ],
 }
+
+
+def telling(*resources: tuple[str, str]) -> dict[str, Any]:
+    """A policy that also keeps what the server made of each write of *resources*: (group, plural), parts included."""
+    rules = [
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [{"group": group, "resources": [plural, f"{plural}/*"]}],
+        }
+        for group, plural in resources
+    ]
+    return {**POLICY, "rules": [*rules, *POLICY["rules"]]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from hack.testbed import audit, flags, process
 from hack.testbed.audit import AuditLog
@@ -42,10 +42,12 @@ class ControlPlane:
         address: Address | None = None,
         place: Place | None = None,
         components: Sequence[str] = (),
+        policy: Mapping[str, Any] = audit.POLICY,
     ) -> None:
         """`components`: those of kube-controller-manager and kube-scheduler that shall run too.
 
         Without the former nothing fills the roles view, edit and admin, makes EndpointSlices or collects garbage.
+        `policy`: what the audit log keeps.
         """
         self.state = state
         self.kubeconfig = state / "admin.kubeconfig"
@@ -54,6 +56,7 @@ class ControlPlane:
         self._wanted = address or Address()
         self._place = place or Here()
         self._components = components
+        self._policy = policy
         self.address = self._wanted
         self._processes: dict[str, Process] = {}
 
@@ -190,7 +193,7 @@ class ControlPlane:
 
     def _write_files(self) -> None:
         write_private(self.state / "sa.key", private_key())
-        (self.state / "audit-policy.json").write_text(json.dumps(audit.POLICY))
+        (self.state / "audit-policy.json").write_text(json.dumps(self._policy))
         hosts = ["127.0.0.1", self.address.host, "localhost", "kubernetes.default.svc", "10.96.0.1"]
         self.authority.issue("kube-apiserver", hosts=hosts).write(self.state, "apiserver")
         self.authority.issue("kube-apiserver", ADMINS).write(self.state, "to-kubelet")

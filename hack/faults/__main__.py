@@ -1,0 +1,37 @@
+"""``make faults``: a history of 2,000 Services; exit status 1 when it was not clean."""
+
+import random
+import sys
+
+import click
+
+from hack.faults import course
+from hack.faults.replicas import FAULTS
+from hack.testbed import programs, runs
+from hack.testbed.progress import step
+
+_SEEDS = 2**16
+
+
+@click.command()
+@click.option("--services", default=2000, show_default=True, help="So many are created.")
+@click.option("--seconds", default=120.0, show_default=True, help="Of edits, once the first half is there.")
+@click.option("--rounds", default=1, show_default=True, help="Histories, one after the other.")
+@click.option("--seed", default=None, type=int, help="Of the first history; the next has the next.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice([*FAULTS, "none"]), help="These alone.")
+def main(services: int, seconds: float, rounds: int, seed: int | None, faults: tuple[str, ...]) -> None:
+    """Run histories on control planes of their own, two controllers each."""
+    built = programs.ensure()
+    first = random.randrange(_SEEDS) if seed is None else seed
+    good = True
+    for number in range(first, first + rounds):
+        chosen = () if "none" in faults else faults or FAULTS
+        with runs.temporary() as state, step(f"A history of {services} Services", f"seed {number}"):
+            verdict = course.run(built, state, services=services, seconds=seconds, seed=number, faults=chosen)
+        print(verdict.table(), flush=True)
+        good &= verdict.is_clean
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

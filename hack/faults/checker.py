@@ -1,0 +1,229 @@
+"""
+The judge: replays what happened and says what should not have.
+
+It reads the audit log and nothing else, and knows of kavip only what its writes are called. A *double* is an address in
+the status of two Services that may not share it. One that a write of kavip's makes is a fault of kavip's; one that an
+edit makes (two that share an address are given one port) must be repaired. In both cases the older Service keeps.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hack.faults.facts import Fact
+from hack.faults.rules import Ip, Pool, Service, cause, place
+
+Pair = tuple[Ip, str, str]
+
+
+@dataclass(slots=True)
+class Double:
+    """An address with two holders: *by* whom it came about, *since* when, for how long, and how often the loser was
+    written meanwhile without being helped."""
+
+    address: Ip
+    holders: tuple[str, str]
+    by: str
+    since: float
+    seconds: float | None = None
+    passes: int = 0
+
+
+@dataclass(slots=True)
+class Findings:
+    """What came of a history."""
+
+    doubles: list[Double] = field(default_factory=list)
+    clashes: list[Double] = field(default_factory=list)
+    """Doubles that an edit has made."""
+    moves: list[str] = field(default_factory=list)
+    needless: list[str] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Addresses that were not freed."""
+    counters: list[str] = field(default_factory=list)
+    """Pools whose status does not count what is held."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unrepaired(self) -> list[Double]:
+        """Doubles of either origin that stood at the end."""
+        return [each for each in (*self.doubles, *self.clashes) if each.seconds is None]
+
+
+class Checker:
+    """Takes one fact after the other; :meth:`close` looks at what is left when all has come to rest."""
+
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self._services: dict[str, Service] = {}
+        self._pools: dict[str, Pool] = {}
+        self._holders: defaultdict[Ip, set[str]] = defaultdict(set)
+        self._open: dict[Pair, Double] = {}
+        self._contested: set[tuple[str, Ip]] = set()
+
+    def replay(self, facts: Iterable[Fact]) -> Findings:
+        """Take all of *facts*, which are in order, and close."""
+        for fact in facts:
+            self.take(fact)
+        return self.close()
+
+    def take(self, fact: Fact) -> None:
+        """One write."""
+        if fact.kind == "vippools":
+            if fact.made is None:
+                self._pools.pop(fact.key, None)
+            else:
+                new_pool, old_pool = Pool.of(fact.made), self._pools.get(fact.key)
+                if fact.is_kavips and old_pool is not None and _plain(old_pool.status) == _plain(new_pool.status):
+                    self.findings.needless.append(f"pool {fact.key} at {fact.version} by {fact.user}")
+                self._pools[fact.key] = new_pool
+            self._count(fact, "pool")
+        elif fact.made is None:
+            self._count(fact, "service")
+            self._replace(fact, self._services.get(fact.uid), None)
+        else:
+            self._count(fact, "service")
+            new = Service.of(fact.made)
+            self._replace(fact, self._services.get(new.uid), new)
+
+    def _count(self, fact: Fact, what: str) -> None:
+        who = "kavip" if fact.is_kavips else "user"
+        self.findings.counts[f"{who} {what} {fact.verb}{'/' if fact.part else ''}{fact.part}"] += 1
+
+    # --- one step -------------------------------------------------------------------------------------------------
+    def _replace(self, fact: Fact, old: Service | None, new: Service | None) -> None:
+        before = set(old.held) if old else set()
+        after = set(new.held) if new else set()
+        if fact.is_kavips and old is not None and new is not None:
+            self._judge_write(fact, old, new)
+        uid = new.uid if new else fact.uid
+        for address in before - after:
+            self._holders[address].discard(uid)
+        for address in after - before:
+            self._holders[address].add(uid)
+        if new is None:
+            self._services.pop(uid, None)
+        else:
+            self._services[uid] = new
+        for address in before | after:
+            self._compare(fact, uid, address)
+        for address in before - after:
+            self._contested.discard((uid, address))
+        self.findings.counts["addresses given"] += len(after - before) if fact.is_kavips else 0
+        self.findings.counts["addresses held at once"] = max(
+            self.findings.counts["addresses held at once"], sum(map(bool, self._holders.values())) if after else 0
+        )
+
+    def _judge_write(self, fact: Fact, old: Service, new: Service) -> None:
+        found = self.findings
+        if old.version == new.version or _plain(old.status) == _plain(new.status):
+            found.needless.append(f"{new.key} at {new.version} by {fact.user}")
+        for address in set(old.held) - set(new.held):
+            found.counts["addresses taken back"] += 1
+            is_contested = (old.uid, address) in self._contested
+            if is_contested and not self._has_elder(old, address):
+                found.moves.append(f"{old.key} lost {address} at {new.version}, though nobody older has it")
+            elif not is_contested and not cause(old, address, self._pools):
+                found.moves.append(f"{old.key} lost {address} at {new.version} without cause")
+        for (address, *uids), double in self._open.items():
+            if old.uid in uids and address in old.held and address in new.held:
+                double.passes += 1
+
+    def _has_elder(self, service: Service, address: Ip) -> bool:
+        """Whether an older Service that does not share *address* with *service* has it, or had when both had it."""
+        others = [self._services[uid] for uid in self._holders[address] if uid != service.uid]
+        rivals = [each for each in others if not each.shares_with(service)]
+        return not rivals or any((each.born, each.key) < (service.born, service.key) for each in rivals)
+
+    def _compare(self, fact: Fact, uid: str, address: Ip) -> None:
+        """Enter and close doubles of *uid* on *address*."""
+        mine = self._services.get(uid)
+        rivals = set()
+        if mine is not None and uid in self._holders[address]:
+            others = (self._services[each] for each in self._holders[address] if each != uid)
+            rivals = {each.uid for each in others if not each.shares_with(mine)}
+        for other in rivals:
+            pair = (address, *sorted((uid, other)))
+            if pair not in self._open:
+                by = fact.user if fact.is_kavips else ""
+                keys = sorted((self._services[uid].key, self._services[other].key))
+                self._open[pair] = Double(address, (keys[0], keys[1]), by, fact.at)  # type: ignore[index]
+                (self.findings.doubles if by else self.findings.clashes).append(self._open[pair])  # type: ignore[index]
+                self._contested |= {(uid, address), (other, address)}
+        for pair in [each for each in self._open if each[0] == address and uid in each[1:]]:
+            if not rivals & set(pair[1:]):
+                self._open[pair].seconds = fact.at - self._open[pair].since
+                del self._open[pair]
+
+    # --- at rest --------------------------------------------------------------------------------------------------
+    def close(self) -> Findings:
+        """Nothing has happened for a while: who waits, waits in vain or for ever."""
+        found = self.findings
+        for service in sorted(self._services.values(), key=lambda each: each.key):
+            if not service.is_managed:
+                found.kept += [f"{service.key} holds {address}" for address in service.held]
+            elif better := next(self._better(service), ""):
+                found.waiting.append(f"{service.key} has {_names(service.held)} and could have {better}")
+        for pool in self._pools.values():
+            found.counters += _miscounted(pool, self._holders)
+        found.counts["services at the end"] = len(self._services)
+        found.counts["of them waiting"] = sum(
+            each.is_managed and len({address.version for address in each.held}) < len(each.families)
+            for each in self._services.values()
+        )
+        return found
+
+    def _better(self, service: Service) -> Iterator[str]:
+        """What *service* asks for, lacks, and could have."""
+        if any(family not in service.families for family in service.wanted):
+            return  # a request that cannot be met
+        asked = {place(address, self._pools) for address in service.wanted.values()}
+        named = self._pools.get(service.pool)
+        stays = [each for each in service.held if not cause(service, each, self._pools)]
+        lacks = [family for family in service.families if all(each.version != family for each in stays)]
+        if not lacks or (service.pool and named is None) or None in asked or len({*asked, named} - {None}) > 1:
+            return
+        homes = {home for each in stays if (home := place(each, self._pools))} or (asked | {named}) - {None}
+        if stays and not homes:
+            return  # the rest would have to come from the same pool, and that is gone
+        for pool in homes or {each for each in self._pools.values() if each.is_automatic}:
+            assert pool is not None
+            found = {family: self._free(service, pool, family) for family in lacks}
+            wishes = [family for family in lacks if family in service.wanted]
+            needed = lacks if service.needs_all else wishes
+            if any(found.values()) and all(found[family] for family in needed):
+                yield f"{_names(each for each in found.values() if each)} of {pool.name}"
+
+    def _free(self, service: Service, pool: Pool, family: int) -> Ip | None:
+        wanted = service.wanted.get(family)
+        choice = [wanted] if wanted else pool.addresses(family)
+        for address in choice:
+            others = [self._services[uid] for uid in self._holders.get(address, ()) if uid != service.uid]
+            if pool.gives(address) and all(each.shares_with(service) for each in others):
+                return address
+        return None
+
+
+def _plain(status: Mapping[str, Any]) -> object:
+    """*status* without what says only when it was written."""
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status.get("conditions") or ()
+    ]
+    return {**status, "conditions": conditions}
+
+
+def _miscounted(pool: Pool, holders: Mapping[Ip, set[str]]) -> Iterator[str]:
+    for family in (4, 6):
+        held = sum(
+            bool(uids) and address.version == family and pool.gives(address) for address, uids in holders.items()
+        )
+        told = (pool.status.get(f"ipv{family}") or {}).get("assigned", 0)
+        if held != told:
+            yield f"pool {pool.name} says that {told} of IPv{family} are assigned, {held} are"
+
+
+def _names(addresses: Iterable[Ip]) -> str:
+    return " and ".join(map(str, addresses)) or "nothing"

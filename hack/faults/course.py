@@ -1,0 +1,131 @@
+"""One history from its beginning to its verdict."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hack.endurance.writer import Access
+from hack.faults import facts
+from hack.faults.checker import Checker, Double, Findings
+from hack.faults.demand import Demand
+from hack.faults.history import History
+from hack.faults.replicas import Pair
+from hack.testbed import audit
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.flags import Address
+from hack.testbed.programs import Programs
+
+_CRDS: Final = Path(__file__).parents[2] / "config" / "crd" / "bases"
+_SERVICES: Final = "10.96.0.0/16,fd00:96::/108"
+_QUIET: Final = 4.0  # seconds without a write of kavip's: all has come to rest
+_PATIENCE: Final = 180.0
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a history."""
+
+    findings: Findings
+    users: Counter[str]
+    blows: Counter[str]
+    withheld: int
+    seconds: float
+    rest: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Nobody had an address twice but for a moment after a stop, and nothing else was found at all."""
+        found = self.findings
+        doubles = found.unrepaired if self.blows["stop"] else [*found.doubles, *found.unrepaired]
+        late = [each for each in found.doubles if each.passes]
+        return not (doubles or late or found.moves or found.needless or found.waiting or found.kept or found.counters)
+
+    def table(self) -> str:
+        """What there is to report."""
+        found, counts = self.findings, self.findings.counts
+        given = counts["addresses given"]
+        writes = counts["kavip service patch/status"]
+        rows = [
+            f"users: {_listed(self.users)}",
+            f"blows: {_listed(self.blows)}; {self.withheld} writes withheld for want of the lease",
+            f"kavip: {given} addresses given, {counts['addresses taken back']} taken back",
+            f"  {writes} status writes of Services, {counts['kavip pool patch/status']} of pools",
+            f"at the end: {counts['services at the end']} Services, {counts['of them waiting']} of them wait",
+            f"  at most {counts['addresses held at once']} addresses were held at once",
+            f"took {self.seconds:.0f} s, and {self.rest:.1f} s to come to rest",
+            f"addresses held by two through a write of kavip's: {len(found.doubles)}{_span(found.doubles)}",
+            f"  through an edit that ended a sharing, and repaired: {len(found.clashes)}{_span(found.clashes)}",
+            f"  not repaired at the end: {len(found.unrepaired)}",
+            f"moves without cause: {len(found.moves)}",
+            f"needless writes: {len(found.needless)}",
+            f"waiting while an address is free: {len(found.waiting)}",
+            f"addresses not freed: {len(found.kept)}; pools that miscount: {len(found.counters)}",
+        ]
+        for what in (found.moves, found.needless, found.waiting, found.kept, found.counters):
+            rows += [f"  FOUND {text}" for text in what[:_SHOWN]]
+        rows += [f"  FOUND {double}" for double in found.doubles[:_SHOWN]]
+        return "\n".join(rows)
+
+
+def run(
+    programs: Programs, state: Path, *, services: int, seconds: float, seed: int, faults: tuple[str, ...]
+) -> Verdict:
+    """Begin, edit for *seconds* under *faults*, come to rest, and judge."""
+    policy = audit.telling(("", "services"), ("kavip.io", "vippools"))
+    with ControlPlane(programs, state, address=Address(services=_SERVICES), policy=policy) as plane:
+        plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
+        plane.wait_established()
+        return asyncio.run(_run(plane, services=services, seconds=seconds, seed=seed, faults=faults))
+
+
+async def _run(plane: ControlPlane, *, services: int, seconds: float, seed: int, faults: tuple[str, ...]) -> Verdict:
+    dice = random.Random(seed)
+    access = Access.read(plane.user("users", "system:masters"))
+    began = time.monotonic()
+    pair = Pair(plane)
+    async with History(access, Demand(services, dice)) as history:
+        with pair.running():
+            blows = asyncio.create_task(pair.suffer(random.Random(seed + 1), faults=faults)) if faults else None
+            await history.run(seconds=seconds)
+            if blows is not None:
+                blows.cancel()
+                await asyncio.wait({blows})
+            over = time.monotonic()
+            await _rest(plane)
+            rest = time.monotonic() - over
+    findings = Checker().replay(facts.read(plane.audit.path))
+    return Verdict(
+        findings=findings,
+        users=history.counts,
+        blows=Counter(name for name, _ in pair.blows),
+        withheld=sum(each.said("write withheld") for each in pair.replicas),
+        seconds=time.monotonic() - began,
+        rest=max(0.0, rest - _QUIET),
+    )
+
+
+async def _rest(plane: ControlPlane) -> None:
+    """Return when kavip has written neither Service nor pool for a while."""
+    deadline = time.monotonic() + _PATIENCE
+    quiet = time.monotonic()
+    plane.audit.mark()
+    while time.monotonic() - quiet < _QUIET and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+        events = list(plane.audit)
+        plane.audit.mark()
+        if any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events):
+            quiet = time.monotonic()
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _span(doubles: list[Double]) -> str:
+    spans = [each.seconds for each in doubles if each.seconds is not None]
+    return f" (the longest for {max(spans):.2f} s)" if spans else ""

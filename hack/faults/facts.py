@@ -1,0 +1,94 @@
+"""
+What happened, as the API server wrote it down: each successful write of a Service or pool, in the order of its version.
+
+A resourceVersion is a revision of the API server's storage, so it puts the writes of all kinds into one order. A
+deletion has none: it stands where the first write stands that was asked for after it, which excuses a hand-over of an
+address by the few milliseconds for which a DELETE takes, and by no more.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+KINDS: Final = ("services", "vippools")
+_WRITES: Final = ("create", "update", "patch", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One write: *made* is the object that came of it, None where it is gone; *at* is when it was answered."""
+
+    kind: str
+    key: str
+    verb: str
+    part: str
+    agent: str
+    user: str
+    code: int
+    asked: float
+    at: float
+    made: dict[str, Any] | None
+    uid: str
+
+    @property
+    def version(self) -> int:
+        """Its place in the order of all writes; 0 where it has none of its own."""
+        return int(self.made["metadata"]["resourceVersion"]) if self.made else 0
+
+    @property
+    def is_kavips(self) -> bool:
+        """Whether kavip wrote it."""
+        return self.agent.startswith("kavip/")
+
+
+def read(path: Path) -> list[Fact]:
+    """The facts of the audit log at *path*, in order."""
+    with path.open("rb") as file:
+        return ordered(parse(json.loads(line) for line in file if line.endswith(b"\n")))
+
+
+def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
+    """The writes of Services and pools among *lines*, refused ones too."""
+    for line in lines:
+        about = line.get("objectRef") or {}
+        if about.get("resource") not in KINDS or line["verb"] not in _WRITES or line["stage"] != "ResponseComplete":
+            continue
+        answer = line.get("responseObject") or {}
+        code = line.get("responseStatus", {}).get("code", 0)
+        metadata = answer.get("metadata") or {}
+        is_made = code < 300 and line["verb"] != "delete"
+        yield Fact(
+            kind=about["resource"],
+            key="/".join(filter(None, (about.get("namespace", ""), metadata.get("name") or about.get("name", "")))),
+            verb=line["verb"],
+            part=about.get("subresource", ""),
+            agent=line.get("userAgent", ""),
+            user=line.get("user", {}).get("username", ""),
+            code=code,
+            asked=moment(line["requestReceivedTimestamp"]),
+            at=moment(line["stageTimestamp"]),
+            made=answer if is_made else None,
+            uid=metadata.get("uid") or (answer.get("details") or {}).get("uid", ""),
+        )
+
+
+def ordered(facts: Iterable[Fact]) -> list[Fact]:
+    """The successful ones of *facts*, as they happened."""
+    done = [fact for fact in facts if fact.code < 300]
+    made = sorted((fact for fact in done if fact.made), key=lambda fact: (fact.version, fact.at))
+    gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.asked)
+    last = {fact.uid: place for place, fact in enumerate(made)}
+    result: list[Fact] = []
+    for place, fact in enumerate(made):
+        while gone and gone[0].asked <= fact.asked and last.get(gone[0].uid, -1) < place:
+            result.append(gone.pop(0))
+        result.append(fact)
+    return result + gone
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,117 @@
+"""Two ``kavip controller`` processes, and what happens to them."""
+
+import asyncio
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hack.testbed import flags, process
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import Process
+from kavip import names
+
+LEASE: Final = 5
+NAMESPACE: Final = "kavip"
+_READY: Final = 60.0
+
+
+@dataclass(slots=True)
+class Replica:
+    """One process; the API server knows it as *name*, and so does the Lease."""
+
+    plane: ControlPlane
+    name: str
+    process: Process = field(init=False)
+
+    @property
+    def log(self) -> Path:
+        """What it says, over all its lives."""
+        return self.plane.state / f"{self.name}.log"
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        probe, metrics = flags.free_ports(2)
+        command = [
+            *(sys.executable, "-m", "kavip", "controller"),
+            *(f"--kubeconfig={self.plane.user(self.name, 'system:masters')}", f"--identity={self.name}"),
+            *(f"--namespace={NAMESPACE}", f"--lease-seconds={LEASE}"),
+            *("--probe-host=127.0.0.1", f"--probe-port={probe}"),
+            *("--metrics-host=127.0.0.1", f"--metrics-port={metrics}"),
+        ]
+        self.process = process.spawn(command, log=self.log)
+
+    def said(self, phrase: str) -> int:
+        """How often it has logged *phrase*."""
+        return self.log.read_text().count(f'"{phrase}"')
+
+
+@dataclass(slots=True)
+class Pair:
+    """Two replicas; *blows* is what was done to them, and when (seconds since the epoch)."""
+
+    plane: ControlPlane
+    replicas: tuple[Replica, Replica] = field(init=False)
+    blows: list[tuple[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.replicas = (Replica(self.plane, "kavip-a"), Replica(self.plane, "kavip-b"))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Both, for as long as the block lasts."""
+        for each in self.replicas:
+            each.start()
+        try:
+            process.wait_for("a leader", lambda: self.leader() is not None, timeout=_READY)
+            yield
+        finally:
+            for each in self.replicas:
+                each.process.signal(signal.SIGCONT)
+            process.kill([each.process for each in self.replicas])
+
+    def leader(self) -> Replica | None:
+        """Who holds the Lease; None: nobody."""
+        path = "--output=jsonpath={.spec.holderIdentity}"
+        found = self.plane.kubectl(
+            "get", "lease", names.LEASE_NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", path
+        ).stdout.strip()
+        return next((each for each in self.replicas if each.name == found), None)
+
+    async def suffer(self, dice: random.Random, *, faults: tuple[str, ...]) -> None:
+        """One blow after the other, until cancelled; then both run."""
+        try:
+            while True:
+                await asyncio.sleep(dice.uniform(2, 6))
+                await self._strike(dice.choice(faults), dice)
+        finally:
+            for each in self.replicas:
+                each.process.signal(signal.SIGCONT)
+                if not each.process.alive:
+                    each.start()
+
+    async def _strike(self, fault: str, dice: random.Random) -> None:
+        victim = await asyncio.to_thread(self.leader)
+        if victim is None:
+            return
+        if fault == "kill the other":
+            victim = next(each for each in self.replicas if each is not victim)
+        self.blows.append((fault, time.time()))
+        if fault == "stop":
+            victim.process.signal(signal.SIGSTOP)
+            await asyncio.sleep(LEASE + dice.uniform(1, 3))
+            victim.process.signal(signal.SIGCONT)
+            return
+        victim.process.signal(signal.SIGTERM if fault == "end" else signal.SIGKILL)
+        await asyncio.to_thread(victim.process.wait, 30)
+        await asyncio.sleep(dice.uniform(0, 2))
+        victim.start()
+
+
+FAULTS: Final = ("kill", "stop", "end", "kill the other")
+"""``kill`` is -9, ``stop`` is SIGSTOP for longer than the lease, ``end`` SIGTERM; all of the leader."""
