@@ -323,5 +323,5 @@ def test_status_is_written_apart(server: ControlPlane, stored: str) -> None:
 def test_kubectl_prints_what_matters(server: ControlPlane, stored: str) -> None:
     """The short name works, and the columns are there."""
     header, line = server.kubectl("get", "vipp", stored).stdout.splitlines()
-    assert header.split() == ["NAME", "ADDRESSES", "AUTO", "IPV4-USED", "IPV4-FREE", "READY", "AGE"]
+    assert " ".join(header.split()) == ("NAME ADDRESSES AUTO IPV4-USED IPV4-FREE IPV6-USED ACCEPTED READY REASON AGE")
     assert line.split()[:3] == [stored, '["192.0.2.0/28"]', "true"]

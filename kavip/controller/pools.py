@@ -8,11 +8,13 @@ from datetime import datetime
 import msgspec
 
 from kavip.api import conditions
-from kavip.api.pool import PoolStatus, Usage
+from kavip.api.pool import PoolStatus, Usage, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.controller.difference import merge_patch
-from kavip.controller.outcome import Kind, Plan, StatusPatch, Verdict, timestamp
-from kavip.ipam import stock
+from kavip.controller.outcome import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.ipam import reasons, stock
+from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam.ledger import Ledger
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -30,10 +32,11 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
-    fresh = (
-        _accepted(problem).on(pool.metadata, ConditionType.ACCEPTED),
-        _ready(usage, is_accepted=problem is None).on(pool.metadata, ConditionType.READY),
-    )
+    verdicts = {
+        ConditionType.ACCEPTED: _accepted(usage, problem),
+        ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
+    }
+    fresh = [verdict.on(pool.metadata, kind) for kind, verdict in verdicts.items()]
     rests = snapshot.ledger.rests.of(key)
     status = PoolStatus(
         ipv4=_wire(usage.get(4)),
@@ -46,16 +49,21 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
     if not changes:
         return Plan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
-    return Plan(writes=(StatusPatch(Kind.POOL, key, body),), requeue_after=ends)
+    telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
+    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind])))
+    return Plan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _accepted(problem: Refusal | None) -> Verdict:
-    if problem is not None:
-        return Verdict("False", problem.reason, problem.message)
-    return Verdict("True", Reason.ACCEPTED, "its addresses may be assigned")
+def _accepted(usage: Mapping[int, stock.Usage], problem: Refusal | None) -> Verdict:
+    if problem is None:
+        counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
+        return Verdict("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
+    rest = "; that pool was there first and stays in force" if problem.reason is Reason.OVERLAP else ""
+    return Verdict("False", problem.reason, f"{problem.message}{rest}")
 
 
-def _ready(usage: Mapping[int, stock.Usage], *, is_accepted: bool) -> Verdict:
+def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
+    usage = ledger.usage(pool)
     if not is_accepted:
         return Verdict("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
     if not usage:
@@ -64,9 +72,22 @@ def _ready(usage: Mapping[int, stock.Usage], *, is_accepted: bool) -> Verdict:
             Reason.NO_ADDRESSES,
             "nothing is left to give: shorten spec.exclude, or rejectedCIDRs of Network cluster",
         )
+    full = reasons.fill(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):
-        return Verdict("False", Reason.EXHAUSTED, "no address is free: add some to spec.addresses")
-    return Verdict("True", Reason.READY, "has free addresses")
+        return Verdict("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
+    free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)
+    return Verdict("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
+
+
+def _notice(pool: VIPPool, kind: ConditionType, verdict: Verdict) -> Notice | None:
+    """One Event for a change of reason; that a new pool is well needs none."""
+    old = conditions.find(pool.status.conditions, kind)
+    if old is not None and old.reason == verdict.reason:
+        return None
+    is_well = verdict.status == "True"
+    if is_well and (old is None or old.status == "Unknown"):
+        return None
+    return Notice(verdict.reason, verdict.message, warning=not is_well)
 
 
 def _wire(usage: stock.Usage | None) -> Usage | None:

@@ -150,7 +150,7 @@ def no_room(
         lacking = [pool for pool in lacking if pool not in able]
     full = [pool for pool in able if not _has_room(pool, families, ledger)]
     strained = [pool for pool in able if pool not in full]
-    texts = [f"pool {pool.name} is full: {_fill(pool, families, ledger)}" for pool in full]
+    texts = [f"pool {pool.name} is full: {fill(pool.name, families, ledger)}" for pool in full]
     texts += [_quota(pool, request, ledger) for pool in strained]
     texts += [f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking]
     rooms = [f"{who} {'has' if one else 'have'} room but {why}" for who, why, one in _by_cause(idle)]
@@ -164,6 +164,19 @@ def no_room(
         return Refusal(Reason.QUOTA_EXCEEDED, f"{text}; {_LARGER_QUOTA}", field)
     remedy = "name a pool that has them" if is_named else "add them to a pool or change spec.ipFamilyPolicy"
     return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{text}; {remedy}", field or "spec.ipFamilyPolicy")
+
+
+def fill(pool: str, families: Sequence[int], ledger: Ledger) -> str:
+    """How full *pool* is in those of *families* that have nothing left; "" where all have."""
+    texts = []
+    for family, usage in ledger.usage(pool).items():
+        if family in families and not usage.available:
+            kind = f"{FAMILY_NAMES[family]} " if len(families) > 1 else ""
+            kept = usage.total - usage.assigned - usage.cooling
+            rest = f", {usage.cooling} at rest (cooldownSeconds)" if usage.cooling else ""
+            rest += f", {kept} kept for others (reservations, nodes, groups)" if kept > 0 else ""
+            texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
+    return " and ".join(texts)
 
 
 def no_pool(request: Request, pools: Pools, namespace_labels: Mapping[str, str] | None) -> Refusal:
@@ -209,19 +222,6 @@ def _caused(pools: Sequence[tuple[Pool, str]], *, more: int = 0) -> str:
 def _has_room(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
     usage = ledger.usage(pool.name)
     return all(usage[family].available for family in families if family in usage)
-
-
-def _fill(pool: Pool, families: Sequence[int], ledger: Ledger) -> str:
-    """How full *pool* is in those of *families* that have nothing left."""
-    texts = []
-    for family, usage in ledger.usage(pool.name).items():
-        if family in families and not usage.available:
-            kind = f"{FAMILY_NAMES[family]} " if len(families) > 1 else ""
-            kept = usage.total - usage.assigned - usage.cooling
-            rest = f", {usage.cooling} at rest (cooldownSeconds)" if usage.cooling else ""
-            rest += f", {kept} kept for others (reservations, nodes, groups)" if kept > 0 else ""
-            texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
-    return " and ".join(texts)
 
 
 def _families(pool: Pool, families: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.pool import Cooling
-from kavip.controller.outcome import Kind, Plan
+from kavip.controller.outcome import Kind, Notice, Plan
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object
@@ -54,6 +54,78 @@ def test_a_plan_applied_to_its_own_result_is_empty() -> None:
 def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, str]) -> None:
     """A pool says whether it is in force and has something to give."""
     assert conditions_of(pool) == {"Accepted": accepted, "Ready": ready}
+
+
+@pytest.mark.parametrize(
+    ("pool", "others", "kind", "message"),
+    [
+        (build.pool(), (), "Accepted", "in force: 16 IPv4 addresses to give"),
+        (
+            build.pool("edge", "192.0.2.128/31", "2001:db8::/64"),
+            (),
+            "Accepted",
+            "in force: 2 IPv4 and 18446744073709551616 IPv6 addresses to give",
+        ),
+        (build.pool(), (), "Ready", "IPv4 addresses are free"),
+        (
+            build.pool("edge", "192.0.2.128", "2001:db8::/64"),
+            (build.service("shop/web", holds=["192.0.2.128"]),),
+            "Ready",
+            "IPv6 addresses are free; full: IPv4 1 of 1 assigned",
+        ),
+        (
+            build.pool("edge", "192.0.2.128", "2001:db8::1"),
+            (build.service("shop/web", holds=["192.0.2.128"]), build.node("n9", "2001:db8::1")),
+            "Ready",
+            (
+                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept for others (reservations, nodes, groups); "
+                "free an address or add some to spec.addresses"
+            ),
+        ),
+        (
+            build.pool("edge", "192.0.2.130", created="2026-02-01T00:00:00Z"),
+            (build.pool("old"),),
+            "Accepted",
+            (
+                "spec.addresses: 192.0.2.130 overlaps 192.0.2.128/28 of pool old; remove it from one of the two; "
+                "that pool was there first and stays in force"
+            ),
+        ),
+        (
+            build.pool("edge", "10.0.0.1/8"),
+            (),
+            "Accepted",
+            "spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or 10.0.0.1",
+        ),
+        (build.pool("edge", "10.0.0.1/8"), (), "Ready", "the pool is not accepted, so it gives nothing"),
+    ],
+)
+def test_conditions_say_which_pool_and_how_many(
+    pool: Object, others: tuple[Object, ...], kind: str, message: str
+) -> None:
+    """The numbers are those that stand still: of what is full, and of what there is."""
+    written = body_of(plan_pool(cluster(pool, *others), "edge", now=NOW))["conditions"]
+    assert next(each["message"] for each in written if each["type"] == kind) == message
+
+
+def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
+    """None while it is well from the start, none twice, one when it is full, and one when it is no longer."""
+    world = World(cluster(build.pool("edge", "192.0.2.128")))
+    assert world.pool("edge").events == ()
+    world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))
+    full = "full: 1 of 1 assigned; free an address or add some to spec.addresses"
+    assert world.pool("edge").events == (Notice("Exhausted", full, warning=True),)
+    assert world.pool("edge").events == ()
+    world.snapshot.drop("Service", "shop/web")
+    assert world.pool("edge").events == (Notice("Ready", "IPv4 addresses are free", warning=False),)
+    late = cluster(build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z"))
+    assert [notice.reason for notice in plan_pool(late, "edge", now=NOW).events] == ["Overlap"]
+
+
+def test_sizes_stop_at_the_largest_integer_of_the_api() -> None:
+    """A /64 is larger than what status can say."""
+    status = body_of(plan_pool(cluster(build.pool("edge", "2001:db8::/48")), "edge", now=NOW))
+    assert status["ipv6"] == {"total": 2**63 - 1, "assigned": 0, "available": 2**63 - 1}
 
 
 def test_a_full_pool_is_exhausted() -> None:

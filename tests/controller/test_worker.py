@@ -14,7 +14,7 @@ from kavip.controller import worker
 from kavip.controller.observed import Objects, Observed, Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.owner import Foreign
-from kavip.controller.worker import FOLD, Worker
+from kavip.controller.worker import FOLD, POOL_REST, Worker
 from kavip.errors import Conflict, Forbidden, Refused, Throttled, Unavailable
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
@@ -316,6 +316,23 @@ async def test_the_changes_of_a_group_are_folded() -> None:
         assert len(shop.writer.sent) == 1
         shop.seconds += FOLD
         await shop.until(lambda: len(shop.writer.sent) == 2)
+
+
+async def test_the_counts_of_a_pool_are_folded() -> None:
+    """Of many changes within the rest after a write, one more write tells; of no change none does."""
+    pool = Key(Kind.POOL, "edge")
+    async with working(build.pool()) as shop:
+        shop.queue.add(pool)
+        await shop.until(lambda: shop.writer.sent)
+        for number in range(5):
+            shop.snapshot.put(web(f"shop/h{number}", holds=[f"192.0.2.{128 + number}"]))
+            shop.queue.add(pool)
+            await asyncio.sleep(0.01)
+        assert len(shop.writer.sent) == 1
+        shop.seconds += POOL_REST
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        (patch,) = [write for write in shop.writer.sent[1].writes if isinstance(write, StatusPatch)]
+        assert patch.body["status"]["ipv4"]["assigned"] == 5
 
 
 async def test_a_group_is_watched_while_it_exists() -> None:
