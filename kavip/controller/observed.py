@@ -17,7 +17,7 @@ from kavip.api.event import Event
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.controller.news import EVER
-from kavip.controller.outcome import Apply, Key, Reserved, StatusPatch
+from kavip.controller.outcome import Apply, Key, Removal, Reserved, StatusPatch
 from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
 
@@ -129,7 +129,8 @@ class Objects:
     rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
     that the last status write was decided on, where that write has made a new one; *sent*: by Service, the last status
     write, until the watch shows something new of the Service. *left_out*: by group, the Services that it has no room
-    for. *rivals* is what was seen of keepalived-operator itself.
+    for. *removals*: by Service, what others took out of its status. *rivals* is what was seen of keepalived-operator
+    itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class Objects:
     written: dict[Key, str] = field(default_factory=dict)
     sent: dict[str, StatusPatch] = field(default_factory=dict)
     left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
+    removals: dict[str, Removal] = field(default_factory=dict)
     rivals: Rivals = field(default_factory=Rivals)
 
     def see(self, old: Owned | None, new: Owned | None) -> str:

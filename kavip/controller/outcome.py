@@ -142,6 +142,15 @@ class Target:
     config_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """*addresses* that kavip gave were removed so many *times*; until *until* they are not written again."""
+
+    addresses: tuple[Address, ...]
+    times: int
+    until: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
@@ -150,7 +159,7 @@ class Plan:
     *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
     waits for, None leaves it where it is; *unmet*: why it has not what it asks for. *reserves*, *left_out* (by Service,
     why there is no room for it) and *target* are a group's. *requeue_after*: look again in so many seconds. *also*:
-    keys whose plan is no longer empty.
+    keys whose plan is no longer empty. *removal*: somebody has removed what kavip wrote.
     """
 
     writes: tuple[Write, ...] = ()
@@ -163,6 +172,7 @@ class Plan:
     target: Target | None = None
     requeue_after: float | None = None
     also: tuple[Key, ...] = ()
+    removal: Removal | None = None
 
 
 def timestamp(now: datetime) -> str:

@@ -6,7 +6,7 @@ Pure: Snapshot in, Plan out. One status write of a Service carries everything th
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,11 +15,12 @@ from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.controller import news, programmed
+from kavip.controller import news, programmed, removals
 from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
+from kavip.controller.outcome import Kind, Notice, Options, Plan, Removal, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
 from kavip.ipam.allocate import loss, settle, waits_for
+from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -39,7 +40,8 @@ class _Addressing:
     """
     What becomes of a Service's addresses, and the pools that it *waits* for.
 
-    *change*: which it had before, where that is not the same; *is_driven*: somebody else has one of those.
+    *change*: which it had before, where that is not the same; *is_driven*: somebody else has one of those. *removal*:
+    somebody has taken them out of the status.
     """
 
     addresses: tuple[Address, ...]
@@ -47,6 +49,7 @@ class _Addressing:
     waits: tuple[str, ...] = ()
     change: str = ""
     is_driven: bool = False
+    removal: Removal | None = None
 
 
 def plan_service(
@@ -67,7 +70,12 @@ def plan_service(
         group = _lost(snapshot, service)
     if group is None:
         return _released(snapshot, service)
-    addressing = _addressing(snapshot, service, group, options) if service.is_load_balancer else None
+    before = objects.removals.get(key) if objects else None
+    addressing = (
+        _addressing(snapshot, service, group, options=options, before=before, now=now)
+        if service.is_load_balancer
+        else None
+    )
     given = addressing.addresses if addressing else ()
     ground = Ground.of(snapshot, group, observed)
     left_out = objects.left_out.get(group, {}).get(key) if objects else None
@@ -76,30 +84,48 @@ def plan_service(
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
-def _addressing(snapshot: Snapshot, service: Service, group: str, options: Options) -> _Addressing:
+def _addressing(
+    snapshot: Snapshot, service: Service, group: str, *, options: Options, before: Removal | None, now: datetime
+) -> _Addressing:
+    """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
+    told = _told(service)
+    if told not in _GIVEN and told != Reason.FOREIGN_STATUS:
+        before = None
+    found = _decided(snapshot, service, group, options=options, lost=before.addresses if before else ())
+    if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
+        return found
+    if before is not None and now < before.until:
+        return _Addressing((), removals.verdict(before), removal=before)
+    if before is not None or told in _GIVEN:
+        return replace(found, removal=removals.removal(before, found.addresses, now=now))
+    return found
+
+
+def _decided(
+    snapshot: Snapshot, service: Service, group: str, *, options: Options, lost: tuple[Address, ...]
+) -> _Addressing:
     if why := _left_to_platform(snapshot, service, group, options):
         return _Addressing(service.ingress_addresses, Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why))
     labels = snapshot.namespace_labels(service.metadata.namespace)
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
-    outcome = settle(service, parsed, snapshot.ledger, group=group, namespace_labels=labels)
+    outcome = settle(service, parsed, snapshot.ledger, group=group, namespace_labels=labels, lost=lost)
     request, _ = read_request(service, group=group)
     waits = waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
-        lost = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
-        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, lost)
+        change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
+        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, change)
     verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
     return _Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
 
 
 def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options: Options) -> str:
     """Why kavip assigns nothing; "" where it does. What it has assigned stays its own."""
-    if options.ipam == "always" or _told(service) in _GIVEN:
+    platform = snapshot.network.spec.external_ip if snapshot.network else None
+    is_platforms = options.ipam == "auto" and platform is not None and bool(platform.auto_assign_cidrs)
+    if not (is_platforms or options.ipam == "never") or _written(snapshot, service):
         return ""
     if options.ipam == "never":
         return "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
-    platform = snapshot.network.spec.external_ip if snapshot.network else None
-    if platform is None or not platform.auto_assign_cidrs:
-        return ""
     request, _ = read_request(service, group=group)
     if snapshot.parsed_pools.are_named_by(request):
         return ""
@@ -127,13 +153,19 @@ def _difference(
         fresh[ConditionType.SERVICE_PROGRAMMED] = verdict
         events += _notices(service, ConditionType.SERVICE_PROGRAMMED, verdict)
     status = _status(service, addressing, fresh, now)
+    removed = addressing.removal if addressing else None
+    looks = (
+        news.next_look(service, verdict, now=now, began=began),
+        removals.rest(removed, now) if addressing and removed and not addressing.addresses else None,
+    )
     return Plan(
         writes=(_patch(service, status),) if status else (),
         events=tuple(events),
         claims=addressing.addresses if addressing and "loadBalancer" in status else None,
         waits=addressing.waits if addressing else None,
         unmet=addressing.verdict.reason if addressing and addressing.verdict.status == "False" else "",
-        requeue_after=news.next_look(service, verdict, now=now, began=began),
+        requeue_after=min((each for each in looks if each is not None), default=None),
+        removal=removed,
     )
 
 
@@ -235,12 +267,12 @@ def _lost(snapshot: Snapshot, service: Service) -> str | None:
 
 
 def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
-    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.allocate)."""
-    told = _told(service)
-    if told in _ANOTHERS:
+    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.case)."""
+    if _told(service) in _ANOTHERS or not service.ingress_addresses:
         return ()
-    found = snapshot.parsed_pools
-    return tuple(each for each in service.ingress_addresses if told in _GIVEN or found.pool_of(each))
+    request, _ = read_request(service)
+    case = Decision.of(request, snapshot.parsed_pools, snapshot.ledger, None)
+    return tuple(each for each in service.ingress_addresses if case.is_given(each))
 
 
 def _deletion(kind: ConditionType) -> dict[str, str]:

@@ -242,6 +242,10 @@ class Worker:
                 ledger.wait(request, decided.waits, reason=decided.unmet)
             ledger.answer(key.name)
             self.wake()
+        elif key.kind is Kind.SERVICE:
+            self._objects.removals.pop(key.name, None)
+        if decided.removal is not None:
+            self._objects.removals[key.name] = decided.removal
         if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
             self._objects.forget(key.name)
             self._eye.aim(key.name, None)

@@ -7,6 +7,7 @@ stands in :mod:`.case`.
 
 from collections.abc import Iterator, Mapping
 
+from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam import reasons
@@ -27,19 +28,34 @@ def settle(
     *,
     group: str | None = None,
     namespace_labels: Mapping[str, str] | None = None,
+    lost: tuple[Address, ...] = (),
 ) -> Allocation | Refusal:
     """
     :func:`decide` for *service* as it stands, malformed or not: what cannot be read moves no address.
 
+    What somebody took out of its status it gets back where that can be: what kavip's own condition still names, or what
+    is known to be *lost*.
     A Refusal means that kavip gives the Service no address and keeps none of its own in status.
     """
     request, findings = read_request(service, group=group)
     if not findings:
+        if recalled := _recalled(request, ledger, lost):
+            again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
+            if isinstance(again, Allocation) and again.refusal is None:
+                return again
         return decide(request, pools, ledger, namespace_labels=namespace_labels)
     case = Case.of(request, pools, ledger, namespace_labels)
     if case.is_foreign() and not request.reassign:
         return case.foreign()
     return case.without(findings[0])
+
+
+def _recalled(request: Request, ledger: Ledger, lost: tuple[Address, ...]) -> tuple[Address, ...]:
+    """What kavip gave to *request*, which holds nothing now and asks for nothing by name."""
+    if request.wanted or request.alien or ledger.held(request.key):
+        return ()
+    found = lost or (request.spoken_of() if request.told in (Reason.ASSIGNED, Reason.STRANDED) else ())
+    return tuple(address for address in found if address.family in request.families)
 
 
 def decide(

@@ -6,9 +6,9 @@ holds it keeps, in the order in which it stands, unless it asks for something el
 longer has the family. An address that an administrator's edit has made illegal is *stranded*: it stays until the
 Service says ``kavip.io/reassign: "true"``.
 
-**Whose status is it?** kavip writes ``AddressAssigned`` together with every address. So an entry in status is another
-controller's where that condition is missing or says ``ForeignStatus`` or ``LeftToPlatform``, and where it is False
-while the entry lies outside every pool (kavip had nothing to give, somebody else had). Such an entry is *adopted* where
+**Whose status is it?** kavip writes ``AddressAssigned`` together with every address, and names the address in it. So an
+entry in status is another controller's where that condition is missing or says ``ForeignStatus`` or ``LeftToPlatform``,
+and where it lies outside every pool and the condition does not name it. Such an entry is *adopted* where
 the Service could have got it from a pool: it stays, and is kavip's from then on. Else the whole status is left alone,
 with ``ForeignStatus``: nothing is added, nothing taken away, until ``kavip.io/reassign`` gives kavip a free hand. A
 host name in status is never kavip's. While a write of ours is on its way, the status is ours.
@@ -82,13 +82,19 @@ class Case(NamedTuple):
         request = self.request
         if request.alien:
             return True
-        if not self.held or request.told in _GIVEN or self.ledger.is_expecting(request.key):
+        if not self.held or self.ledger.is_expecting(request.key):
             return False
-        is_ours = request.told not in _NOT_OURS
         return not all(
-            (is_ours and self.pools.pool_of(address)) or (address.family in request.families and self.fits(address))
+            self.is_given(address) or (address.family in request.families and self.fits(address))
             for address in self.held
         )
+
+    def is_given(self, address: Address) -> bool:
+        """Whether *address*, which stands in status, is from kavip, and nobody has written it over what kavip gave."""
+        told = self.request.told
+        if told in _NOT_OURS or self.pools.pool_of(address):
+            return told not in _NOT_OURS
+        return told in _GIVEN and address in (self.request.spoken_of() or (address,))
 
     def fits(self, address: Address) -> bool:
         """Whether the Service could get *address* from its pool today, were it free."""

@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
     *families*: wanted, in order. *legacy*: the one of *wanted* that stands in ``spec.loadBalancerIP`` alone.
     *current*: the addresses in status, in their order; *alien*: status has entries that kavip never writes.
-    *told*: the reason of our own ``AddressAssigned``, "" where kavip has not written it yet.
+    *told*: the reason of our own ``AddressAssigned``, "" where kavip has not written it yet; *words*: its message.
     """
 
     key: str
@@ -80,6 +80,7 @@ class Request(NamedTuple):
     current: tuple[Address, ...]
     alien: bool
     told: str
+    words: str
 
     def wanted_of(self, family: int) -> Address | None:
         """The address of *family* that is asked for by name."""
@@ -87,6 +88,10 @@ class Request(NamedTuple):
             if address.family == family:
                 return address
         return None
+
+    def spoken_of(self) -> tuple[Address, ...]:
+        """The addresses that *words* name: kavip names those that it gives, in the same write."""
+        return addresses_in(self.words)
 
     def field_of(self, address: Address) -> str:
         """The path of the field that asks for *address*."""
@@ -112,6 +117,7 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
     wanted, legacy = _with_load_balancer_ip(asked, service, findings)
     families = _families(service, wanted)
     sharing_key = _take(annotations.SHARING_KEY, service, findings)
+    told = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
     if spec.ip_family_policy == "RequireDualStack" and len(families) < len(FAMILIES):
         findings.append(
             Refusal(
@@ -135,11 +141,17 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         reassign=_take(annotations.REASSIGN, service, findings) or False,
         current=service.ingress_addresses if service.is_load_balancer else (),
         alien=service.is_load_balancer and _has_alien_entries(service),
-        told=_told(service),
+        told=told.reason if told else "",
+        words=told.message if told else "",
     )
     if len(request.wanted) < len(wanted):
         findings.extend(_strangers(wanted, request))
     return request, tuple(findings)
+
+
+def addresses_in(words: str) -> tuple[Address, ...]:
+    """The addresses that stand in a message, each a word of its own."""
+    return tuple(address for word in words.split() if (address := read_address(word.rstrip(",;"))))
 
 
 def terms_of_unknown(key: str) -> Terms:
@@ -212,11 +224,6 @@ def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
 
 def _has_alien_entries(service: Service) -> bool:
     return any(entry.hostname or not read_address(entry.ip) for entry in service.status.load_balancer.ingress or ())
-
-
-def _told(service: Service) -> str:
-    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
-    return found.reason if found else ""
 
 
 def _strangers(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:
