@@ -279,7 +279,7 @@ class Ledger:
             if is_standing and not self.belongs_to(address, terms)
         }
         vacated, self._vacated = self._vacated, set()
-        asking = {terms for address in vacated | self.rests.begun() for terms in self.wishes(address)}
+        asking = {terms for address in vacated for terms in self.wishes(address)}
         told = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(asking)))
         return tuple(dict.fromkeys((*told, *self._waiting.call(self._can_serve))))
 

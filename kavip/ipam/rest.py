@@ -70,7 +70,6 @@ class Rests:
         self._queue: list[Rest] = []  # a heap; what has ended before its time leaves when it surfaces
         self._told: dict[str, tuple[Cooling, ...]] = {}  # pool -> what its status says
         self._freed: dict[Address, str] = {}  # seen by us, and at rest nowhere yet
-        self._begun: set[Address] = set()
 
     # --- questions ------------------------------------------------------------------------------------------------
     def __contains__(self, address: Address) -> bool:
@@ -94,11 +93,6 @@ class Rests:
             said = (rest.address for rest in read_rests(self._told.get(pool, ())))
             found = OrderedDict.fromkeys(each for each in said if places.get(each) == _NOWHERE)
         return tuple(sorted(self._rests[each] for each in found if each not in self._held))
-
-    def begun(self) -> set[Address]:
-        """The addresses that have begun to rest since the last call: who asks for one is to be told."""
-        begun, self._begun = self._begun, set()
-        return begun
 
     # --- pools ----------------------------------------------------------------------------------------------------
     def configure(self, pools: Pools) -> None:
@@ -159,7 +153,6 @@ class Rests:
             pool = self._pools.pool_of(address)
             if pool is not None and pool.cooldown:
                 self._put(Rest(_until(now, pool.cooldown), address, service))
-                self._begun.add(address)
 
     def expire(self, now: datetime) -> None:
         """End what has rested until *now*. A clock that was set back makes no rest longer than the cool-down."""

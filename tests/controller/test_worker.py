@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -70,7 +71,7 @@ class Shop:
         self.snapshot, self.objects, self.writer, self.eye = snapshot, Objects(), Paper(), Eye()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
         self.told: list[tuple[Key, Notice]] = []
-        self.seconds = 0.0
+        self.seconds, self.now = 0.0, NOW
         self.worker = Worker(
             snapshot=snapshot,
             objects=self.objects,
@@ -79,7 +80,7 @@ class Shop:
             eye=self.eye,
             notify=lambda key, notice: self.told.append((key, notice)),
             options=Options(ipam=ipam),
-            now=lambda: NOW,
+            now=lambda: self.now,
             clock=lambda: self.seconds,
         )
 
@@ -420,3 +421,38 @@ async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:
         shop.worker.wake()
         await shop.until(lambda: shop.writer.sent)
         assert [plan.claims for plan in shop.writer.sent] == [(VIP,)]
+
+
+async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool is looked at when a rest ends, however long it is folded for; its status is written once for all."""
+    monkeypatch.setattr("kavip.controller.worker.FOLD", 60.0)
+    pool = build.pool("edge", "192.0.2.128/32", cooldown_seconds=60)
+    async with working(web("shop/a", holds=["192.0.2.128"]), web("shop/b"), build.group(), pool) as shop:
+        shop.snapshot.rests.lead(NOW)
+        shop.snapshot.drop(names.SERVICE, "shop/a")
+        shop.snapshot.rests.cool(NOW)
+        shop.queue.add(Key(Kind.POOL, "edge"))
+        await shop.until(lambda: shop.writer.sent)
+        shop.queue.add(Key(Kind.SERVICE, "shop/b"))
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        (cooling,) = cooling_of(shop.writer.sent[0])
+        assert (cooling["address"], cooling["until"]) == ("192.0.2.128", "2026-03-01T12:01:00Z")
+        assert shop.writer.sent[1].claims is None
+        shop.now += timedelta(seconds=59.9)
+        shop.queue.add(Key(Kind.POOL, "edge"))
+        await shop.until(lambda: not len(shop.queue))
+        assert len(shop.writer.sent) == 2  # folded, but for what is left of the rest only
+        shop.now += timedelta(seconds=0.1)
+        await shop.until(lambda: len(shop.writer.sent) == 3)
+        assert shop.writer.sent[2].claims == (VIP,)
+        shop.seconds += 60
+        shop.queue.add(Key(Kind.POOL, "edge"))
+        await shop.until(lambda: len(shop.writer.sent) == 4)
+        assert not shop.snapshot.rests.of("edge")
+
+
+def cooling_of(plan: Plan) -> Any:
+    """``status.cooling`` as *plan* writes it."""
+    (write,) = plan.writes
+    assert isinstance(write, StatusPatch)
+    return write.body["status"]["cooling"]

@@ -7,6 +7,7 @@ from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.group import Instances
 from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.api.pool import Cooling, PoolStatus, VIPPool
 from kavip.names import Reason
 from kavip.webhook import policy, verdict
 from kavip.webhook.checks import Options
@@ -37,6 +38,39 @@ def test_a_service_that_only_has_to_wait_is_accepted() -> None:
     ):
         assert found.allowed
         assert [text.partition(":")[0] for text in found.warnings] == ["the Service waits for an address"]
+
+
+def resting(*addresses: str) -> VIPPool:
+    """A pool in whose status the first address rests for ``shop/old``."""
+    entry = Cooling(address="192.0.2.130", service="shop/old", until="2026-03-01T12:01:00Z")
+    return msgspec.structs.replace(pool("edge", *addresses, cooldown_seconds=60), status=PoolStatus(cooling=[entry]))
+
+
+def test_who_asks_for_an_address_that_cools_down_waits() -> None:
+    """Accepted, and told until when; who freed it hears nothing. Free addresses are not its business."""
+    world = EDGE, resting("192.0.2.130/31")
+    found = create(service("shop/web", group="lb/edge", wants="192.0.2.130"), *world)
+    assert found.allowed
+    (warning,) = found.warnings
+    assert warning == (
+        "the Service waits for an address: metadata.annotations[kavip.io/addresses]: address 192.0.2.130 rests until "
+        "2026-03-01T12:01:00Z for Service shop/old, which freed it; wait for it, or ask for another"
+    )
+    assert create(service("shop/old", group="lb/edge", wants="192.0.2.130"), *world).warnings == ()
+    assert create(service("shop/web", group="lb/edge"), *world).warnings == ()
+
+
+def test_an_address_that_cools_down_is_no_external_ip_yet() -> None:
+    """An external IP holds at once and cannot wait: refused, but not to who freed it."""
+    world = EDGE, resting("192.0.2.130/31")
+    asked = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
+    found = create(service("shop/web", **asked), *world)
+    assert reasons(found) == [Reason.ADDRESS_IN_USE]
+    assert found.refusals[0].message.endswith(
+        "rests until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another address, or come back "
+        "then"
+    )
+    assert create(service("shop/old", **asked), *world).allowed
 
 
 def test_a_quota_is_forbidden_where_the_pool_is_named_and_waits_elsewhere() -> None:
