@@ -37,7 +37,7 @@ class Ledger:
         self._leaving: set[str] = set()  # Services in deletion
         self._waiting = Waiting()
         self._contested: set[Address] = set()
-        self._vacated: set[Address] = set()  # asked for by name, and held by nobody any more
+        self._vacated: set[Address] = set()  # asked for by name, and kept by others than before
         self._stock = Stock(pools or Pools())
         self.rests = Rests(self._stock.pools, held=self._tenants, changed=self._review)
         """The addresses that cool down: who begins and ends that, and who is told."""
@@ -268,7 +268,7 @@ class Ledger:
         """
         The Services to look at again for what has happened since the last call, oldest first.
 
-        Those that have lost a contest for an address, those that ask for one by name whose holder has gone, and of the
+        Those that have lost a contest for an address, those that ask for one by name which others keep now, and of the
         waiters that are helped the oldest of each pool: the next follows once that one was looked at (:mod:`.waiting`).
         """
         contested, self._contested = self._contested, set()
@@ -327,7 +327,7 @@ class Ledger:
             self._compare(address, now, is_new=was is None or not was.standing)
         tenants.put(address, key, was=was, now=now)
         is_held, has = address in tenants, now is not None or tenants.has_namespace(address, namespace)
-        if was_held and not is_held and address in self._wishes:
+        if address in self._wishes and (was_held > is_held or (was_held < is_held and address in self.rests)):
             self._vacated.add(address)
         if shelf is not None:
             shelf.assign(address, is_held - was_held)
@@ -343,6 +343,8 @@ class Ledger:
             self.contests[Contest.TWO_SERVICES] += is_new and self._tenants.is_contested(address, now.terms)
 
     def _review(self, address: Address) -> None:
+        if address in self._wishes:
+            self._vacated.add(address)
         self._change(address, self._stock.shelf_of(address))
 
     def _change(self, address: Address, shelf: Shelf | None) -> None:

@@ -177,10 +177,6 @@ class Rests:
         if len(self._freed) > MOST:
             del self._freed[next(iter(self._freed))]
 
-    def claimed(self, address: Address) -> None:
-        """Somebody has *address* again, before it came to rest."""
-        self._freed.pop(address, None)
-
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _load(self) -> None:
         self._clear()

@@ -59,7 +59,7 @@ def test_a_freed_address_rests_and_comes_back(installation: Installation) -> Non
     installation.applied(a_service("web"))
     assert given(installation, "web") == ["192.0.2.128"]
     wait_for("nothing rests any more", lambda: not cooling(installation))
-    told = wait_for("the wish hears of it", lambda: words not in installation.condition("wish")["message"] and told)
+    wait_for("the wish hears of it", lambda: "used by Service shop/web" in installation.condition("wish")["message"])
 
 
 def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Installation) -> None:

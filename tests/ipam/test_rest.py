@@ -242,13 +242,15 @@ def test_a_rest_ends_at_its_time_and_wakes_who_waits() -> None:
 
 
 def test_who_asks_for_an_address_hears_that_it_rests() -> None:
-    """His message named the holder, who is gone."""
+    """His message named the holder, who is gone; and that he has it back."""
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]), service("shop/other", wants="192.0.2.128"))
     desk.ledger.woken()
     desk.delete("shop/web")
     assert desk.ledger.woken() == ("shop/other",)
     assert desk.ledger.woken() == ()
+    desk.see(service("shop/web", holds=["192.0.2.128"]))
+    assert desk.ledger.woken() == ("shop/other",)
 
 
 def test_the_time_is_a_whole_second_and_not_too_early() -> None:
