@@ -104,6 +104,7 @@ def explain_service(
 ) -> Report:
     """What there is to say about the Service with *key*. Raises :class:`BadInput` where *around* has none."""
     snapshot = _snapshot(around, homes)
+    snapshot.rests.expire(now)
     if key not in snapshot.services:
         meant = likely(snapshot, key)
         raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")

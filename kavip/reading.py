@@ -3,6 +3,7 @@ One look at a cluster: LIST what decisions read, and nothing else; whatever a us
 """
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kavip import names
-from kavip.errors import Forbidden, NotFound
+from kavip.errors import Forbidden, NotFound, SettingsError
 from kavip.explaining import Around
 from kavip.kube import resources
 from kavip.kube.auth import Credentials
@@ -51,7 +52,11 @@ class _Part:
 def usual_kubeconfig() -> str:
     """``~/.kube/config`` where there is one; "" means the pod's service account."""
     path = Path.home() / ".kube" / "config"
-    return str(path) if path.exists() else ""
+    if path.exists():
+        return str(path)
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise SettingsError("no cluster: give --kubeconfig or set KUBECONFIG, or ask files with -f")
+    return ""
 
 
 async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -> tuple[str, Around]:
