@@ -28,6 +28,7 @@ def tell(story: Story) -> None:
     acts.install(story, repository=REPOSITORY, tag=TAG)
     acts.refuse(story)
     acts.use(story)
+    acts.assign(story)
     acts.add(story)
     acts.fail(story)
     acts.remove(story)

@@ -12,6 +12,7 @@ from hack.demo.story import MANIFESTS, PATIENCE, Story
 from hack.refusals import Manifest
 
 GROUP, SERVICE = "lb/edge", "shop/web"
+ASSIGNED = ("shop/first", "shop/second", "shop/beside", "shop/both")
 NAMESPACE = "kavip"
 CHART = Path(__file__).parents[2] / "charts" / "kavip"
 
@@ -84,6 +85,37 @@ def refuse(story: Story) -> None:
 def _written(file: Path, *manifests: Manifest) -> str:
     file.write_text(yaml.safe_dump_all(manifests, sort_keys=False))
     return str(file)
+
+
+def assign(story: Story) -> None:
+    """Two pools more, one of them full; one address for two Services; two families for one; and why somebody waits."""
+    story.title("Addresses: pools by priority, one shared by two Services, both families, and a pool that is full")
+    story.kubectl("apply", "-f", str(MANIFESTS / "addresses.yaml"))
+    story.wait("every one of them has its address", lambda: all(map(story.address, ASSIGNED)))
+    story.kubectl("get", "services", "-n", "shop")
+    story.claim("two Services share an address", story.address("shop/second") == story.address("shop/beside"))
+    ipv4, ipv6 = story.addresses("shop/both") or ("", "")
+    story.wait(f"the client gets an answer from {ipv4} and from {ipv6}", lambda: _answer(story, ipv4, ipv6))
+    story.kubectl("apply", "-f", str(MANIFESTS / "late.yaml"))
+    story.wait("the late one is told why it waits", lambda: _told(story, "shop/late") == "PoolExhausted")
+    why = story.kavip("explain", "shop/late")
+    story.claim("kavip explain says so, rule by rule", why.returncode == 1 and "0 of 2 free, 2 assigned" in why.stdout)
+    freed = story.address("shop/first")
+    story.kubectl("delete", "service", "first", "-n", "shop")
+    story.wait("what is freed goes to the one that waits", lambda: story.address("shop/late") == freed)
+    story.kubectl("get", "vippools")
+    had = story.kavip("explain", "shop/both")
+    story.claim("kavip explain says whose addresses are whose", had.returncode == 0 and ipv6 in had.stdout)
+    story.kubectl("delete", "services", "late", "second", "beside", "both", "-n", "shop")
+    story.kubectl("delete", "vippools", "small", "dual")
+
+
+def _answer(story: Story, *addresses: str) -> bool:
+    return all(story.answers(address) for address in addresses)
+
+
+def _told(story: Story, key: str) -> str:
+    return story.condition("service", key, "kavip.io/AddressAssigned")[1]
 
 
 def add(story: Story, *, times: int = 5) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from hack.demo import prober
 from hack.testbed.cluster import Cluster
 from hack.testbed.node import Node
-from hack.testbed.place import Result
+from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -88,6 +88,11 @@ class Story:
         """Helm as the user types it, shown."""
         return self._shown("helm", args, self.cluster.helm(*args))
 
+    def kavip(self, *args: str) -> Result:
+        """kavip as the user types it, in a shell that reaches the cluster, shown."""
+        command = self.cluster.control.command(sys.executable, "-m", "kavip", *args)
+        return self._shown("kavip", args, run(command, check=False, env={"KUBECONFIG": str(self.cluster.kubeconfig)}))
+
     def _shown(self, program: str, args: tuple[str, ...], done: Result) -> Result:
         root = Path.cwd()
         words = [word.replace(f"{root}/", "") for word in args]
@@ -123,10 +128,13 @@ class Story:
 
     def address(self, key: str) -> str:
         """The first address in the status of a Service, or ""."""
+        return next(iter(self.addresses(key)), "")
+
+    def addresses(self, key: str) -> list[str]:
+        """The addresses in the status of a Service."""
         namespace, _, name = key.rpartition("/")
         found = self.get("service", name, "-n", namespace) or {}
-        entries = found.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
-        return str(entries[0].get("ip", ""))
+        return [str(entry["ip"]) for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress") or ()]
 
     def holders(self, address: str) -> list[Node]:
         """The nodes that have *address* on an interface now."""
