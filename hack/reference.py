@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/reference from the code (``make reference``); a test compares them."""
+"""Writes what is generated of docs from the code (``make reference``); a test compares it."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import refusals, refused
+from hack import refusals, refused, shown
 from kavip import names, telemetry
 from kavip.agent import exporter
 from kavip.agent.dump import Data, Entry
@@ -18,6 +18,7 @@ from kavip.names import Exporter
 from kavip.settings import Settings
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
+POOLS: Final = FOLDER.parent / "howto" / "pools.md"
 
 
 def settings() -> str:
@@ -67,6 +68,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": settings(),
         FOLDER / "metrics.md": metrics(),
         FOLDER / "refusals.md": refused.page(refusals.cases()),
+        POOLS: shown.page(POOLS.read_text()),
     }
 
 
