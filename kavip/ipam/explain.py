@@ -232,7 +232,11 @@ class _View:
                 refusal = self.case.wishes_refused(pool, (family,))
                 yield Step(str(wanted), offer is not None, refusal.message if refusal else "may be had")
             elif family in usage:
-                yield Step(FAMILY_NAMES[family], offer is not None, _room(usage[family], offer if is_open and self.asked else None))
+                yield Step(
+                    FAMILY_NAMES[family],
+                    offer is not None,
+                    _room(usage[family], offer if is_open and self.asked else None),
+                )
             else:
                 yield Step(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
         left = ledger.quota_left(pool, request.namespace)
