@@ -13,7 +13,8 @@ A guided tour, from the bottom up:
 * :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
 * :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them.
-* :mod:`kavip.files`, :mod:`kavip.offline`, :mod:`kavip.cli`: the same decisions over files; the command line.
+* :mod:`kavip.files`, :mod:`kavip.offline`, :mod:`kavip.explaining`: the same decisions over files, and why.
+* :mod:`kavip.questions`, :mod:`kavip.cli`: the command line.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and
 know no clock. ``async def`` is the mark of I/O.

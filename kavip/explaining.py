@@ -25,11 +25,11 @@ from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
+from kavip.unmanaged import why_unmanaged
 from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import told
 
 _DEFAULTS: Final = Options()
-_CLASSES: Final = (None, "", names.LOAD_BALANCER_CLASS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _undecided(snapshot: Snapshot, key: str) -> Report:
     return Report(
         service=service,
         group=snapshot.group_of(service) or "",
-        unmanaged=unmanaged(snapshot, service),
+        unmanaged=why_unmanaged(snapshot, service),
         told=conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED),
         is_decided=False,
     )
@@ -158,7 +158,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: Options = _DEFA
     found = Report(
         service=service,
         group=group or "",
-        unmanaged=unmanaged(snapshot, service),
+        unmanaged=why_unmanaged(snapshot, service),
         told=told,
         decided=decided,
         explanation=_explanation(snapshot, service, group, decided),
@@ -166,27 +166,6 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: Options = _DEFA
         notes=tuple(_notes(snapshot, service, group)),
     )
     return replace(found, steps=tuple(_steps(snapshot, found)))
-
-
-def unmanaged(snapshot: Snapshot, service: Service) -> str:
-    """Why kavip does not manage *service* (:meth:`Snapshot.group_of`); "" where it does."""
-    if snapshot.group_of(service) is not None:
-        return ""
-    spec, default = service.spec, snapshot.default_group
-    if spec.load_balancer_class not in _CLASSES:
-        return f"its loadBalancerClass {spec.load_balancer_class} is another controller's"
-    if not is_candidate(service):
-        externals = f" and the annotation {names.GROUP_ANNOTATION} for its externalIPs" if spec.external_ips else ""
-        return f"it is of type {spec.type}; addresses need type LoadBalancer{externals}"
-    if default is None:
-        return (
-            f"it has no annotation {names.GROUP_ANNOTATION}, not loadBalancerClass {names.LOAD_BALANCER_CLASS}, "
-            f"and no KeepalivedGroup is labelled {names.DEFAULT_GROUP_LABEL}=true"
-        )
-    namespace = service.metadata.namespace
-    if not snapshot.allows(default, namespace):
-        return f"the default KeepalivedGroup {default.key} does not allow namespace {namespace} (allowedNamespaces)"
-    return f"another controller wrote its status, and it has no annotation {names.GROUP_ANNOTATION}"
 
 
 def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: Options) -> None:

@@ -105,7 +105,7 @@ def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner
 @_output
 def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
     """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
-    from kavip import files, offline, telling
+    from kavip import files, offline, tables
     from kavip.webhook.checks import Options
 
     planned = offline.plan(files.load(paths), homes=homes, manner=Options(**manner))
@@ -114,7 +114,7 @@ def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner:
     if output == "json":
         click.echo(json.dumps(offline.as_data(planned), indent=2, sort_keys=True))
     else:
-        click.echo(telling.plan_text(planned))
+        click.echo(tables.text(planned))
     sys.exit(1 if planned.refused else 0)
 
 

@@ -19,6 +19,7 @@ from kavip.errors import BadInput
 from kavip.explaining import Report
 from kavip.offline import NOW
 from kavip.snapshot import Object, Snapshot
+from kavip.unmanaged import why_unmanaged
 from tests.build import group, namespace, node, pool, service
 from tests.files import ROOT
 from tests.ipam.deciding import SHARE, ours
@@ -99,7 +100,7 @@ def test_whoever_is_not_managed_is_told_why(crowd: tuple[Any, ...]) -> None:
     """There is a reason exactly where no group serves the Service, and it opens the text."""
     subject = crowd[0]
     snapshot = Snapshot.from_objects(crowd)
-    why = explaining.unmanaged(snapshot, subject)
+    why = why_unmanaged(snapshot, subject)
     assert bool(why) == (snapshot.group_of(subject) is None)
     found = explaining.report(snapshot, "shop/web", NOW)
     assert telling.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)

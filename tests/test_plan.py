@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip import offline, telling
+from kavip import offline, tables
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.snapshot import Object
 from tests.build import group, namespace, node, pool, service
@@ -18,7 +18,7 @@ AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2
 
 def table(*objects: Object) -> list[list[str]]:
     """The rows of Services, cell by cell, without the head."""
-    lines = telling.plan_text(offline.plan([*AROUND, *objects])).partition("\n\n")[0].splitlines()
+    lines = tables.text(offline.plan([*AROUND, *objects])).partition("\n\n")[0].splitlines()
     starts = [lines[0].index(word) for word in lines[0].split()]
     return [[line[at:end].strip() for at, end in zip(starts, [*starts[1:], None], strict=True)] for line in lines[1:]]
 
@@ -56,7 +56,7 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
 
 def test_how_full_the_pools_would_be_stands_below() -> None:
     """By family; a pool that is not in force says why."""
-    text = telling.plan_text(offline.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))]))
+    text = tables.text(offline.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))]))
     assert "edge  100       1 of 2         -" in text
 
 
@@ -76,7 +76,7 @@ def test_the_order_of_the_objects_means_nothing(seed: int) -> None:
     first = offline.plan(objects)
     random.Random(seed).shuffle(objects)
     second = offline.plan(objects)
-    assert telling.plan_text(first) == telling.plan_text(second)
+    assert tables.text(first) == tables.text(second)
     assert offline.as_data(first) == offline.as_data(second)
     assert [(each.kind, each.name) for each in first.refused] == [("KeepalivedGroup", "zone"), ("VIPPool", "late")]
 

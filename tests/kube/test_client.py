@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,25 @@ async def test_renewal_that_fails_is_logged_once(
         await until(lambda: logged)
         await asyncio.sleep(0.1)
     assert [entry["event"] for entry in logged] == ["credentials not renewed"]
+
+
+async def test_a_context_of_several_files_is_chosen_by_name(tmp_path: Path) -> None:
+    """As kubectl reads KUBECONFIG: files that are missing are none, and the context names a namespace."""
+    files = [tmp_path / "missing"]
+    for name, port in (("one", 1), ("two", 2)):
+        context = {"cluster": name, "user": name, "namespace": f"of-{name}"}
+        content = {
+            "current-context": name,
+            "clusters": [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "contexts": [{"name": name, "context": context}],
+            "users": [{"name": name, "user": {}}],
+        }
+        files.append(tmp_path / name)
+        files[-1].write_text(json.dumps(content))
+    paths = os.pathsep.join(map(str, files))
+    for context, port in (("one", 1), ("two", 2)):
+        credentials = auth.Credentials(paths, context=context)
+        await credentials.load()
+        assert (credentials.server, credentials.namespace) == (f"http://127.0.0.1:{port}", f"of-{context}")
+    with pytest.raises(errors.SettingsError, match="three"):
+        await auth.Credentials(paths, context="three").load()
