@@ -1,0 +1,1 @@
+"""The judge of histories under faults, judged; and a short history."""
