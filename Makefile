@@ -29,7 +29,7 @@ cluster-down: ## remove that cluster: processes, mounts, namespaces, files
 	@$(RUN) python -m hack.testbed down
 
 ##@ Prove it
-.PHONY: test test-unit lint bench fuzz endurance
+.PHONY: test test-unit lint bench fuzz faults endurance
 test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
@@ -53,6 +53,10 @@ bench: ## how fast, and how large, beside a bare client in the same run
 
 fuzz: ## 200,000 hostile reviews, and 10,000 histories of a cluster under faults; a finding prints its seed
 	@$(RUN) python -m fuzz
+
+faults: ## 2,000 Services while two controllers are killed, stopped and continued; the audit log is the judge
+	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.faults
 
 endurance: ## 20,000 writes of Services while kavip is rolled, drained, rotated and killed: not one call lost (root)
 	@$(RUN) python -m hack.testbed programs

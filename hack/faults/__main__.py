@@ -1,5 +1,6 @@
 """``make faults``: a history of 2,000 Services; exit status 1 when it was not clean."""
 
+import asyncio
 import random
 import sys
 
@@ -26,8 +27,13 @@ def main(services: int, seconds: float, rounds: int, seed: int | None, faults: t
     good = True
     for number in range(first, first + rounds):
         chosen = () if "none" in faults else faults or FAULTS
-        with runs.temporary() as state, step(f"A history of {services} Services", f"seed {number}"):
-            verdict = course.run(built, state, services=services, seconds=seconds, seed=number, faults=chosen)
+        with (
+            runs.temporary() as state,
+            course.stage(built, state) as plane,
+            step(f"A history of {services} Services", f"seed {number}"),
+        ):
+            history = course.run(plane, services=services, seconds=seconds, seed=number, faults=chosen)
+            verdict = asyncio.run(history)
         print(verdict.table(), flush=True)
         good &= verdict.is_clean
     sys.exit(0 if good else 1)

@@ -9,12 +9,22 @@ edit makes (two that share an address are given one port) must be repaired. In b
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from hack.faults.facts import Fact
 from hack.faults.rules import Ip, Pool, Service, cause, place
 
 Pair = tuple[Ip, str, str]
+
+LAG: Final = 1.0
+"""Seconds for which a decision may be older than the pools that it is judged by."""
+
+
+class _Past(NamedTuple):
+    """A pool as it was *until* it was edited or deleted."""
+
+    pool: Pool
+    until: float
 
 
 @dataclass(slots=True)
@@ -62,6 +72,7 @@ class Checker:
         self._holders: defaultdict[Ip, set[str]] = defaultdict(set)
         self._open: dict[Pair, Double] = {}
         self._contested: set[tuple[str, Ip]] = set()
+        self._past: list[_Past] = []
 
     def replay(self, facts: Iterable[Fact]) -> Findings:
         """Take all of *facts*, which are in order, and close."""
@@ -72,10 +83,11 @@ class Checker:
     def take(self, fact: Fact) -> None:
         """One write."""
         if fact.kind == "vippools":
-            if fact.made is None:
-                self._pools.pop(fact.key, None)
-            else:
-                new_pool, old_pool = Pool.of(fact.made), self._pools.get(fact.key)
+            old_pool = self._pools.pop(fact.key, None)
+            if old_pool is not None:
+                self._past.append(_Past(old_pool, fact.at))
+            if fact.made is not None:
+                new_pool = Pool.of(fact.made)
                 if fact.is_kavips and old_pool is not None and _plain(old_pool.status) == _plain(new_pool.status):
                     self.findings.needless.append(f"pool {fact.key} at {fact.version} by {fact.user}")
                 self._pools[fact.key] = new_pool
@@ -122,14 +134,26 @@ class Checker:
             found.needless.append(f"{new.key} at {new.version} by {fact.user}")
         for address in set(old.held) - set(new.held):
             found.counts["addresses taken back"] += 1
-            is_contested = (old.uid, address) in self._contested
-            if is_contested and not self._has_elder(old, address):
-                found.moves.append(f"{old.key} lost {address} at {new.version}, though nobody older has it")
-            elif not is_contested and not cause(old, address, self._pools):
+            if any(cause(old, address, pools) for pools in self._known(fact)):
+                continue
+            if (old.uid, address) not in self._contested:
                 found.moves.append(f"{old.key} lost {address} at {new.version} without cause")
+            elif not self._has_elder(old, address):
+                found.moves.append(f"{old.key} lost {address} at {new.version}, though nobody older has it")
         for (address, *uids), double in self._open.items():
             if old.uid in uids and address in old.held and address in new.held:
                 double.passes += 1
+
+    def _known(self, fact: Fact) -> Iterator[Mapping[str, Pool]]:
+        """
+        The pools as they are, and as they were a moment before *fact*.
+
+        A write to a Service is conditional on that Service alone, and a pool may be edited while it is on its way.
+        """
+        yield self._pools
+        self._past = [each for each in self._past if fact.asked - each.until < LAG]
+        for each in self._past:
+            yield {**self._pools, each.pool.name: each.pool}
 
     def _has_elder(self, service: Service, address: Ip) -> bool:
         """Whether an older Service that does not share *address* with *service* has it, or had when both had it."""

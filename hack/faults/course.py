@@ -4,6 +4,8 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +15,7 @@ from hack.faults import facts
 from hack.faults.checker import Checker, Double, Findings
 from hack.faults.demand import Demand
 from hack.faults.history import History
-from hack.faults.replicas import Pair
+from hack.faults.replicas import LEASE, Pair
 from hack.testbed import audit
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.flags import Address
@@ -72,54 +74,66 @@ class Verdict:
         return "\n".join(rows)
 
 
-def run(
-    programs: Programs, state: Path, *, services: int, seconds: float, seed: int, faults: tuple[str, ...]
-) -> Verdict:
-    """Begin, edit for *seconds* under *faults*, come to rest, and judge."""
+@contextmanager
+def stage(programs: Programs, state: Path) -> Iterator[ControlPlane]:
+    """A control plane with both families and kavip's kinds, whose audit log tells what became of Services and pools."""
     policy = audit.telling(("", "services"), ("kavip.io", "vippools"))
     with ControlPlane(programs, state, address=Address(services=_SERVICES), policy=policy) as plane:
         plane.kubectl("apply", "--server-side", "-f", str(_CRDS))
         plane.wait_established()
-        return asyncio.run(_run(plane, services=services, seconds=seconds, seed=seed, faults=faults))
+        yield plane
 
 
-async def _run(plane: ControlPlane, *, services: int, seconds: float, seed: int, faults: tuple[str, ...]) -> Verdict:
+async def run(
+    plane: ControlPlane,
+    *,
+    services: int,
+    seconds: float,
+    seed: int,
+    faults: tuple[str, ...],
+    lease: int = LEASE,
+    quiet: float = _QUIET,
+) -> Verdict:
+    """Begin, edit for *seconds* under *faults*, come to rest (*quiet* seconds without a write), and judge."""
     dice = random.Random(seed)
-    access = Access.read(plane.user("users", "system:masters"))
     began = time.monotonic()
-    pair = Pair(plane)
-    async with History(access, Demand(services, dice)) as history:
-        with pair.running():
+    pair = Pair(plane, lease)
+    async with History(users(plane), Demand(services, dice)) as history:
+        with pair.running(*pair.replicas):
             blows = asyncio.create_task(pair.suffer(random.Random(seed + 1), faults=faults)) if faults else None
             await history.run(seconds=seconds)
             if blows is not None:
                 blows.cancel()
                 await asyncio.wait({blows})
             over = time.monotonic()
-            await _rest(plane)
-            rest = time.monotonic() - over
-    findings = Checker().replay(facts.read(plane.audit.path))
+            await rest(plane, quiet=quiet)
+            calm = time.monotonic() - over
     return Verdict(
-        findings=findings,
+        findings=Checker().replay(facts.read(plane.audit.path)),
         users=history.counts,
         blows=Counter(name for name, _ in pair.blows),
         withheld=sum(each.said("write withheld") for each in pair.replicas),
         seconds=time.monotonic() - began,
-        rest=max(0.0, rest - _QUIET),
+        rest=max(0.0, calm - quiet),
     )
 
 
-async def _rest(plane: ControlPlane) -> None:
+def users(plane: ControlPlane) -> Access:
+    """Who edits."""
+    return Access.read(plane.user("users", "system:masters"))
+
+
+async def rest(plane: ControlPlane, *, quiet: float = _QUIET) -> None:
     """Return when kavip has written neither Service nor pool for a while."""
     deadline = time.monotonic() + _PATIENCE
-    quiet = time.monotonic()
+    since = time.monotonic()
     plane.audit.mark()
-    while time.monotonic() - quiet < _QUIET and time.monotonic() < deadline:
+    while time.monotonic() - since < quiet and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
         events = list(plane.audit)
         plane.audit.mark()
         if any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events):
-            quiet = time.monotonic()
+            since = time.monotonic()
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -47,9 +47,10 @@ class History:
             "metadata": {"name": "edge", "labels": {names.DEFAULT_GROUP_LABEL: "true"}},
             "spec": {"interface": "eth0", "nodeSelector": {"faults": "nowhere"}, "instances": {"mode": "Shared"}},
         }
-        assert await self._write("POST", _GROUPS, group)
+        await self._write("POST", _GROUPS, group)
         for name, spec in self.demand.pools().items():
-            assert await self._write("POST", _POOLS, _pool(name, spec))
+            await self._write("POST", _POOLS, _pool(name, spec))
+        self.counts.clear()  # on a control plane that has seen a history, all this is there
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -62,11 +63,14 @@ class History:
 
         Whoever is left to be created when the time is over is created then.
         """
-        rush = self.demand.services // 2
-        await self._all(lambda: self._until(rush))
+        await self.rush(self.demand.services // 2)
         asyncio.get_running_loop().call_later(seconds, self._over.set)
         await asyncio.gather(self._all(self._mix), self._edit_pools())
-        await self._all(lambda: self._until(self.demand.services))
+        await self.rush(self.demand.services)
+
+    async def rush(self, services: int) -> None:
+        """Create until there have been *services*."""
+        await self._all(lambda: self._until(services))
 
     async def _all(self, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.gather(*(work() for _ in range(WRITERS)))

@@ -27,7 +27,8 @@ class Replica:
 
     plane: ControlPlane
     name: str
-    process: Process = field(init=False)
+    lease: int
+    process: Process | None = None
 
     @property
     def log(self) -> Path:
@@ -40,11 +41,16 @@ class Replica:
         command = [
             *(sys.executable, "-m", "kavip", "controller"),
             *(f"--kubeconfig={self.plane.user(self.name, 'system:masters')}", f"--identity={self.name}"),
-            *(f"--namespace={NAMESPACE}", f"--lease-seconds={LEASE}"),
+            *(f"--namespace={NAMESPACE}", f"--lease-seconds={self.lease}"),
             *("--probe-host=127.0.0.1", f"--probe-port={probe}"),
             *("--metrics-host=127.0.0.1", f"--metrics-port={metrics}"),
         ]
         self.process = process.spawn(command, log=self.log)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, where there is somebody to take it."""
+        if self.process is not None:
+            self.process.signal(number)
 
     def said(self, phrase: str) -> int:
         """How often it has logged *phrase*."""
@@ -56,24 +62,29 @@ class Pair:
     """Two replicas; *blows* is what was done to them, and when (seconds since the epoch)."""
 
     plane: ControlPlane
+    lease: int = LEASE
     replicas: tuple[Replica, Replica] = field(init=False)
     blows: list[tuple[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.replicas = (Replica(self.plane, "kavip-a"), Replica(self.plane, "kavip-b"))
+        self.replicas = (Replica(self.plane, "kavip-a", self.lease), Replica(self.plane, "kavip-b", self.lease))
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Both, for as long as the block lasts."""
-        for each in self.replicas:
+    def running(self, *replicas: Replica) -> Iterator[None]:
+        """Begin with *replicas*; none is left when the block ends."""
+        for each in replicas:
             each.start()
         try:
             process.wait_for("a leader", lambda: self.leader() is not None, timeout=_READY)
             yield
         finally:
             for each in self.replicas:
-                each.process.signal(signal.SIGCONT)
-            process.kill([each.process for each in self.replicas])
+                each.signal(signal.SIGCONT)
+            process.kill([each.process for each in self.replicas if each.process])
+
+    def other(self, one: Replica) -> Replica:
+        """The one that is not *one*."""
+        return next(each for each in self.replicas if each is not one)
 
     def leader(self) -> Replica | None:
         """Who holds the Lease; None: nobody."""
@@ -87,12 +98,13 @@ class Pair:
         """One blow after the other, until cancelled; then both run."""
         try:
             while True:
-                await asyncio.sleep(dice.uniform(2, 6))
-                await self._strike(dice.choice(faults), dice)
+                for fault in dice.sample(faults, len(faults)):  # each in its turn: a short history has few
+                    await asyncio.sleep(dice.uniform(2, 6))
+                    await self._strike(fault, dice)
         finally:
             for each in self.replicas:
-                each.process.signal(signal.SIGCONT)
-                if not each.process.alive:
+                each.signal(signal.SIGCONT)
+                if each.process is None or not each.process.alive:
                     each.start()
 
     async def _strike(self, fault: str, dice: random.Random) -> None:
@@ -100,15 +112,16 @@ class Pair:
         if victim is None:
             return
         if fault == "kill the other":
-            victim = next(each for each in self.replicas if each is not victim)
+            victim = self.other(victim)
         self.blows.append((fault, time.time()))
         if fault == "stop":
-            victim.process.signal(signal.SIGSTOP)
-            await asyncio.sleep(LEASE + dice.uniform(1, 3))
-            victim.process.signal(signal.SIGCONT)
+            victim.signal(signal.SIGSTOP)
+            await asyncio.sleep(self.lease + dice.uniform(1, 3))
+            victim.signal(signal.SIGCONT)
             return
-        victim.process.signal(signal.SIGTERM if fault == "end" else signal.SIGKILL)
-        await asyncio.to_thread(victim.process.wait, 30)
+        victim.signal(signal.SIGTERM if fault == "end" else signal.SIGKILL)
+        if victim.process is not None:
+            await asyncio.to_thread(victim.process.wait, 30)
         await asyncio.sleep(dice.uniform(0, 2))
         victim.start()
 

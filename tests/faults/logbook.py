@@ -55,6 +55,11 @@ class Logbook:
         """What the checker says."""
         return Checker().replay(facts.ordered(facts.parse(self.lines)))
 
+    def gone(self, pool: str) -> None:
+        """A user deletes a pool."""
+        gone = self._objects.pop(pool)
+        self._append("vippools", pool, "delete", {"kind": "Status", "details": {"uid": gone["metadata"]["uid"]}})
+
     def _status(self, key: str) -> dict[str, Any]:
         return self._objects.get(key, {}).get("status", {})  # type: ignore[no-any-return]
 

@@ -162,6 +162,32 @@ def test_a_pool_that_shrinks_or_goes_moves_nobody(log: Logbook) -> None:
     assert log.judged().moves
 
 
+def test_a_pool_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -> None:
+    """The Service asked for another pool while its own was still there; a second later that is no excuse."""
+    log.pool("more", "198.51.100.1-198.51.100.1")
+    log.service("web", born=1, notes={"kavip.io/pool": "more"})
+    log.gone("edge")
+    log.give("web", "198.51.100.1")
+    for stamp in ("requestReceivedTimestamp", "stageTimestamp"):
+        log.lines[-1][stamp] = log.lines[-2]["stageTimestamp"]
+    log.count(1, pool="more")
+    assert found(log.judged()) == []
+    log.lines[-2]["requestReceivedTimestamp"] = log.lines[-1]["stageTimestamp"]
+    assert found(log.judged()) == ["moves"]
+
+
+def test_a_loser_may_move_for_a_cause_of_its_own(log: Logbook) -> None:
+    """That it is contested by a younger one does not bind the older one to what it has."""
+    log.pool("more", "198.51.100.1-198.51.100.1")
+    log.service("late", born=2)
+    log.give("late", A)
+    log.service("web", born=1, notes={"kavip.io/pool": "more"})
+    log.give("web", "198.51.100.1")
+    log.count(1)
+    log.count(1, pool="more")
+    assert found(log.judged()) == ["doubles"]
+
+
 def test_a_write_that_changes_nothing_is_found(log: Logbook) -> None:
     """The time of a condition is not a change, of a Service as of a pool."""
     log.give("web", A)

@@ -1,0 +1,86 @@
+"""Two real controllers on a real API server; the audit log tells what they did."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hack.faults import course, facts
+from hack.faults.checker import Checker
+from hack.faults.demand import Demand
+from hack.faults.history import History
+from hack.faults.replicas import Pair, Replica
+from hack.testbed import runs
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.programs import Programs
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+
+LEASE = 3
+QUIET = 2.0
+PATIENCE = 90.0
+BACKLOG = 300
+
+
+@pytest.fixture(scope="module")
+def plane(programs: Programs) -> Iterator[ControlPlane]:
+    """One for both tests."""
+    with runs.temporary() as state, course.stage(programs, state) as started:
+        yield started
+
+
+async def until(condition: Callable[[], object], *, every: float = 0.1) -> None:
+    """Wait for *condition*."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(every)
+
+
+def wrote(plane: ControlPlane, who: Replica, *, after: float = 0.0) -> list[facts.Fact]:
+    """The writes of Services that *who* asked for after that time."""
+    made = facts.read(plane.audit.path)
+    return [each for each in made if each.user == who.name and each.kind == "services" and each.asked > after]
+
+
+async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane) -> None:
+    """
+    It is stopped in the middle of a backlog, for longer than its lease; the other finishes the work.
+
+    Continued, it has plans in its hands and connections open, and lets not one of them out.
+    """
+    pair = Pair(plane, LEASE)
+    first, second = pair.replicas
+    dice = random.Random(1)
+    async with History(course.users(plane), Demand(BACKLOG, dice)) as history:
+        await history.rush(BACKLOG)
+        with pair.running(first):
+            await until(lambda: wrote(plane, first), every=0.01)
+            first.signal(signal.SIGSTOP)
+            before = len(wrote(plane, first))
+            second.start()
+            await until(lambda: second.said("leading"))
+            await course.rest(plane, quiet=QUIET)
+            continued = time.time()
+            first.signal(signal.SIGCONT)
+            await until(lambda: first.said("no longer the leader"))
+            await course.rest(plane, quiet=QUIET)
+    assert before < BACKLOG / 2  # it was in the middle
+    assert len(wrote(plane, second)) > BACKLOG / 3
+    assert wrote(plane, first, after=continued) == []
+    assert first.said("leading") == 1
+    findings = Checker().replay(facts.read(plane.audit.path))
+    assert (findings.doubles, findings.moves, findings.waiting, findings.needless) == ([], [], [], [])
+    assert findings.counts["addresses taken back"] == 0
+
+
+async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
+    """Services and pools are edited while the leader is killed and stopped: nobody has two, moves, or waits in vain."""
+    verdict = await course.run(
+        plane, services=120, seconds=8, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
+    )
+    assert verdict.is_clean, verdict.table()
+    assert verdict.findings.counts["addresses given"] > 100
+    assert sum(verdict.blows.values()) > 0
