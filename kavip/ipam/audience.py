@@ -7,7 +7,7 @@ and with the audiences that demand nothing of the kind.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ _GROUP: Final = "group"
 _NAMESPACE: Final = "namespace"
 _SERVICE: Final = "service"
 _ANYBODY: Final = ("", "", "")
+_FEW: Final = 3  # so many are compared sooner than looked up
 
 
 class Audience(NamedTuple):
@@ -53,12 +54,11 @@ class Audiences:
 
     def of(self, request: Request, namespace_labels: Mapping[str, str] | None) -> list[Audience]:
         """The audiences that *request* belongs to."""
-        return [
-            audience
-            for mark in _marks(request, namespace_labels or {})
-            for audience in self._filed.get(mark, ())
-            if audience.has(request, namespace_labels)
-        ]
+        found: Sequence[Audience] = self.every
+        if len(found) > _FEW:
+            marks = _marks(request, namespace_labels or {})
+            found = [audience for mark in marks for audience in self._filed.get(mark, ())]
+        return [audience for audience in found if audience.has(request, namespace_labels)]
 
 
 def _marks(request: Request, namespace_labels: Mapping[str, str]) -> Iterator[Mark]:

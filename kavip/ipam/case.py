@@ -118,6 +118,8 @@ class Case(NamedTuple):
 
     def keepable(self) -> tuple[Address, ...]:
         """What it holds, has the family for, and loses to nobody."""
+        if not self.held:
+            return ()
         families, terms = self.request.families, self.request.terms
         return tuple(each for each in self.held if each.family in families and self.ledger.belongs_to(each, terms))
 
@@ -263,16 +265,13 @@ class Case(NamedTuple):
                 return self.hinted(self.unserved(place, why), stay)
             if refusal := self.wishes_refused(place, missing):
                 return self.hinted(refusal, stay)
-            pools: Sequence[Pool] = (place,)
         elif stay:
             return self.unserved_beside(stay)
-        else:
-            pools = self.pools.eligible(self.request, self.labels)
-        if got := next((got for pool in pools if (got := self.serve(pool, missing))), None):
-            return got
-        for families in self.less(missing, stay):
-            if got := next((got for pool in pools if (got := self.serve(pool, families))), None):
-                return got
+        for families in (missing, *self.less(missing, stay)):
+            for pool in (place,) if place else self.ledger.with_room(self.request, self.labels, families[0]):
+                if got := self.serve(pool, families):
+                    return got
+        pools = (place,) if place else self.pools.eligible(self.request, self.labels)
         if not pools:
             return reasons.no_pool(self.request, self.pools, self.labels)
         idle = tuple(islice(self.idle(missing, but=pools), SHOWN)) if place is None else ()

@@ -59,10 +59,11 @@ class Holding(NamedTuple):
     def claims(self) -> dict[Address, Claim]:
         """Every address that nobody else may be given now."""
         result = dict.fromkeys(self.external, Claim(self.terms, standing=False)) if self.external else {}
-        standing = Claim(self.terms, standing=True)
-        for addresses in (self.current, *(expectation.addresses for expectation in self.expected)):
-            for address in addresses:
-                result[address] = standing
+        if self.current or self.expected:
+            standing = Claim(self.terms, standing=True)
+            result.update(dict.fromkeys(self.current, standing))
+            for expectation in self.expected:
+                result.update(dict.fromkeys(expectation.addresses, standing))
         return result
 
     def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":

@@ -50,13 +50,11 @@ class Ledger:
         self._stock = Stock(pools)
         for address in self._tenants:
             if (shelf := self._stock.shelf_of(address)) is not None:
-                shelf.take(address)
-                shelf.assign(address, 1)
+                shelf.assign(address)
                 for namespace in self._tenants.namespaces(address):
                     shelf.count(namespace, 1)
         for address in self._owners:
-            if (shelf := self._stock.shelf_of(address)) is not None:
-                shelf.take(address)
+            self._review(address)
         self.rests.configure(pools)
         self._waiting.touch_all()
 
@@ -200,6 +198,20 @@ class Ledger:
             return True
         return sum(self.costs_quota(address, namespace) for address in addresses) <= left
 
+    def with_room(self, request: Request, namespace_labels: Mapping[str, str] | None, family: int) -> Iterable[Pool]:
+        """The pools that may give *request* an address of *family* unasked, in order: none that is full."""
+        pools = self._stock.pools
+        if self._has_own(request):
+            return pools.eligible(request, namespace_labels)
+        return self._stock.with_room(pools.audiences.of(request, namespace_labels), family)
+
+    def _has_own(self, request: Request) -> bool:
+        """Whether a pool that is full may yet have something for *request*."""
+        terms = request.terms
+        if terms.sharing is not None or self.rests.freed_by(terms.key):
+            return True
+        return terms.key in self._stock.pools.privileged
+
     def offer(self, pool: Pool, family: int, request: Request) -> Address | None:
         """
         The address of *family* that *pool* has for *request*, quota apart; None: none.
@@ -241,10 +253,8 @@ class Ledger:
         """
         names = tuple(pools)
         if names or reason:
-            found = (self._stock.get(name) for name in names)
-            own = any(shelf.pool.reserved_for(request.key) for shelf in found if shelf)
-            own = own or bool(self.rests.freed_by(request.key))
-            self._waiting.put(Waiter.of(request, names, self.held(request.key) or (), reason=reason, own=own))
+            held, is_plain = self.held(request.key) or (), not request.wanted and not self._has_own(request)
+            self._waiting.put(Waiter.of(request, names, held, reason=reason, is_plain=is_plain))
         else:
             self._waiting.drop(request.key)
 
@@ -306,7 +316,9 @@ class Ledger:
             self._holdings[key] = holding
             if holding.terms.leaving:
                 self._leaving.add(key)
-        self._index_wishes(key, before.wanted if before else (), holding.wanted if holding else ())
+        wished, wishes = before.wanted if before else (), holding.wanted if holding else ()
+        if wished != wishes:
+            self._index_wishes(key, wished, wishes)
         old = before.claims() if before else {}
         new = holding.claims() if holding else {}
         for address, claim in old.items():
@@ -322,15 +334,16 @@ class Ledger:
         """Service *key* claims *address* as *now*, no longer as *was*."""
         tenants, shelf = self._tenants, self._stock.shelf_of(address)
         namespace = key.partition("/")[0]
-        was_held, had = address in tenants, was is not None or tenants.has_namespace(address, namespace)
+        was_held = address in tenants
+        had = was is not None or (was_held and tenants.has_namespace(address, namespace))
         if now is not None and now.standing:
             self._compare(address, now, is_new=was is None or not was.standing)
         tenants.put(address, key, was=was, now=now)
-        is_held, has = address in tenants, now is not None or tenants.has_namespace(address, namespace)
+        is_held = address in tenants
+        has = now is not None or (is_held and tenants.has_namespace(address, namespace))
         if address in self._wishes and (was_held > is_held or (was_held < is_held and address in self.rests)):
             self._vacated.add(address)
         if shelf is not None:
-            shelf.assign(address, is_held - was_held)
             shelf.count(namespace, has - had)
         self._change(address, shelf)
 
@@ -353,20 +366,19 @@ class Ledger:
             return
         self._waiting.touch(shelf.pool.name)
         if address in self._tenants:
-            shelf.take(address)
+            shelf.assign(address)
         elif address in self.rests:
             shelf.cool(address)
         elif address in self._owners:
-            shelf.take(address)
+            shelf.keep(address)
         else:
             shelf.free(address)
 
     def _index_wishes(self, key: str, old: Iterable[Address], new: Iterable[Address]) -> None:
-        if old != new:
-            for address in old:
-                _discard(self._wishes, address, key)
-            for address in new:
-                self._wishes[address].add(key)
+        for address in old:
+            _discard(self._wishes, address, key)
+        for address in new:
+            self._wishes[address].add(key)
 
 
 def _discard(index: defaultdict[Address, set[str]], address: Address, name: str) -> None:

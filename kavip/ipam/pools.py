@@ -25,7 +25,7 @@ class Pools:
     """
     The pools *in_force*, in the order in which they are tried: by priority, then name.
 
-    *audiences* are those of the pools that assign automatically.
+    *audiences*: of those that give unasked. *privileged*: the Services for which addresses are reserved.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
     """
 
@@ -33,6 +33,7 @@ class Pools:
     problems: Mapping[str, Refusal] = field(default_factory=dict)
     known: tuple[Pool, ...] = ()
     audiences: Audiences = field(default_factory=lambda: Audiences(()))
+    privileged: frozenset[str] = frozenset()
     _named: Mapping[str, Pool] = field(default_factory=dict)
     _ranges: tuple[Range, ...] = ()
     _owners: Mapping[Range, Pool] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Pools:
             problems=dict(sorted(problems.items())),
             known=tuple(known),
             audiences=Audiences(pool for pool in in_force if pool.auto_assign),
+            privileged=frozenset(service for pool in in_force for service in pool.reserved),
             _named={pool.name: pool for pool in in_force},
             _ranges=tuple(ranges),
             _owners=owners,

@@ -2,11 +2,15 @@
 What the pools have: free space, counters per pool and family, quota per pool and namespace.
 """
 
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.ipam.addresses import FAMILIES
+from kavip.ipam.audience import Audience
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.space import Space
@@ -28,38 +32,78 @@ class Usage(NamedTuple):
         return Usage(*(min(value, LARGEST) for value in self))
 
 
+class Row:
+    """Which pools of one audience have room, by family, in the order in which they are tried."""
+
+    __slots__ = ("_ranks",)
+
+    def __init__(self) -> None:
+        """None."""
+        self._ranks: dict[int, list[tuple[int, str]]] = {family: [] for family in FAMILIES}
+
+    def note(self, pool: Pool, family: int, *, has_room: bool) -> None:
+        """Whether *pool* has room for *family* now."""
+        ranks, rank = self._ranks[family], pool.rank
+        at = bisect_left(ranks, rank)
+        is_noted = at < len(ranks) and ranks[at] == rank
+        if has_room and not is_noted:
+            ranks.insert(at, rank)
+        elif is_noted and not has_room:
+            del ranks[at]
+
+    def with_room(self, family: int) -> Sequence[tuple[int, str]]:
+        """The ranks of the pools that have room for *family*."""
+        return self._ranks[family]
+
+
 class Shelf:
     """One *pool*: what is free of it, and who holds how much."""
 
-    __slots__ = ("_assigned", "_cooling", "_held", "_spaces", "pool")
+    __slots__ = ("_assigned", "_cooling", "_held", "_row", "_spaces", "pool")
 
-    def __init__(self, pool: Pool) -> None:
-        """All free, reservations apart."""
-        self.pool = pool
-        self._assigned: Counter[int] = Counter()
+    def __init__(self, pool: Pool, row: Row) -> None:
+        """All free, reservations apart; *row* hears whether there is room."""
+        self.pool, self._row = pool, row
         self._held: Counter[str] = Counter()
+        self._assigned: dict[int, set[int]] = {family: set() for family in FAMILIES}
         self._cooling: dict[int, set[int]] = {family: set() for family in FAMILIES}
         self._spaces = {family: Space(pool.usable_of(family), avoid_buggy=pool.avoid_buggy) for family in FAMILIES}
+        for family, space in self._spaces.items():
+            row.note(pool, family, has_room=space.available > 0)
         for address in pool.reservations:
-            self.take(address)
+            self.keep(address)
 
-    def take(self, address: Address) -> None:
-        """Hand *address* out to nobody else."""
-        if self.pool.is_usable(address):
-            self._spaces[address.family].take(address.value)
-            self._cooling[address.family].discard(address.value)
+    def assign(self, address: Address) -> None:
+        """Hand *address* out to nobody else: Services hold it."""
+        if self.keep(address):
+            self._assigned[address.family].add(address.value)
 
     def cool(self, address: Address) -> None:
         """Hand *address* out to nobody else: it rests."""
-        if self.pool.is_usable(address):
-            self._spaces[address.family].take(address.value)
+        if self.keep(address):
             self._cooling[address.family].add(address.value)
+
+    def keep(self, address: Address) -> bool:
+        """Hand *address* out to nobody; whether it is ever handed out."""
+        if not self.pool.is_usable(address):
+            return False
+        family, value = address
+        self._assigned[family].discard(value)
+        self._cooling[family].discard(value)
+        space = self._spaces[family]
+        space.take(value)
+        if not space.available:
+            self._row.note(self.pool, family, has_room=False)
+        return True
 
     def free(self, address: Address) -> None:
         """*address* may be handed out again, unless it is reserved."""
-        self._cooling[address.family].discard(address.value)
-        if address not in self.pool.reservations and self.pool.is_usable(address):
-            self._spaces[address.family].free(address.value)
+        if self.keep(address) and address not in self.pool.reservations:
+            family, value = address
+            space = self._spaces[family]
+            space.free(value)
+            if space.available == 1:
+                self._row.note(self.pool, family, has_room=True)
 
     def count(self, namespace: str, step: int) -> None:
         """Services of *namespace* hold *step* addresses more now, perhaps -1 or 0."""
@@ -67,11 +111,6 @@ class Shelf:
             self._held[namespace] += step
             if not self._held[namespace]:
                 del self._held[namespace]
-
-    def assign(self, address: Address, step: int) -> None:
-        """*address* is held by somebody now (*step* 1), no longer (-1) or as before (0)."""
-        if step and self.pool.is_usable(address):
-            self._assigned[address.family] += step
 
     def lowest(self, family: int) -> Address | None:
         """The lowest free address of *family*."""
@@ -90,7 +129,7 @@ class Shelf:
     def usage(self) -> dict[int, Usage]:
         """Family -> :class:`Usage`; a family that the pool lacks is left out."""
         return {
-            family: Usage(space.total, self._assigned[family], space.available, len(self._cooling[family]))
+            family: Usage(space.total, len(self._assigned[family]), space.available, len(self._cooling[family]))
             for family, space in self._spaces.items()
             if space.total
         }
@@ -102,7 +141,8 @@ class Stock:
     def __init__(self, pools: Pools) -> None:
         """All free, reservations apart."""
         self.pools = pools
-        self._shelves = {pool.name: Shelf(pool) for pool in pools.in_force}
+        self._rows = {pool.name: row for each in pools.audiences.every for row in (Row(),) for pool in each.pools}
+        self._shelves = {pool.name: Shelf(pool, self._rows.get(pool.name) or Row()) for pool in pools.in_force}
 
     def get(self, pool: str) -> Shelf | None:
         """The shelf of *pool*, where that is in force."""
@@ -112,3 +152,9 @@ class Stock:
         """The shelf that *address* lies on, handed out by its pool or not."""
         pool = self.pools.pool_of(address)
         return self._shelves[pool.name] if pool else None
+
+    def with_room(self, audiences: Iterable[Audience], family: int) -> Iterator[Pool]:
+        """The pools of *audiences* that have room for *family*, in the order in which they are tried."""
+        rows = [self._rows[each.pools[0].name].with_room(family) for each in audiences]
+        ranks = rows[0] if len(rows) == 1 else merge(*rows)
+        return (self._shelves[name].pool for _, name in ranks)

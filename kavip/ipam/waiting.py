@@ -40,17 +40,16 @@ class Waiter:
 
     @classmethod
     def of(
-        cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str = "", own: object = ()
+        cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str, is_plain: bool
     ) -> "Waiter":
         """
         *request*, which has *held* already: it waits for what it lacks, or for other addresses of all families.
 
-        *own*: what helps it and nobody else.
+        *is_plain*: any free address helps it, and nothing else does.
         """
         lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, held))
         families = lacks or request.families
-        is_like_others = not own and not request.wanted and request.terms.sharing is None
-        kind = (request.namespace, families, request.require_all) if is_like_others else request.key
+        kind = (request.namespace, families, request.require_all) if is_plain else request.key
         return cls(request, pools, families, reason, kind)
 
     @property

@@ -1,0 +1,88 @@
+"""What the pools have: which of them have room, found without a look at those that are full."""
+
+from random import Random
+
+import pytest
+
+from kavip.api.address import Address
+from kavip.api.meta import LabelSelector
+from kavip.api.pool import Reservation
+from kavip.ipam.addresses import parse_range
+from kavip.ipam.allocate import Allocation, decide
+from kavip.ipam.case import Case
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pool import Pool
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import read_request
+from kavip.ipam.stock import Stock
+from tests.build import pool, service
+
+TEAM = LabelSelector(match_labels={"team": "a"})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_pools_with_room_are_those_that_have_a_free_address(seed: int) -> None:
+    """Whatever is taken, kept, put to rest and freed in whatever order; in the order in which pools are tried."""
+    random = Random(seed)
+    pools = Pools.of(
+        pool(
+            f"p{number}",
+            f"192.0.{number}.0/30",
+            *([f"2001:db8::{number:x}0/127"] if number % 2 else []),
+            priority=random.randrange(3),
+            service_selector=random.choice((None, TEAM)),
+            reservations=[Reservation(address=f"192.0.{number}.1", service="a/b")] if number % 3 else None,
+            avoid_buggy_ips=number % 4 == 0,
+        )
+        for number in range(8)
+    )
+    stock = Stock(pools)
+    addresses = [
+        Address(span.family, value)
+        for each in pools.in_force
+        for span in each.ranges
+        for value in range(span.first, span.last + 1)
+    ]
+    request, _ = read_request(service("a/web", labels={"team": "a"}))
+    for _ in range(300):
+        address = random.choice(addresses)
+        shelf = stock.shelf_of(address)
+        assert shelf is not None
+        random.choice((shelf.assign, shelf.keep, shelf.cool, shelf.free))(address)
+        family = random.choice((4, 6))
+        free = [
+            each for each in pools.eligible(request, {}) if (found := stock.get(each.name)) and found.lowest(family)
+        ]
+        assert list(stock.with_room(pools.audiences.of(request, {}), family)) == free
+
+
+def test_a_decision_does_not_ask_the_pools_that_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only one that has room may come last of many."""
+    pools = Pools.of(pool(f"p{number:03}", f"10.0.{number}.0/32") for number in range(200))
+    ledger = Ledger(pools)
+    first = parse_range("10.0.0.0/32").first
+    for number in range(199):
+        ledger.expect(f"a/s{number}", [Address(4, first + 256 * number)])
+    asked: list[str] = []
+    serve = Case.serve
+
+    def counting(self: Case, place: Pool, families: tuple[int, ...]) -> tuple[Address, ...] | None:
+        asked.append(place.name)
+        return serve(self, place, families)
+
+    monkeypatch.setattr(Case, "serve", counting)
+    outcome = decide(read_request(service("a/web"))[0], pools, ledger)
+    assert isinstance(outcome, Allocation)
+    assert outcome.pools == ("p199",)
+    assert asked == ["p199"]
+
+
+def test_a_full_pool_is_asked_for_what_it_keeps_for_the_service() -> None:
+    """A reservation counts before the free addresses of a pool that is tried later."""
+    kept = [Reservation(address="192.0.2.1", service="a/web")]
+    pools = Pools.of([pool("full", "192.0.2.0/31", reservations=kept), pool("wide", "198.51.100.0/24", priority=200)])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.0"]))
+    outcome = decide(read_request(service("a/web"))[0], pools, ledger)
+    assert isinstance(outcome, Allocation)
+    assert outcome.pools == ("full",)
