@@ -108,13 +108,21 @@ def explain_service(
     if key not in snapshot.services:
         meant = likely(snapshot, key)
         raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")
-    told = conditions.find(snapshot.services[key].status.conditions, ConditionType.ADDRESS_ASSIGNED)
-    is_platforms = told is not None and told.reason == Reason.LEFT_TO_PLATFORM and names.NETWORK in around.absent
-    if names.VIP_POOL in around.absent or is_platforms:
+    if names.VIP_POOL in around.absent:
         found = _undecided(snapshot, key)
     else:
-        found = report(snapshot, key, now, options)
+        found = _left(snapshot, key) or report(snapshot, key, now, options)
     return replace(found, refused=around.refused, notes=(*found.notes, *around.notes))
+
+
+def _left(snapshot: Snapshot, key: str) -> Report | None:
+    """What was left to a platform that cannot be seen from here: there is no right to read it, or kavip was told so."""
+    platform = snapshot.network.spec.external_ip if snapshot.network else None
+    found = _undecided(snapshot, key)
+    is_seen = platform is not None and platform.auto_assign_cidrs
+    if is_seen or found.told is None or found.told.reason != Reason.LEFT_TO_PLATFORM:
+        return None
+    return replace(found, decided=found.told, is_decided=True)
 
 
 def _snapshot(around: Around, homes: Collection[str]) -> Snapshot:

@@ -89,7 +89,7 @@ def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: Pol
         if KeepalivedGroup in absent:
             verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
-        if verdict.allowed:
+        if verdict.allowed or each.metadata.uid:  # what stands in a cluster stands, whatever would be said of it today
             snapshot.put(seen(subject, {KINDS[kind] for kind in absent}))
         else:
             snapshot.drop(KINDS[type(each)], each.metadata.key)

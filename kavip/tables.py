@@ -36,7 +36,7 @@ def _planned(planned: Planned) -> Iterator[tuple[str, ...]]:
     snapshot = planned.snapshot
     refused = {f"{each.namespace}/{each.name}": each for each in planned.refused if each.kind == SERVICE}
     for key in sorted({*snapshot.services, *refused}):
-        if key in refused:
+        if key not in snapshot.services:
             found = refused[key].verdict.refusals
             yield key, "-", "-", "-", "refused", "; ".join(message_of(each) for each in found)
             continue

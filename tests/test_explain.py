@@ -17,12 +17,13 @@ from kavip.api.meta import LabelSelector, Metadata
 from kavip.controller.outcome import Options
 from kavip.errors import BadInput
 from kavip.explaining import Report
+from kavip.names import Reason
 from kavip.offline import NOW
 from kavip.snapshot import Object, Snapshot
 from kavip.unmanaged import why_unmanaged
 from tests.build import group, namespace, node, pool, service
 from tests.files import ROOT
-from tests.ipam.deciding import SHARE, ours
+from tests.ipam.deciding import SHARE, ours, told
 
 SHOP, EDGE = namespace("shop"), group("lb/edge", default=True)
 AROUND = (SHOP, EDGE, node("n1", "192.0.2.11"))
@@ -158,6 +159,15 @@ def test_the_service_that_was_meant_is_named(key: str, meant: str) -> None:
     with pytest.raises(BadInput) as raised:
         explaining.explain_service(around, key, now=NOW)
     assert str(raised.value) == f"SERVICE: '{key}': no such Service" + (f"; did you mean {meant}?" if meant else "")
+
+
+def test_what_was_left_to_somebody_unseen_is_believed() -> None:
+    """With --ipam never, or without the right to read the platform, kavip's own word counts."""
+    left = told(service("shop/web"), Reason.LEFT_TO_PLATFORM, "Unknown")
+    found = asked(left, SMALL)
+    assert (found.decided, found.status, found.explanation) == (found.told, 1, None)
+    assert telling.text(found).startswith("Service shop/web is left to somebody else: LeftToPlatform")
+    assert asked(left, SMALL, OPENSHIFT).decided != found.told, "seen: decided as the controller does"
 
 
 def test_a_deleted_service_holds_until_it_is_gone() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip import offline, tables
+from kavip import names, offline, tables
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.snapshot import Object
 from tests.build import group, namespace, node, pool, service
@@ -85,6 +85,18 @@ def test_what_stands_in_status_stays() -> None:
     """Of a dump of a cluster every Service keeps its address, and newcomers get what is left."""
     rows = table(pool("edge", "192.0.2.128/31"), new(service("shop/a")), ours("shop/b", ["192.0.2.128"]))
     assert [row[3] for row in rows] == ["192.0.2.129", "192.0.2.128"]
+
+
+def test_what_stands_in_a_cluster_stays_though_it_would_be_refused_today() -> None:
+    """A Service with a bad annotation keeps its address, and nobody else is given it; the refusal is told besides."""
+    bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
+    edge, holder = pool("edge", "192.0.2.128/31"), ours("shop/b", ["192.0.2.128"], annotations=bad)
+    planned = offline.plan([*AROUND, edge, new(service("shop/a")), holder])
+    assert [each.name for each in planned.refused] == ["b"]
+    assert [row[3:5] for row in table(edge, new(service("shop/a")), holder)] == [
+        ["192.0.2.129", "Assigned"],
+        ["192.0.2.128", "Assigned"],
+    ]
 
 
 def test_what_cools_down_in_the_files_is_given_to_nobody_else() -> None:

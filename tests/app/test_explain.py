@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from kavip import explaining, reading
+from kavip import explaining, files, offline, reading
+from kavip.api import conditions
+from kavip.api.service import Service
 from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
@@ -68,6 +70,12 @@ def reason(installation: Installation, name: str) -> str:
     return installation.condition(name).get("reason", "")
 
 
+def reason_of(service: Service) -> str:
+    """The reason in the condition of *service*."""
+    found = conditions.find(service.status.conditions, "kavip.io/AddressAssigned")
+    return found.reason if found else ""
+
+
 def furnish(installation: Installation) -> None:
     """A running controller, and one Service in each state that it can leave one in."""
     installation.applied(*POOLS, a_group("edge", default=True), LATER["ForeignStatus"])
@@ -122,6 +130,17 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
         assert found.explanation is not None, name
     for name, words in (("alien", "its loadBalancerClass example.com/other"), ("inner", "it is of type ClusterIP")):
         assert explaining.explain_service(around, f"shop/{name}", now=datetime.now(UTC)).unmanaged.startswith(words)
+
+    dump = tmp_path / "cluster.yaml"
+    kinds = "services,vippools,keepalivedgroups,namespaces,nodes"
+    dump.write_text(installation.plane.kubectl("get", kinds, "-A", "-o", "yaml").stdout)
+    planned = offline.plan(files.load([dump])).snapshot.services
+    assert {name: reason_of(planned[f"shop/{name}"]) for name in expected} == expected
+    assert {name: planned[f"shop/{name}"].ingress_addresses for name in expected} == {
+        each.metadata.name: each.ingress_addresses
+        for each in around.objects
+        if isinstance(each, Service) and each.metadata.name in expected
+    }
 
     typed = ("kavip", "explain")
     late = kubectl_kavip(tmp_path, installation, *typed, "late", "-n", "shop")
