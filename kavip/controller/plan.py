@@ -22,6 +22,7 @@ from kavip.controller.programmed import Case, Ground
 from kavip.ipam.allocate import loss, settle, waits_for
 from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
+from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, is_candidate
@@ -105,12 +106,14 @@ def _decided(
     snapshot: Snapshot, service: Service, group: str, *, options: Options, lost: tuple[Address, ...]
 ) -> _Addressing:
     if why := _left_to_platform(snapshot, service, group, options):
-        return _Addressing(service.ingress_addresses, Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why))
+        request, _ = read_request(service, group=group)
+        verdict = Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why)  # unless a pool gets the address that it asks for
+        return _Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
     labels = snapshot.namespace_labels(service.metadata.namespace)
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
     outcome = settle(service, parsed, snapshot.ledger, group=group, namespace_labels=labels, lost=lost)
-    request, _ = read_request(service, group=group)
-    waits = waits_for(request, outcome, parsed, namespace_labels=labels)
+    request, findings = read_request(service, group=group)
+    waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
         change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
         return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, change)

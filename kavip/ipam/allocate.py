@@ -6,6 +6,7 @@ stands in :mod:`.case`.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
@@ -19,6 +20,10 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
 from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Reason
+
+_OTHER_POOLS: Final = frozenset(
+    {Reason.NO_POOL, Reason.POOL_NOT_FOUND, Reason.POOL_SELECTOR_MISMATCH, Reason.ADDRESS_NOT_IN_POOL}
+)
 
 
 def settle(
@@ -112,7 +117,11 @@ def waits_for(
     *,
     namespace_labels: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """The pools that *outcome* leaves *request* waiting for (:meth:`Ledger.wait`); none where it lacks nothing."""
+    """
+    The pools that *outcome* leaves *request* waiting for (:meth:`Ledger.wait`); none where it lacks nothing.
+
+    Where no address that is freed would help, it waits for pools that are other than they are.
+    """
     refusal = outcome if isinstance(outcome, Refusal) else outcome.refusal
     held = () if isinstance(outcome, Refusal) else outcome.addresses
     lacks = {address.family for address in held}.issuperset(request.families)
@@ -120,6 +129,8 @@ def waits_for(
         return ()
     if refusal is not None and refusal.reason is Reason.INVALID_REQUEST:
         return ()
+    if refusal is not None and refusal.reason in _OTHER_POOLS:
+        return (ANY_POOL,)
     wanted = [pool.name for address in request.wanted if (pool := pools.pool_of(address))]
     if request.pool or wanted:
         return tuple(sorted({*wanted, *([request.pool] if request.pool else [])}))

@@ -54,8 +54,8 @@ class Waiter:
 
     @property
     def label(self) -> tuple[str, str]:
-        """The pool that it waits for first, "" where there is none, and why."""
-        first = self.pools[0] if self.pools else ""
+        """The pool that it names or else waits for first, "" where there is none, and why."""
+        first = self.request.pool or (self.pools[0] if self.pools else "")
         return "" if first == ANY_POOL else first, self.reason
 
     @property
