@@ -199,10 +199,16 @@ class Ledger:
         return sum(self.costs_quota(address, namespace) for address in addresses) <= left
 
     def with_room(self, request: Request, namespace_labels: Mapping[str, str] | None, family: int) -> Iterable[Pool]:
-        """The pools that may give *request* an address of *family* unasked, in order: none that is full."""
+        """
+        The pools that may give *request* an address of *family* unasked, in order: none that is full.
+
+        First of all those in which an address cools down that the Service itself has freed: it comes back.
+        """
         pools = self._stock.pools
         if self._has_own(request):
-            return pools.eligible(request, namespace_labels)
+            freed = (pools.pool_of(address) for address in self.rests.freed_by(request.key))
+            own = {pool.name for pool in freed if pool}
+            return sorted(pools.eligible(request, namespace_labels), key=lambda pool: pool.name not in own)
         return self._stock.with_room(pools.audiences.of(request, namespace_labels), family)
 
     def _has_own(self, request: Request) -> bool:

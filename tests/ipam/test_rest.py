@@ -106,6 +106,16 @@ def test_of_several_the_last_comes_back() -> None:
     assert desk.given(service("shop/web")) == ["192.0.2.129"]
 
 
+def test_it_comes_back_from_whatever_pool() -> None:
+    """Although another is tried first; not from one that serves the Service no longer."""
+    desk, first = freed(EDGE), pool("first", "198.51.100.0/24", priority=1)
+    desk.configure(EDGE, first)
+    assert desk.given(service("shop/other")) == ["198.51.100.0"]
+    assert desk.given(service("shop/web")) == ["192.0.2.128"]
+    desk.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=60, auto_assign=False), first)
+    assert desk.given(service("shop/web")) == ["198.51.100.0"]
+
+
 def test_asked_for_by_name_it_waits() -> None:
     """The message says for whom and until when; who freed it just gets it."""
     desk = freed()
