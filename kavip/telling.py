@@ -3,13 +3,14 @@ What ``kavip explain`` prints: aligned text for people, JSON for programs; the s
 """
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kavip.api.meta import Condition
 from kavip.explaining import Report
 from kavip.ipam.addresses import FAMILY_NAMES
-from kavip.ipam.explain import Explanation, Had, Looked, Step
+from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.request import Request
 from kavip.ipam.stock import Usage
 from kavip.names import Condition as ConditionType
@@ -17,6 +18,7 @@ from kavip.names import Condition as ConditionType
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
 _WIDTH: Final = 118
 _LABEL: Final = 12
+_MOST: Final = 20  # pools in the text; the one that matters is always there
 
 
 # --- explain, text ----------------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ def _facts(report: Report) -> Iterator[str]:
         yield from _fact("refused", f"kubectl apply would say: {refusal}")
     if report.told is not None:
         yield from _fact("condition", f"{_summary(report.told)}: {report.told.message}")
-    elif not report.unmanaged and report.service.metadata.uid:
+    elif not report.unmanaged and report.service.is_load_balancer and report.service.metadata.uid:
         yield from _fact("condition", f"{ConditionType.ADDRESS_ASSIGNED} is not written yet")
     if report.decided is not None and report.decided != report.told:
         yield from _fact("decided now", f"{_summary(report.decided)}: {report.decided.message}")
@@ -130,10 +132,16 @@ def _pools(found: Explanation) -> Iterator[str]:
     width = max(len(step.rule) for pool in found.pools for step in pool.steps)
     names = max(len(pool.name) for pool in found.pools)
     for number, pool in enumerate(found.pools, start=1):
+        if number > _MOST and pool.role not in (Role.GIVES, Role.HOLDS):
+            continue
         rank = f"priority {pool.priority}" if pool.priority is not None else "-"
         yield f"  {number}. {pool.name:<{names}}  {rank:<12}  {pool.role}"
         for step in pool.steps:
             yield from _step(step, width)
+    rest = Counter(pool.role for pool in found.pools[_MOST:] if pool.role not in (Role.GIVES, Role.HOLDS))
+    if rest:
+        told = ", ".join(f"{role} ({number})" for role, number in sorted(rest.items()))
+        yield f"  and {rest.total()} more, which -o json shows: {told}"
 
 
 def _step(step: Step, width: int) -> list[str]:

@@ -33,6 +33,7 @@ TAKEN = ours("shop/mine", ["192.0.2.128"], annotations=SHARE, created="2025-01-0
 QUOTA = pool("edge", "192.0.2.128/28", max_per_namespace=1)
 OFFICE = pool("office", namespace_selector=LabelSelector(match_labels={"tier": "office"}))
 
+CLOSED = LabelSelector(match_labels={"tier": "front"})
 OPENSHIFT = Network(
     metadata=Metadata(name="cluster"), spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"]))
 )
@@ -91,8 +92,7 @@ def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
         load_balancer_class=draw(st.sampled_from([None, names.LOAD_BALANCER_CLASS, "example.com/other"])),
         external_ips=draw(st.sampled_from([None, ["10.0.0.7"]])),
     )
-    closed = LabelSelector(match_labels={"tier": "front"})
-    default = group("lb/edge", default=True, allowed_namespaces=draw(st.sampled_from([None, closed])))
+    default = group("lb/edge", default=True, allowed_namespaces=draw(st.sampled_from([None, CLOSED])))
     return subject, SHOP, *draw(st.sampled_from([(), (default,)]))
 
 
@@ -168,6 +168,24 @@ def test_what_was_left_to_somebody_unseen_is_believed() -> None:
     assert (found.decided, found.status, found.explanation) == (found.told, 1, None)
     assert telling.text(found).startswith("Service shop/web is left to somebody else: LeftToPlatform")
     assert asked(left, SMALL, OPENSHIFT).decided != found.told, "seen: decided as the controller does"
+
+
+def test_many_pools_are_counted_and_the_one_that_matters_is_shown() -> None:
+    """At three in the morning nobody reads a thousand lines; JSON has them all."""
+    pools = [pool(f"p{at:03}", f"10.0.{at}.0/32", service_selector=CLOSED) for at in range(100)]
+    found = asked(new(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
+    text = telling.text(found)
+    assert len(text.splitlines()) < 100
+    assert "  101. z" in text
+    assert "  and 80 more, which -o json shows: does not serve it (80)" in text
+    assert len(telling.data(found)["pools"]) == 101
+
+
+def test_external_ips_alone_ask_for_no_address() -> None:
+    """kavip serves them and has nothing to say about addresses."""
+    found = asked(service("shop/web", type="ClusterIP", group="lb/edge", external_ips=["192.0.2.128"]), SMALL)
+    assert (found.status, found.decided) == (0, None)
+    assert "AddressAssigned" not in telling.text(found)
 
 
 def test_a_deleted_service_holds_until_it_is_gone() -> None:
