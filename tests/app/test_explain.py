@@ -159,12 +159,14 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     """Pools are judged without the kinds that cannot be read; without pools the condition is shown, without more."""
     services, pools = may_list("reader", "", "services"), may_list("reader", "kavip.io", "vippools")
     installation.applied(*services, *pools, POOLS[0], a_service("one", annotations=GROUP))
+    installation.plane.audit.mark()
     asked = ("kavip", "explain", "shop/one")
     found = kubectl_kavip(tmp_path, installation, *asked, user="reader")
     assert "Service shop/one would get 192.0.2.128 (Assigned)" in found.stdout, found.stderr
     for kind in ("namespaces", "keepalivedgroups", "nodes"):
         assert f"you may not list {kind} of the whole cluster" in found.stdout
     assert (found.returncode, found.stderr) == (1, "")
+    assert {event.verb for event in installation.plane.audit.events(user="reader")} == {"list", "get"}, "it only reads"
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
     blind = kubectl_kavip(tmp_path, installation, *asked, user="reader")
     assert blind.stdout.startswith("Service shop/one: kavip has said nothing about it yet\n")
@@ -172,3 +174,4 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     nobody = kubectl_kavip(tmp_path, installation, *asked, user="nobody")
     assert (nobody.returncode, nobody.stdout) == (2, "")
     assert nobody.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
+    installation.plane.kubectl("delete", "-f", "-", input=json.dumps({**LIST, "items": [*services, pools[0]]}))
