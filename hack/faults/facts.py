@@ -45,9 +45,14 @@ class Fact:
 
 
 def read(path: Path) -> list[Fact]:
-    """The facts of the audit log at *path*, in order."""
+    """The successful writes in the audit log at *path*, in order."""
+    return ordered(requests(path))
+
+
+def requests(path: Path) -> list[Fact]:
+    """Every write that was asked for, refused ones too, as they were answered."""
     with path.open("rb") as file:
-        return ordered(parse(json.loads(line) for line in file if line.endswith(b"\n")))
+        return list(parse(json.loads(line) for line in file if line.endswith(b"\n")))
 
 
 def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
