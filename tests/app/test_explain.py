@@ -174,4 +174,5 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     nobody = kubectl_kavip(tmp_path, installation, *asked, user="nobody")
     assert (nobody.returncode, nobody.stdout) == (2, "")
     assert nobody.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
-    installation.plane.kubectl("delete", "-f", "-", input=json.dumps({**LIST, "items": [*services, pools[0]]}))
+    listed = {"apiVersion": "v1", "kind": "List", "items": [*services, pools[0]]}
+    installation.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))
