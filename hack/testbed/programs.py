@@ -41,6 +41,7 @@ SOURCES = (
     Source("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", "runs the pods of a node (15 s)"),
     Source("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", "carries Service traffic to pods (5 s)"),
     Source("helm", "helm", "helm.sh/helm/v4/cmd/helm", "installs the chart (70 s)"),
+    Source("metallb", "metallb", "go.universe.tf/metallb/controller", "the neighbour that also assigns (60 s)"),
 )
 ALL = tuple(source.name for source in SOURCES)
 

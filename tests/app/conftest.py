@@ -172,16 +172,21 @@ def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1",
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
 
 
-def crd(group: str, kind: str, plural: str, *, scope: str) -> dict[str, Any]:
-    """A CustomResourceDefinition of version v1 that takes anything."""
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }
+def crd(group: str, kind: str, plural: str, *, scope: str, versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
+    """A CustomResourceDefinition that takes anything; the last of *versions* is stored."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    served = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == versions[-1],
+            "schema": schema,
+            "subresources": {"status": {}},
+        }
+        for name in versions
+    ]
     named = {"plural": plural, "kind": kind, "listKind": f"{kind}List", "singular": kind.lower()}
-    spec = {"group": group, "names": named, "scope": scope, "versions": [version]}
+    spec = {"group": group, "names": named, "scope": scope, "versions": served}
     return object_of("CustomResourceDefinition", f"{plural}.{group}", version="apiextensions.k8s.io/v1", spec=spec)
 
 
