@@ -14,6 +14,7 @@ import click
 
 from fuzz import endpoint, large, policy
 from fuzz.histories import run as lives
+from fuzz.histories.mutants import MUTANTS
 from fuzz.report import Report
 
 REVIEWS: Final = 200_000
@@ -37,7 +38,14 @@ def main(reviews: int, histories: int, seed: int | None) -> None:
     print("\n".join(["objects of 6 MiB: each field in turn", *(f"  FOUND {line}" for line in slow)]))
     lived = lives.run(histories, seed=chosen)
     print("\n".join(lived.lines()), flush=True)
-    sys.exit(bool(slow) or bool(lived.findings) or any(report.findings or report.creep for report in reports))
+    escaped = lives.escaped(chosen)
+    print("\n".join([f"{len(MUTANTS)} controllers broken on purpose", *(f"  NOT FOUND {name}" for name in escaped)]))
+    sys.exit(
+        bool(slow)
+        or bool(escaped)
+        or bool(lived.findings)
+        or any(report.findings or report.creep for report in reports)
+    )
 
 
 if __name__ == "__main__":  # the histories start processes, which look at this module too

@@ -17,18 +17,20 @@ from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, parse_address
+from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.controller.outcome import Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
+from kavip.errors import BadInput
+from kavip.ipam.addresses import Range, parse_range, subtract
 from kavip.ipam.allocate import settle
-from kavip.ipam.claims import can_share
-from kavip.ipam.request import Terms, read_request
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Object, Snapshot
 from tests import build
 
+_TYPE = names.Condition.ADDRESS_ASSIGNED
 _NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 
@@ -48,7 +50,7 @@ class Judge:
         self.stale = 0
         """How often a Service at rest waited with words that have become old: who waits is not woken for words."""
         self._seen = 0
-        self._terms: dict[tuple[str, str], Terms] = {}
+        self._allowed: set[Range] = set()  # what pools have had to give since the last rest
 
     # --- always -------------------------------------------------------------------------------------------------------
     def writes(self) -> None:
@@ -57,28 +59,33 @@ class Judge:
             may_move = write.before.key in self.moved or write.before.metadata.annotation(names.REASSIGN_ANNOTATION)
             is_excused = may_move or not write.taken - self.contested
             assert is_excused, f"moved without cause: {_told(write)}"
+            for address in sorted(write.given - self.contested):
+                assert any(span.holds(address) for span in self._allowed), f"nobody's to give: {_told(write)}"
+                assert not any(address in users.own(each) for each in self._owners()), f"not free: {_told(write)}"
         if self._seen < len(self._server.writes):
             self._seen = len(self._server.writes)
             for address, one, other in self._doubles():
                 assert address in self.contested, f"two holders: {address} of {one} and {other}"
         assert not self._server.needless, self._server.needless
 
+    def pool(self, wire: VIPPool) -> None:
+        """A pool is there, or is otherwise: what it has to give may be given from now on, and until the next rest."""
+        self._allowed |= set(_to_give(wire))
+
+    def _owners(self) -> Iterator[Object]:
+        for kind in (names.NODE, names.KEEPALIVED_GROUP):
+            yield from self._server.objects[kind].values()
+
     def _doubles(self) -> Iterator[tuple[Address, str, str]]:
-        holders: defaultdict[Address, list[Terms]] = defaultdict(list)
+        holders: defaultdict[Address, list[Service]] = defaultdict(list)
         for each in self._server.services.values():
             for address in each.ingress_addresses if each.is_load_balancer else ():
-                holders[address].append(self._terms_of(each))
+                holders[address].append(each)
         for address, found in sorted(holders.items()):
             for at, one in enumerate(found):
                 for other in found[at + 1 :]:
-                    if not can_share(one, other):
+                    if not _may_share(one, other):
                         yield address, one.key, other.key
-
-    def _terms_of(self, service: Service) -> Terms:
-        version = service.key, service.metadata.resource_version
-        if version not in self._terms:
-            self._terms[version] = read_request(service)[0].terms
-        return self._terms[version]
 
     # --- what users do excuses ----------------------------------------------------------------------------------------
     def edited(self, old: Service, new: Service) -> None:
@@ -110,7 +117,7 @@ class Judge:
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
             plan = plan_service(fresh, key, now=now)
-            assert not _moves(service, plan), f"left undone: {key}: {_state(service)} but {plan.writes}"
+            assert not _is_due(service, plan), f"left undone: {key}: {_state(service)} but {plan.writes}"
             self.stale += bool(plan.writes)
             if self._is_open(fresh, service):
                 self.moved.add(key)
@@ -119,9 +126,11 @@ class Judge:
             assert not plan.writes, f"left undone: pool {name}: {plan.writes}"
         self._same(lived, fresh)
         for address, one, other in self._doubles():
-            reasons = {_reason(self._server.services[key]) for key in (one, other)}
-            assert reasons & _NOT_OURS, f"two holders at rest: {address} of {one} and {other}"
+            pair = [self._server.services[key] for key in (one, other)]
+            is_left = any(_reason(each) in _NOT_OURS or each.metadata.deletion_timestamp for each in pair)
+            assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
         self.contested.clear()
+        self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
     def _is_open(self, fresh: Snapshot, service: Service) -> bool:
         """Whether a wish of *service* is not granted yet: as soon as it is, the Service moves."""
@@ -164,6 +173,31 @@ _PROBES = (
 )
 
 
+def _may_share(one: Service, other: Service) -> bool:
+    """The rule of sharing in words of its own: the contract's, not the code's."""
+    keys = [each.metadata.annotation(names.SHARING_KEY_ANNOTATION) for each in (one, other)]
+    ports = [{(port.protocol, port.port) for port in each.spec.ports or ()} for each in (one, other)]
+    local = [each.spec.external_traffic_policy == "Local" for each in (one, other)]
+    return (
+        bool(keys[0])
+        and keys[0] == keys[1]
+        and one.metadata.namespace == other.metadata.namespace
+        and one.declared_group == other.declared_group
+        and not ports[0] & ports[1]
+        and local[0] == local[1]
+        and (not local[0] or one.spec.selector == other.spec.selector)
+    )
+
+
+def _to_give(wire: VIPPool) -> tuple[Range, ...]:
+    """What is declared and not excluded, where all of it can be read."""
+    try:
+        whole = [parse_range(text) for text in wire.spec.addresses]
+        return subtract(whole, [parse_range(text) for text in wire.spec.exclude or ()])
+    except BadInput:
+        return ()
+
+
 def _asks(service: Service) -> object:
     """What of a Service may move it when edited."""
     notes = service.metadata.annotations or {}
@@ -173,17 +207,14 @@ def _asks(service: Service) -> object:
     return given, spec.load_balancer_ip, spec.ip_families, spec.type, spec.load_balancer_class
 
 
-def _moves(service: Service, plan: Plan) -> bool:
-    """Whether *plan* gives or takes an address, or turns what is told of it into its contrary."""
+def _is_due(service: Service, plan: Plan) -> bool:
+    """Whether *plan* gives or takes an address, or tells another reason of one who has some; mere words may wait."""
+    told = _reason(service)
     for write in plan.writes:
-        if not isinstance(write, StatusPatch):
-            continue
-        status = write.body["status"]
-        told = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
-        new = (
-            next((each for each in status.get("conditions") or () if each["type"] == told.type), None) if told else None
-        )
-        if told is None or "loadBalancer" in status or (new and new.get("status") != told.status):
+        status = write.body["status"] if isinstance(write, StatusPatch) else {}
+        reasons = (each.get("reason", "") for each in status.get("conditions") or () if each["type"] == _TYPE)
+        new = next(reasons, told)
+        if "loadBalancer" in status or not told or (new != told and service.ingress_addresses):
             return True
     return False
 

@@ -118,8 +118,11 @@ class Line:
     @asynccontextmanager
     async def watch(self, resource: Any, version: str, **_: Any) -> AsyncIterator[AsyncIterator[Any]]:
         """What happens after *version*, as far as it may pass."""
-        start = max(self._server.after(resource.kind, int(version)) - self._rewind.pop(resource.kind, 0), 0)
-        yield self._events(resource.kind, start)
+        kind, rewind = resource.kind, self._rewind.pop(resource.kind, 0)
+        start = max(self._server.after(kind, int(version)) - rewind, 0)
+        if rewind:
+            self._granted[kind] = start
+        yield self._events(kind, start)
 
     async def _events(self, kind: str, at: int) -> AsyncIterator[Any]:
         while True:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fuzz.histories import line, tale, users
 from fuzz.histories.judge import Judge
@@ -49,11 +49,14 @@ class Histories(RuleBasedStateMachine):
         for each in (
             *users.FIRST,
             build.group(users.GROUP, node_selector={"none": "such"}),
-            build.node("n1", "10.0.0.1"),
-            *(build.namespace(name, env="prod") for name in users.SPACES),
+            build.node("n1", "10.0.0.1", "198.51.100.1"),
+            build.namespace("a", env="prod"),
+            build.namespace("b", env="test"),
         ):
             self.server.put(each)
         self.born = 0
+        for pool in users.FIRST:
+            self.judge.pool(pool)
         self.steps = 0  # since the last rest
         self.story: list[str] = []
         self.leader = self._new()
@@ -82,10 +85,24 @@ class Histories(RuleBasedStateMachine):
                 each.die()
             self.loop.close()
 
+    @initialize(data=st.data(), count=st.integers(0, 8), calm=st.booleans())
+    def begin(self, data: st.DataObject, count: int, calm: bool) -> None:
+        """Some Services are there already, and served, or about to be."""
+        for key in users.KEYS[:count]:
+            self.apply(data, key)
+        self.leader.line.deliver_all()
+        if calm:
+            self.proceed()
+
     # --- users --------------------------------------------------------------------------------------------------------
     @rule(data=st.data(), key=st.sampled_from(users.KEYS))
     def apply_another(self, data: st.DataObject, key: str) -> None:
         """As :meth:`apply`: what happens most often."""
+        self.apply(data, key)
+
+    @rule(data=st.data(), key=st.sampled_from(users.KEYS))
+    def apply_one_more(self, data: st.DataObject, key: str) -> None:
+        """As :meth:`apply`."""
         self.apply(data, key)
 
     @rule(data=st.data(), key=st.sampled_from(users.KEYS))
@@ -134,35 +151,30 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), name=st.sampled_from(users.POOLS))
     def pool(self, data: st.DataObject, name: str) -> None:
-        """An administrator adds or edits a pool, with or without regard to its holders."""
+        """An administrator adds, edits or deletes a pool, with or without regard to its holders."""
+        if name in self.server.objects[names.VIP_POOL] and data.draw(st.integers(0, 4)) == 0:
+            self.tell("drop pool", name)
+            self.server.drop(names.VIP_POOL, name)
+            return
         self.made += 1
         self.server.put(new := data.draw(users.pools(name, self.made)))
+        self.judge.pool(new)
         self.tell("pool", tale.of(new))
 
-    @precondition(lambda self: self.server.objects[names.VIP_POOL])
-    @rule(data=st.data())
-    def drop_pool(self, data: st.DataObject) -> None:
-        """An administrator deletes a pool."""
-        name = data.draw(st.sampled_from(sorted(self.server.objects[names.VIP_POOL])))
-        self.tell("drop pool", name)
-        self.server.drop(names.VIP_POOL, name)
-
-    @rule(new=st.one_of(users.namespace(), users.node(), users.group()))
-    def surroundings(self, new: Any) -> None:
-        """A namespace gets other labels, a node or a group other addresses."""
-        self.tell("put", tale.of(new))
-        self.server.put(new)
-        self._owned()
-        if KINDS[type(new)] == names.KEEPALIVED_GROUP:
+    @rule(new=st.one_of(users.namespace(), users.node(), users.group()), stays=st.integers(0, 4))
+    def surroundings(self, new: Any, stays: int) -> None:
+        """A namespace gets other labels, a node or a group other addresses; or one of the latter goes."""
+        kind, key = KINDS[type(new)], new.metadata.key
+        if not stays and kind != names.NAMESPACE:
+            if key in self.server.objects[kind]:
+                self.tell("drop", kind, key)
+                self.server.drop(kind, key)
+        else:
+            self.tell("put", tale.of(new))
+            self.server.put(new)
+            self._owned()
+        if kind == names.KEEPALIVED_GROUP:
             self.judge.free()
-
-    @rule(kind=st.sampled_from((names.NODE, names.KEEPALIVED_GROUP)))
-    def vanish(self, kind: str) -> None:
-        """The node or the group goes."""
-        self.tell("vanish", kind)
-        for key in sorted(self.server.objects[kind]):
-            self.server.drop(kind, key)
-        self.judge.free()
 
     def _owned(self) -> None:
         """What a node or a group has itself may be taken from whoever has it."""
@@ -194,9 +206,14 @@ class Histories(RuleBasedStateMachine):
 
     # --- watches ------------------------------------------------------------------------------------------------------
     @rule(data=st.data(), count=st.integers(1, 4))
+    def deliver_more(self, data: st.DataObject, count: int) -> None:
+        """As :meth:`deliver`."""
+        self.deliver(data, count)
+
+    @rule(data=st.data(), count=st.integers(1, 4))
     def deliver(self, data: st.DataObject, count: int) -> None:
         """A watch tells a few changes, of any kind, to any replica."""
-        found = [(each, kind) for each in (self.leader, self.standby) for kind in each.line.backlog()]
+        found = [(each, kind) for each in (self.leader, self.leader, self.standby) for kind in each.line.backlog()]
         if found:
             replica, kind = data.draw(st.sampled_from(found))
             self.tell("deliver", count, kind, "to", replica.name)
@@ -228,6 +245,12 @@ class Histories(RuleBasedStateMachine):
         request = requests[data.draw(st.integers(0, len(requests) - 1))]
         self.tell("answer", request.by, tale.asked(request.key, request.body), fate)
         self.leader.line.settle(request, fate)
+
+    @precondition(lambda self: self.leader.line.requests)
+    @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
+    def answer_more(self, data: st.DataObject, fate: Fate) -> None:
+        """As :meth:`answer`."""
+        self.answer(data, fate)
 
     @precondition(lambda self: self.leader.line.adrift)
     @rule()

@@ -17,7 +17,7 @@ from kavip.caches import Caches
 from kavip.controller import wakes
 from kavip.controller.apply import Writer
 from kavip.controller.observed import Observed
-from kavip.controller.outcome import Key, Kind, Notice, Options, Target
+from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, Target
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 
@@ -35,6 +35,19 @@ class _Blind:
         """Look nowhere."""
 
 
+class _Frank(Worker):
+    """A worker that does not get over an error of its own, but keeps it."""
+
+    error: Exception | None = None
+
+    def _decide(self, key: Key) -> Plan:
+        try:
+            return super()._decide(key)
+        except Exception as error:
+            self.error = self.error or error
+            raise
+
+
 class Replica:
     """See the module."""
 
@@ -49,6 +62,7 @@ class Replica:
         self._tasks: list[asyncio.Task[Any]] = []
         self._term: list[asyncio.Task[Any]] = []
         self.queue: WorkQueue[Key] | None = None
+        self.worker: _Frank | None = None
         for informer in self.caches.informers:
             self._start(self._tasks, informer.run())
         loop.spin()
@@ -73,7 +87,7 @@ class Replica:
         await self.caches.refresh()
         queue: WorkQueue[Key] = WorkQueue(base=0.05, cap=BACKOFF)
         client: Any = self.line
-        worker = Worker(
+        self.worker = worker = _Frank(
             snapshot=self.caches.snapshot,
             objects=self.caches.objects,
             queue=queue,
@@ -108,6 +122,8 @@ class Replica:
 
     def check(self) -> None:
         """Nothing that runs has failed."""
+        if self.worker is not None and self.worker.error is not None:
+            raise self.worker.error
         for task in (*self._tasks, *self._term):
             if task.done() and not task.cancelled():
                 task.result()

@@ -19,9 +19,11 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from fuzz.histories.machine import COUNTS, Histories
+from fuzz.histories.mutants import MUTANTS
 
 BATCH: Final = 250
 STEPS: Final = 40
+HUNTED: Final = 4_000  # histories at most for a controller that is broken on purpose
 
 
 class Batch(NamedTuple):
@@ -48,6 +50,21 @@ class Outcome(NamedTuple):
         )
         yield f"  {counts['stale']:,} Services waited at rest with words that had become old"
         yield from (f"  FOUND {finding}" for finding in self.findings)
+
+
+def escaped(seed: int) -> list[str]:
+    """The controllers broken on purpose that the histories do not find."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        hunts = {name: pool.submit(hunt, name, seed=seed) for name in sorted(MUTANTS)}
+        return [name for name, hunted in hunts.items() if not hunted.result()]
+
+
+def hunt(name: str, *, seed: int) -> int:
+    """After how many histories the broken controller *name* is found; 0: not at all."""
+    with MUTANTS[name]():
+        found = batch(HUNTED, number=seed)
+    return found.counts["histories"] if found.finding else 0
 
 
 def run(count: int, *, seed: int) -> Outcome:

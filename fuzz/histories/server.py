@@ -39,6 +39,11 @@ class Write:
         """The addresses that it took away."""
         return frozenset(self.before.ingress_addresses) - frozenset(self.after.ingress_addresses)
 
+    @property
+    def given(self) -> frozenset[Address]:
+        """The addresses that it gave."""
+        return frozenset(self.after.ingress_addresses) - frozenset(self.before.ingress_addresses)
+
 
 class Server:
     """The truth."""

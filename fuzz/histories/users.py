@@ -51,7 +51,7 @@ _RANGES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 POOLS: Final = tuple(_RANGES)
 FIRST: Final = (
     build.pool("dual", *_RANGES["dual"][0]),
-    build.pool("four", *_RANGES["four"][0], priority=200, max_per_namespace=2),
+    build.pool("four", *_RANGES["four"][0], priority=200, max_per_namespace=2, namespace_selector=_SELECTED),
     build.pool("named", *_RANGES["named"][0], auto_assign=False),
 )
 
@@ -73,35 +73,46 @@ def stamp(number: int) -> str:
 
 @st.composite
 def services(draw: st.DrawFn, key: str, number: int) -> Service:
-    """A Service that asks for anything."""
+    """A Service: one of two is plain, the other asks for anything."""
     families, policy = draw(st.sampled_from(_STACKS))
-    given = {
-        names.SHARING_KEY_ANNOTATION: draw(st.sampled_from(("", "", "", "web", "web", "db"))),
-        names.REASSIGN_ANNOTATION: draw(st.sampled_from(("",) * 7 + ("true",))),
-    }
-    spec: dict[str, Any] = {
-        "type": draw(st.sampled_from(("LoadBalancer",) * 7 + ("ClusterIP",))),
-        "ip_family_policy": policy,
-        "port": draw(st.sampled_from((80, 80, 443))),
-        "external_traffic_policy": draw(st.sampled_from(("Cluster", "Cluster", "Cluster", "Local"))),
-        "selector": {"app": draw(st.sampled_from(("one", "two")))},
-        "load_balancer_class": draw(st.sampled_from((None,) * 8 + (names.LOAD_BALANCER_CLASS, "other/one"))),
-        "external_ips": draw(st.sampled_from((None,) * 7 + (["192.0.2.1"],))),
-        "load_balancer_ip": draw(st.sampled_from(("",) * 9 + ("192.0.2.2",))),
-    }
+    sharing = draw(st.sampled_from(("", "", "web")))
+    port = draw(st.sampled_from((80, 443)))
+    notes = {names.SHARING_KEY_ANNOTATION: sharing} if sharing else {}
+    odd: dict[str, Any] = draw(_oddities()) if draw(st.booleans()) else {"labels": {"env": "prod"}}
+    finalizers = odd.pop("finalizers", None)
     built = build.service(
         key,
-        group=draw(st.sampled_from((GROUP,) * 8 + ("lb/gone", ""))),
-        pool=draw(st.sampled_from(("", "", "", "", "dual", "four", "named", "late"))),
-        wants=draw(st.sampled_from(_WISHES)),
-        labels={"env": draw(st.sampled_from(("prod", "prod", "test")))},
-        annotations={name: value for name, value in given.items() if value},
         families=families,
+        ip_family_policy=policy,
+        port=port,
         created=stamp(number),
-        **spec,
+        annotations={**notes, **odd.pop("annotations", {})} or None,
+        **{"group": GROUP, **odd},
     )
-    finalizers = draw(st.sampled_from((None, None, None, ["example.org/wait"])))
     return msgspec.structs.replace(built, metadata=msgspec.structs.replace(built.metadata, finalizers=finalizers))
+
+
+def _often(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from((usual,) * 5 + others)
+
+
+@st.composite
+def _oddities(draw: st.DrawFn) -> dict[str, Any]:
+    reassign = draw(_often("", "true"))
+    return {
+        "group": draw(_often(GROUP, "lb/gone", "")),
+        "pool": draw(st.sampled_from(("", "", "", "dual", "four", "named", "late"))),
+        "wants": draw(st.sampled_from(_WISHES)),
+        "labels": {"env": draw(_often("prod", "test"))},
+        "annotations": {names.REASSIGN_ANNOTATION: reassign} if reassign else {},
+        "type": draw(_often("LoadBalancer", "ClusterIP")),
+        "external_traffic_policy": draw(_often("Cluster", "Local")),
+        "selector": {"app": draw(st.sampled_from(("one", "two")))},
+        "load_balancer_class": draw(_often(None, names.LOAD_BALANCER_CLASS, "other/one")),
+        "external_ips": draw(_often(None, ["192.0.2.1"])),
+        "load_balancer_ip": draw(_often("", "192.0.2.2")),
+        "finalizers": draw(_often(None, ["example.org/wait"])),
+    }
 
 
 FACETS: Final = ("annotations", "labels", "ports", "families", "policy", "type", "external", "kind of traffic", "all")
@@ -136,22 +147,24 @@ def edited(old: Service, new: Service, facet: str) -> Service:
 
 @st.composite
 def pools(draw: st.DrawFn, name: str, number: int) -> VIPPool:
-    """A pool of that name with any rules."""
-    ranges = draw(st.sampled_from(_RANGES[name]))
-    reserved = draw(st.sampled_from((None, None, None, (ranges[0].partition("/")[0].partition("-")[0], "a/p"))))
-    spec: dict[str, Any] = {
-        "exclude": draw(st.sampled_from((None, None, None, ["192.0.2.1"], ["2001:db8::/127"]))),
-        "auto_assign": draw(st.sampled_from((True, True, True, False))) and name != "named",
-        "priority": draw(st.sampled_from((100, 100, 50, 300))),
-        "service_selector": draw(st.sampled_from((None, None, None, _SELECTED))),
-        "namespace_selector": draw(st.sampled_from((None, None, None, _SELECTED))),
-        "groups": draw(st.sampled_from((None, None, None, None, [GROUP], ["lb/other"]))),
-        "avoid_buggy_ips": draw(st.sampled_from((False, False, False, True))),
-        "reservations": [Reservation(*reserved)] if reserved else None,
-        "cooldown_seconds": draw(st.sampled_from((0, 0, 0, 2, 60))),
-        "max_per_namespace": draw(st.sampled_from((None, None, None, 0, 1, 2))),
+    """A pool of that name: as at first, or with other addresses or another rule, or with any of them."""
+    ranges = _RANGES[name][0] if draw(st.booleans()) else draw(st.sampled_from(_RANGES[name]))
+    first = ranges[0].partition("/")[0].partition("-")[0]
+    rules: dict[str, tuple[Any, ...]] = {
+        "exclude": (["192.0.2.1"], ["2001:db8::/127"], [first]),
+        "auto_assign": (False,),
+        "priority": (50, 300),
+        "service_selector": (_SELECTED,),
+        "namespace_selector": (_SELECTED,),
+        "groups": ([GROUP], ["lb/other"]),
+        "avoid_buggy_ips": (True,),
+        "reservations": ([Reservation(first, "a/p")], [Reservation(first, "b/q")]),
+        "cooldown_seconds": (2, 60),
+        "max_per_namespace": (0, 1, 2),
     }
-    return build.pool(name, *ranges, created=stamp(number), **spec)
+    chosen = draw(st.lists(st.sampled_from(sorted(rules)), max_size=2, unique=True))
+    spec: dict[str, Any] = {rule: draw(st.sampled_from(rules[rule])) for rule in chosen}
+    return build.pool(name, *ranges, created=stamp(number), **{"auto_assign": name != "named", **spec})
 
 
 @st.composite

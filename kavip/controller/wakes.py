@@ -101,7 +101,9 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
         yield from (_service(terms.key) for _, terms, _ in snapshot.ledger.assigned(each))
     yield from (_service(key) for key in snapshot.ledger.waiters())
     if before is not None:  # its holders may be stranded now
-        yield from (_service(key) for key in sorted(snapshot.services) if snapshot.services[key].virtual_ips)
+        for key, service in sorted(snapshot.services.items()):
+            if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
+                yield _service(key)
 
 
 def may_be_ours(service: Service) -> bool:

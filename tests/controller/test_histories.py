@@ -7,8 +7,17 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
+from fuzz.histories import run
 from fuzz.histories.machine import Histories
 
+QUICK = (
+    "a node's own address is given away",
+    "a write under way is not remembered",
+    "an address stays only while its pool would give it",
+    "every status that comes is an echo",
+    "what is freed stays taken",
+    "whoever has an address keeps it",
+)
 HISTORIES = 300  # `make fuzz` lives through 10,000
 
 
@@ -18,6 +27,12 @@ def quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_controller_that_is_broken_on_purpose_is_found(name: str) -> None:
+    """The histories fail on the defect that they are for; `make fuzz` breaks more."""
+    assert run.hunt(name, seed=3)
 
 
 TestHistories = Histories.TestCase

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from kavip import names
+from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
@@ -89,6 +90,15 @@ def test_what_a_node_or_a_group_has_itself_concerns_its_pool() -> None:
     plain, own = build.group(), build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.131/24")])
     assert POOL in woken(snapshot, plain, own)
     assert POOL in woken(snapshot, own, plain)
+
+
+def test_a_pool_that_goes_concerns_who_is_being_written_an_address_of_it() -> None:
+    """The write has not come back yet; when it does, it is a mere echo that wakes nobody."""
+    snapshot = cluster(build.group(), build.pool(), web())
+    snapshot.ledger.expect(WEB.name, [parse_address("192.0.2.128")], resource_version="1")
+    pool = snapshot.pools["edge"]
+    snapshot.drop(names.VIP_POOL, "edge")
+    assert WEB in set(wakes.of(snapshot, pool, None))
 
 
 def test_a_new_leader_begins_with_everything() -> None:

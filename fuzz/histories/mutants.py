@@ -1,0 +1,61 @@
+"""
+Controllers that are broken on purpose, one rule each: the histories must find every one of them.
+
+What cannot fail proves nothing: this is how each judgement is seen to fail on the defect that it is for.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from unittest.mock import patch
+
+from kavip.controller import wakes
+from kavip.errors import ApiError
+
+Break = Callable[[], AbstractContextManager[Any]]
+
+
+def _ignored(target: str, value: object = None) -> Break:
+    """Whatever *target* is called with, it does nothing."""
+    return lambda: patch(target, lambda *_, **__: value)
+
+
+def _set(target: str, value: object) -> Break:
+    return lambda: patch(target, value)
+
+
+def _all_standing(claims: Any) -> tuple[Any, ...]:
+    return tuple(sorted((claim.terms for claim in claims if claim.standing), key=lambda terms: terms.age))
+
+
+def _only_pools(snapshot: Any, old: Any, new: Any) -> Any:
+    return [key for key in _OF_POOL(snapshot, old, new) if key.kind == "pool"]
+
+
+def _fits(case: Any, address: Any, _: Any) -> bool:
+    return bool(case.fits(address))
+
+
+def _has_key(_: Any, __: Any, terms: Any, **___: Any) -> bool:
+    return terms.sharing is not None
+
+
+def _is_anything(_: Any, before: Any, after: Any) -> bool:
+    return before is not None and after is not None
+
+
+_OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks it
+
+MUTANTS: Final[Mapping[str, Break]] = {
+    "a write under way is not remembered": _ignored("kavip.ipam.ledger.Ledger.expect"),
+    "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
+    "what is freed stays taken": _ignored("kavip.ipam.stock.Shelf.free"),
+    "whoever has an address keeps it": _set("kavip.ipam.claims.holders", _all_standing),
+    "an address stays only while its pool would give it": _set("kavip.ipam.case.Case.may_stay", _fits),
+    "a key shares whatever the ports": _set("kavip.ipam.sharing.SharingIndex.fits", _has_key),
+    "a node's own address is given away": _ignored("kavip.ipam.ledger.Ledger.reserve"),
+    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.Ledger.woken", ()),
+    "a pool wakes no Service": _set("kavip.controller.wakes._of_pool", _only_pools),
+    "a namespace wakes no Service": _ignored("kavip.controller.wakes._services_of", ()),
+    "every status that comes is an echo": _set("kavip.controller.wakes.is_echo", _is_anything),
+}
