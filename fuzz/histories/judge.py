@@ -129,7 +129,7 @@ class Judge:
             pair = [self._server.services[key] for key in (one, other)]
             is_left = any(_reason(each) in _NOT_OURS or each.metadata.deletion_timestamp for each in pair)
             assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
-        self.contested.clear()
+        self.contested = {address for address, _, _ in self._doubles()}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
     def _is_open(self, fresh: Snapshot, service: Service) -> bool:
