@@ -51,7 +51,8 @@ class _Part:
 
 def usual_kubeconfig() -> str:
     """``~/.kube/config`` where there is one; "" means the pod's service account."""
-    path = Path.home() / ".kube" / "config"
+    home = os.environ.get("HOME")  # a container's user may have none, and Path.home() raises
+    path = Path(home or "/") / ".kube" / "config"
     if path.exists():
         return str(path)
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
