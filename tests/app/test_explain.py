@@ -53,15 +53,16 @@ OTHERS = (
 )
 
 
-def may_list(user: str, group: str, resource: str) -> list[dict[str, Any]]:
-    """The objects that let *user* list one kind."""
+def may_list(user: str, group: str, resource: str, *, namespace: str = "") -> list[dict[str, Any]]:
+    """The objects that let *user* list one kind, everywhere or in one *namespace*."""
     version, name = "rbac.authorization.k8s.io/v1", f"explain-{user}-{resource}"
-    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["list"]}]
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    subjects = [{"kind": "User", "name": user}]
+    binding = {"roleRef": role, "subjects": [{"kind": "User", "name": user}]}
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
     return [
         object_of("ClusterRole", name, version=version, rules=rules),
-        object_of("ClusterRoleBinding", name, version=version, roleRef=role, subjects=subjects),
+        object_of(kind, name, namespace=namespace, version=version, **binding),
     ]
 
 
@@ -175,4 +176,25 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     assert (nobody.returncode, nobody.stdout) == (2, "")
     assert nobody.stderr.startswith("kavip: 403 Forbidden: services is forbidden")
     listed = {"apiVersion": "v1", "kind": "List", "items": [*services, pools[0]]}
+    installation.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))
+
+
+def test_who_may_read_one_namespace_is_told_what_is_hidden(installation: Installation) -> None:
+    """Its Services and its own labels are seen; what others hold is not, and a note says so."""
+    rights = [
+        *may_list("tenant", "", "services", namespace="shop"),
+        *may_list("tenant", "", "namespaces", namespace="shop"),
+        *may_list("tenant", "kavip.io", "vippools"),
+    ]
+    elsewhere = a_service("theirs", namespace="other")
+    installation.applied(*rights, POOLS[1], a_service("one", annotations=GROUP), elsewhere)
+    file = str(installation.plane.user("tenant"))
+    key, around = asyncio.run(reading.read(file, context="", service="one", namespace="shop"))
+    found = explaining.explain_service(around, key, now=datetime.now(UTC))
+    assert [each.metadata.name for each in around.objects if isinstance(each, Service)] == ["one"]
+    assert found.decided is not None
+    assert found.decided.reason == "PoolSelectorMismatch", "the labels of the namespace are known"
+    hidden = "you may not list services of the whole cluster: addresses that other namespaces hold look free here"
+    assert hidden in found.notes
+    listed = {"apiVersion": "v1", "kind": "List", "items": rights}
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))
