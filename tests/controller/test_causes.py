@@ -1,0 +1,108 @@
+"""
+What made another controller give one address twice, move holders, or leave Services waiting under faults.
+
+Each was traced in its audit log; each is asked of kavip here where it would go wrong.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from kavip.api.address import parse_address
+from kavip.api.service import Service
+from kavip.controller import wakes
+from kavip.controller.outcome import Key, Kind, Plan
+from kavip.controller.plan import plan_service
+from kavip.errors import Conflict, Unavailable
+from kavip.kube.workqueue import WorkQueue
+from kavip.snapshot import Object
+from tests import build
+from tests.controller.scenes import GROUP, NOW, cluster
+from tests.controller.test_worker import Shop
+
+SIX = "2001:db8::1"
+POOL = build.pool("edge", "192.0.2.128/32")
+WEB = Key(Kind.SERVICE, "shop/web")
+LATE = Key(Kind.SERVICE, "shop/late")
+
+
+def web(key: str = "shop/web", *, version: str = "1", **more: object) -> Service:
+    """A Service of the group, the older one unless it is called late."""
+    made = build.service(key, group=GROUP, created=f"2026-01-01T00:00:0{int('late' in key)}Z", **more)  # type: ignore[arg-type]
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
+
+
+@asynccontextmanager
+async def patient(*objects: Object) -> AsyncIterator[Shop]:
+    """A worker over *objects* that tries again what has failed after minutes, unless somebody calls for it."""
+    shop = Shop(cluster(*objects))
+    shop.queue = shop.worker._queue = WorkQueue(base=600.0, cap=600.0)
+    task = asyncio.create_task(shop.worker.run(1))
+    try:
+        yield shop
+    finally:
+        shop.queue.close()
+        await task
+
+
+def written(shop: Shop, key: Key) -> list[Plan]:
+    """What was sent for *key*."""
+    return [plan for plan in shop.writer.sent if any(write.key == key.name for write in plan.writes)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=str)
+def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_later(
+    order: tuple[int, ...],
+) -> None:
+    """After a restart the older Service is looked at first; the holder of the last IPv6 address is in the ledger."""
+    dual = {"families": ("IPv4", "IPv6"), "ip_family_policy": "PreferDualStack"}
+    objects = (
+        web(holds=["192.0.2.128"], **dual),
+        web("shop/late", holds=[SIX], families=("IPv6",)),
+        build.pool("edge", "192.0.2.128/31", f"{SIX}/128"),
+        build.group(),
+    )
+    snapshot = cluster(*(objects[number] for number in order))
+    first = next(iter(wakes.everything(snapshot)))
+    assert first == WEB
+    plan = plan_service(snapshot, first.name, now=NOW)
+    assert plan.claims is None or parse_address(SIX) not in plan.claims
+    assert snapshot.ledger.held("shop/late") == (parse_address(SIX),)
+
+
+async def test_a_conflict_does_not_clear_the_memory_of_the_write_before() -> None:
+    """The first write was done and its answer lost: the 409 is its doing, and nobody else gets its address."""
+    async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
+        shop.writer.answers = [Unavailable(0, "NoConnection", "reset"), Conflict(409, "Conflict", "stale")]
+        for failures in (1, 2):
+            shop.queue.add(WEB)
+            await shop.until(lambda: shop.queue.failures(WEB) == failures)  # noqa: B023 - waited for at once
+        shop.queue.add(LATE)
+        await shop.until(lambda: written(shop, LATE))
+        assert not any(plan.claims for plan in written(shop, LATE))
+
+
+async def test_a_stale_copy_gives_nothing_back() -> None:
+    """The cache shows the Service as it was before our write, again and again: its address is its own."""
+    async with patient(web(), web("shop/late"), build.group(), POOL) as shop:
+        shop.queue.add(WEB)
+        await shop.until(lambda: written(shop, WEB))
+        shop.snapshot.put(web())  # an event that is older than the write
+        shop.queue.add(LATE)
+        await shop.until(lambda: written(shop, LATE))
+        assert not any(plan.claims for plan in written(shop, LATE))
+
+
+async def test_who_waits_is_served_when_an_address_is_freed_and_not_when_its_back_off_ends() -> None:
+    """Its last write has failed, and would be tried again in ten minutes; the address is there now."""
+    async with patient(web(holds=["192.0.2.128"]), web("shop/late"), build.group(), POOL) as shop:
+        shop.writer.answers = [Unavailable(503, "Busy", "later")]
+        shop.queue.add(LATE)
+        await shop.until(lambda: shop.queue.failures(LATE) == 1)
+        shop.snapshot.drop("Service", "shop/web")
+        shop.worker.wake()
+        await shop.until(lambda: any(plan.claims for plan in written(shop, LATE)))
