@@ -15,6 +15,7 @@ BENCHES: Final = (
     ("bench.start", "ready and resident with 10,000 Services, against a bare client's LIST"),
     ("bench.backlog", "1,000 Services that exist before kavip starts, against a bare client"),
     ("bench.allocate", "20,000 Services from a /16, in process"),
+    ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
     ("bench.memory", "resident memory of the agent"),
 )

@@ -7,7 +7,8 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.annotations`: the annotations that are read here, each with its parser;
 * :mod:`.request`: a Service -> what it asks for;
 * :mod:`.pool`, :mod:`.pools`: VIPPools -> what may be handed out, to whom, in which order; what is wrong with them;
-* :mod:`.claims`: who holds one address, who may share it, who wins it;
+* :mod:`.audience`: whom pools serve, found without a look at each pool;
+* :mod:`.claims`: who holds one address, who may share it, who wins it; :mod:`.tenants`: all claims on all addresses;
 * :mod:`.space`, :mod:`.stock`: the lowest free address, and how many there are; :mod:`.sharing`: those of a key;
 * :mod:`.holding`: what one Service holds, unseen writes included; :mod:`.waiting`: who waits for which pool;
 * :mod:`.ledger`: all of this kept as Services come and go;

@@ -1,0 +1,122 @@
+"""What the benchmarks in process are about: pools with every rule on, Services, requests, a Snapshot of all."""
+
+from collections.abc import Iterable, Sequence
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.cluster import Namespace, Node, NodeAddress, NodeCondition, NodeStatus
+from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
+from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.api.pool import PoolSpec, VIPPool
+from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
+from kavip.ipam.addresses import parse_range
+from kavip.ipam.allocate import Allocation, decide
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import Request, read_request
+from kavip.snapshot import Snapshot
+
+NAMESPACES = 4
+LABELS = {"env": "prod"}
+GROUP = "lb/edge"
+SMALL = "10.64.0.0/16"
+LARGE = "10.64.0.0/14"
+BORN = "2026-01-01T00:00:00Z"
+
+
+def pool(
+    name: str, *addresses: str, priority: int = 100, labels: dict[str, str] = LABELS, cooldown: int = 0
+) -> VIPPool:
+    """A pool with every rule on; *labels* are those of the Services that it serves."""
+    spec = PoolSpec(
+        addresses=list(addresses),
+        priority=priority,
+        service_selector=LabelSelector(match_labels=labels),
+        namespace_selector=LabelSelector(match_labels=LABELS),
+        groups=[GROUP],
+        max_per_namespace=1 << 30,
+        cooldown_seconds=cooldown,
+    )
+    return VIPPool(metadata=Metadata(name=name, creation_timestamp=BORN, generation=1), spec=spec)
+
+
+def services(count: int, *, held: Sequence[Address] = (), dual: bool = False, **annotations: str) -> list[Service]:
+    """Services of one group in a few namespaces, with and without a sharing key of their own."""
+    return [service(index, held=held[index : index + 1], dual=dual, **annotations) for index in range(count)]
+
+
+def service(
+    index: int,
+    *,
+    held: Sequence[Address] = (),
+    dual: bool = False,
+    labels: dict[str, str] = LABELS,
+    port: int = 80,
+    **annotations: str,
+) -> Service:
+    """One of them; *annotations* are kavip's own, the dash written as an underscore."""
+    notes = {names.GROUP_ANNOTATION: GROUP}
+    notes |= {f"{names.KAVIP_GROUP}/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    if index % 10 == 0:
+        notes.setdefault(names.SHARING_KEY_ANNOTATION, f"key-{index}")
+    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
+    ingress = [Ingress(ip=str(address), ip_mode=names.IP_MODE_VIP) for address in held]
+    status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])
+    return Service(
+        metadata=Metadata(
+            name=f"s{index:06}",
+            namespace=f"bench-{index % NAMESPACES}",
+            creation_timestamp=BORN,
+            resource_version="1",
+            labels=labels,
+            annotations=notes,
+        ),
+        spec=ServiceSpec(
+            type="LoadBalancer",
+            ports=[ServicePort(port=port)],
+            ip_families=["IPv4", "IPv6"] if dual else ["IPv4"],
+            ip_family_policy="RequireDualStack" if dual else "SingleStack",
+        ),
+        status=status if held else ServiceStatus(),
+    )
+
+
+def entered(found: Iterable[Service], ledger: Ledger) -> list[Request]:
+    """What *found*, which *ledger* sees from now on, ask for."""
+    result = []
+    for each in found:
+        ledger.observe(each.key, each)
+        result.append(read_request(each)[0])
+    return result
+
+
+def take(request: Request, pools: Pools, ledger: Ledger) -> None:
+    """Decide and remember, as the controller does."""
+    outcome = decide(request, pools, ledger, namespace_labels=LABELS)
+    assert isinstance(outcome, Allocation), outcome
+    ledger.expect(request.key, outcome.addresses, resource_version="1")
+
+
+def first_of(cidr: str, count: int) -> list[Address]:
+    """The first *count* addresses of *cidr*."""
+    span = parse_range(cidr)
+    return [Address(span.family, span.first + index) for index in range(count)]
+
+
+def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: int = 5) -> Snapshot:
+    """A Snapshot with one Shared group on *nodes* nodes."""
+    spec = GroupSpec(interface="eth0", instances=Instances(mode="Shared", count=16), segment="default")
+    group = KeepalivedGroup(metadata=Metadata(name="edge", namespace="lb", uid="u", creation_timestamp=BORN), spec=spec)
+    spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
+    snapshot = Snapshot.from_objects((group, *spaces, *(node(number) for number in range(nodes)), *pools))
+    assert snapshot.parsed_pools.in_force
+    for each in found:
+        snapshot.put(each)
+    return snapshot
+
+
+def node(number: int) -> Node:
+    """A node that is ready."""
+    address = NodeAddress(type="InternalIP", address=f"172.16.{number >> 8}.{number & 255}")
+    status = NodeStatus(addresses=[address], conditions=[NodeCondition(type="Ready", status="True")])
+    return Node(metadata=Metadata(name=f"n{number:04}"), status=status)

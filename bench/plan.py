@@ -1,0 +1,110 @@
+"""
+Time the full plan of one Service in process: ``python -m bench.plan``.
+
+From the Snapshot to the status patch with its conditions, as a worker asks for it; all Services are in one Shared group.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from bench.objects import GROUP, LARGE, cluster, first_of, pool, service, services
+from bench.timing import MICRO, best, flat, frozen, plain, within
+from kavip.api.meta import Condition
+from kavip.api.service import Service
+from kavip.controller import wakes
+from kavip.controller.group import plan_group
+from kavip.controller.outcome import Plan, StatusPatch
+from kavip.controller.plan import plan_service
+from kavip.ipam.request import read_request
+from kavip.snapshot import Snapshot
+
+SIZES = (1_000, 20_000, 100_000)
+MOST = 1.15
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+NEW = 900_000
+"""The numbers of the Services that are planned."""
+
+
+def main() -> None:
+    """Print the table."""
+    print("the full plan of one Service, in process")
+    times = {size: plans(size) for size in SIZES}
+    few, many = times[SIZES[0]], times[SIZES[-1]]
+    for what in few:
+        within(f"{what}, {SIZES[-1]:,} Services held", many[what], microseconds=150)
+        for size in SIZES[:-1]:
+            plain(f"  at {size:,}", f"{times[size][what] * MICRO:.1f} us")
+        flat(f"  growth, {SIZES[-1]:,} / {SIZES[0]:,}", few[what], many[what], most=MOST)
+    narrow, wide = (in_a_cluster(nodes=count) for count in (5, 1_000))
+    flat("growth with the cluster, 1,000 nodes / 5", narrow, wide, most=MOST)
+    snapshot = crowd(5_000)
+    plain("the plan of a Shared group of 5,000 (folded, 0.3 s apart)", f"{group(snapshot) * 1e3:.1f} ms")
+
+
+def plans(size: int) -> dict[str, float]:
+    """What the plans of a Service cost beside *size* others: the seconds by what it needs."""
+    snapshot = crowd(size)
+    first, second = service(NEW), service(NEW + 1)
+    snapshot.put(first)
+    with frozen():
+        found = {"a new Service": best(300, planning(snapshot, first))}
+        held = written(first, plan(snapshot, first))
+        snapshot.put(held)
+        assert not plan(snapshot, held).writes
+        found["nothing to do"] = best(300, planning(snapshot, held))
+        snapshot.put(second)
+        decided = plan(snapshot, second)
+        assert decided.waits == ("bench",)
+        found["none is free"] = best(300, planning(snapshot, second))
+        request, _ = read_request(second)
+        snapshot.ledger.wait(request, decided.waits)
+        snapshot.put(told := written(second, decided))
+        found["none is free, as it was told before"] = best(300, planning(snapshot, told))
+        found["whom the return of a status concerns"] = best(300, lambda: list(wakes.of(snapshot, first, held)))
+        assert plan(snapshot, told).writes == ()
+    return found
+
+
+def in_a_cluster(*, nodes: int) -> float:
+    """The seconds of a plan in a cluster of so many nodes."""
+    snapshot = cluster([pool("bench", LARGE)], [service(NEW)], nodes=nodes)
+    with frozen():
+        return best(300, planning(snapshot, service(NEW)))
+
+
+def crowd(size: int) -> Snapshot:
+    """*size* Services that hold all addresses of a pool but one."""
+    addresses = first_of(LARGE, size + 1)
+    return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))
+
+
+def group(snapshot: Snapshot) -> float:
+    """The seconds of the plan of the group, without a write."""
+    with frozen():
+        return best(3, lambda: plan_group(snapshot, GROUP, now=NOW))
+
+
+def plan(snapshot: Snapshot, subject: Service) -> Plan:
+    """The plan of *subject*."""
+    return plan_service(snapshot, subject.key, now=NOW)
+
+
+def planning(snapshot: Snapshot, subject: Service) -> Callable[[], Plan]:
+    """To be timed."""
+    return lambda: plan(snapshot, subject)
+
+
+def written(subject: Service, decided: Plan) -> Service:
+    """*subject* after the write of *decided*."""
+    (patch,) = decided.writes
+    assert isinstance(patch, StatusPatch)
+    status = patch.body["status"]
+    balancer = msgspec.convert(status.get("loadBalancer", {}), type(subject.status.load_balancer))
+    conditions = msgspec.convert(status["conditions"], list[Condition])
+    return msgspec.structs.replace(subject, status=type(subject.status)(balancer, conditions))
+
+
+if __name__ == "__main__":
+    main()
