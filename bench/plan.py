@@ -1,7 +1,7 @@
 """
 Time the full plan of one Service in process: ``python -m bench.plan``.
 
-From the Snapshot to the status patch with its conditions, as a worker asks for it; all Services are in one Shared group.
+From the Snapshot to the status patch with its conditions, as a worker asks for it; all are in one Shared group.
 """
 
 from collections.abc import Callable

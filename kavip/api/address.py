@@ -5,7 +5,6 @@ Addresses are parsed once, at the edge, and written canonically (RFC 5952 for IP
 """
 
 from functools import lru_cache
-from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
@@ -50,7 +49,6 @@ def parse_address(text: str, field: str = "") -> Address:
 
 
 @lru_cache(4096)  # one event asks for the same address half a dozen times
-@lru_cache(maxsize=1 << 14)  # every look at a Service reads its addresses again
 def read_address(text: str) -> Address | None:
     """Read an address that stands somewhere, a status for example, as the kernel does; None where it is none."""
     try:
