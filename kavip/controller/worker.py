@@ -41,6 +41,7 @@ _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
     (kind, result): RECONCILES.labels(kind, result) for kind in Kind for result in ("done", "error", "conflict")
 }
 _SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in Kind}
+BREATHER: Final = 0.05  # seconds by which the plan of a group lets the write go that it follows from
 _BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
 
@@ -85,7 +86,10 @@ class Worker:
         """Something has happened that concerns *key*."""
         if key.kind is Kind.SERVICE:
             self._since.setdefault(key, self._clock())
-        self._queue.add(key)
+        if key.kind is Kind.GROUP:
+            self._queue.add_after(key, BREATHER)
+        else:
+            self._queue.add(key)
 
     async def run(self, workers: int = WORKERS) -> None:
         """Work until the queue is closed or the task cancelled."""

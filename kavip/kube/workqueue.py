@@ -3,7 +3,8 @@ A keyed work queue: fair, stingy, delayable, with back-off for each key.
 
 The promises are those of client-go's ``util/workqueue``, on one event loop:
 
-* fair: keys are lent out in the order in which they became dirty;
+* fair: keys are lent out in the order in which they became dirty; those that may wait let the others pass, but not for
+  longer than :data:`PATIENCE`;
 * stingy: many adds before a worker picks the key up are one piece of work, and no key is lent to two workers at once;
 * safe: a key added while it is lent out is lent out once more afterwards;
 * closed means closed: nothing is lent any more, and whoever waits is told so at once. What is lent is finished.
@@ -14,12 +15,15 @@ Only :meth:`WorkQueue.lend` waits. Everything else is synchronous, hence atomic 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kavip.errors import QueueClosed
 from kavip.kube.backoff import backoff
 
 K = TypeVar("K", bound=Hashable)
+
+PATIENCE: Final = 3.0
+"""Seconds for which a key that may wait lets others pass."""
 
 
 class Loan(Generic[K]):
@@ -43,10 +47,14 @@ class Loan(Generic[K]):
 class WorkQueue(Generic[K]):
     """See the module. *base* and *cap* are the seconds between which a key that fails backs off."""
 
-    def __init__(self, *, base: float = 0.05, cap: float = 300.0) -> None:
-        """Start empty."""
+    def __init__(
+        self, *, base: float = 0.05, cap: float = 300.0, may_wait: Callable[[K], bool] = lambda _: False
+    ) -> None:
+        """Start empty. *may_wait* says which keys let others pass."""
         self._base, self._cap = base, cap
         self._ready: deque[K] = deque()  # dirty and not lent, in order
+        self._patient: deque[tuple[float, K]] = deque()  # the same, of keys that may wait, with when that ends
+        self._may_wait = may_wait
         self._dirty: set[K] = set()
         self._lent: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -104,22 +112,27 @@ class WorkQueue(Generic[K]):
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        for container in (self._timers, self._ready, self._dirty, self._failures):
+        for container in (self._timers, self._ready, self._patient, self._dirty, self._failures):
             container.clear()
         while self._waiting:
             self._wake()
 
     async def _take(self) -> K:
-        while not self._ready:
+        while not (self._ready or self._patient):
             if self._closed:
                 raise QueueClosed
             await self._turn()
         if self._closed:
             raise QueueClosed
-        key = self._ready.popleft()
+        key = self._next()
         self._dirty.discard(key)
         self._lent.add(key)
         return key
+
+    def _next(self) -> K:
+        if self._patient and (not self._ready or self._patient[0][0] <= asyncio.get_running_loop().time()):
+            return self._patient.popleft()[1]
+        return self._ready.popleft()
 
     def _give_back(self, key: K) -> None:
         self._lent.discard(key)
@@ -135,12 +148,15 @@ class WorkQueue(Generic[K]):
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
-            elif self._ready:
+            elif self._ready or self._patient:
                 self._wake()
             raise
 
     def _offer(self, key: K) -> None:
-        self._ready.append(key)
+        if self._may_wait(key):
+            self._patient.append((asyncio.get_running_loop().time() + PATIENCE, key))
+        else:
+            self._ready.append(key)
         self._wake()
 
     def _wake(self) -> None:

@@ -456,3 +456,12 @@ def cooling_of(plan: Plan) -> Any:
     (write,) = plan.writes
     assert isinstance(write, StatusPatch)
     return write.body["status"]["cooling"]
+
+
+async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
+    """A group's plan takes longer than a Service's: it comes after, also where both are woken by one event."""
+    async with working(web(), build.group(), build.pool(), workers=1) as shop:
+        shop.worker.add(EDGE)
+        shop.worker.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+        assert shop.writer.sent[0].claims == (VIP,)

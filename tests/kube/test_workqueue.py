@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kavip.errors import QueueClosed
-from kavip.kube.workqueue import WorkQueue
+from kavip.kube.workqueue import PATIENCE, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -45,6 +45,19 @@ async def test_keys_come_in_the_order_in_which_they_became_dirty() -> None:
     for key in ("c", "a", "b", "a", "c"):
         queue.add(key)
     assert await taken(queue, 3) == ["c", "a", "b"]
+
+
+async def test_a_key_that_may_wait_lets_others_pass_but_not_for_ever() -> None:
+    """Whoever comes first goes last, until its patience ends; then it is next."""
+    queue = WorkQueue[str](may_wait=str.isupper)
+    for key in ("A", "B", "a", "b"):
+        queue.add(key)
+    assert await taken(queue, 2) == ["a", "b"]
+    assert await taken(queue, 1) == ["A"]
+    queue.add("c")
+    await asyncio.sleep(PATIENCE)
+    queue.add("A")
+    assert await taken(queue, 3) == ["B", "c", "A"]
 
 
 async def test_a_key_added_while_lent_is_lent_once_more_and_only_afterwards() -> None:
