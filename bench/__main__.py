@@ -12,8 +12,7 @@ from typing import Final
 
 BENCHES: Final = (
     ("bench.review", "admission reviews against a no-op aiohttp handler"),
-    ("bench.start", "ready and resident with 10,000 Services, against a bare client's LIST"),
-    ("bench.backlog", "1,000 Services that exist before kavip starts, against a bare client"),
+    ("bench.held", "10,000 Services on a real API server: backlog, one more, restart; beside a bare client"),
     ("bench.allocate", "20,000 Services from a /16, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.backlog import resident
+from bench.site import resident
 from hack.testbed import process, runs
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment

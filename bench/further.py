@@ -1,0 +1,113 @@
+"""
+One more Service while thousands are held: from its create to its address in a watch.
+
+The bare client creates the same Service, of a class that is not kavip's, and PATCHes its status itself; both are seen
+by the same watch. They take turns, so that a busy moment of the machine meets both. No webhooks are registered.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median
+from typing import Any
+
+from bench.bare import Bare
+from bench.goal import row
+from bench.site import BARE, NAMESPACE, STRATEGIC, Site, notes, path, service, status
+from kavip import names
+
+GOAL = 1.25  # times the bare client
+PAIRS = 7
+WARMING = 2  # pairs that do not count
+REST = 0.8  # seconds: what follows an address, the groups' texts for example, is not what is measured
+PATIENCE = 60.0
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "externalTrafficPolicy: Local": {"externalTrafficPolicy": "Local"},
+    "with a sharing key": {},
+}
+
+
+class Watch:
+    """Tells when a Service has an address."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[float]] = {}
+
+    def expect(self, name: str) -> asyncio.Future[float]:
+        """When the Service of that name is seen with an address, by the clock of :mod:`time`."""
+        self._waiting[name] = asyncio.get_running_loop().create_future()
+        return self._waiting[name]
+
+    async def run(self, bare: Bare, version: str) -> None:
+        """Read the watch until cancelled."""
+        url = f"{bare.server}/api/v1/services?watch=1&resourceVersion={version}"
+        async with bare.session.get(url, timeout=None) as stream:
+            rest = b""
+            async for chunk in stream.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._take(json.loads(line)["object"])
+
+    def _take(self, found: Any) -> None:
+        waiter = self._waiting.get(found["metadata"]["name"])
+        if waiter is not None and not waiter.done() and found["status"]["loadBalancer"].get("ingress"):
+            waiter.set_result(time.perf_counter())
+
+
+@asynccontextmanager
+async def watching(bare: Bare) -> AsyncIterator[Watch]:
+    """A watch of all Services from now on."""
+    listed = await bare.send("GET", "/api/v1/services?limit=1")
+    watch = Watch()
+    task = asyncio.create_task(watch.run(bare, listed["metadata"]["resourceVersion"]))
+    await asyncio.sleep(1)
+    try:
+        yield watch
+    finally:
+        task.cancel()
+
+
+async def measure(site: Site) -> None:
+    """Print the rows; kavip has to be running, and to have nothing to do."""
+    async with watching(site.bare) as watch:
+        for number, (kind, spec) in enumerate(KINDS.items()):
+            pairs = [await _pair(site.bare, watch, f"m{number}x{turn}", spec, turn) for turn in range(WARMING + PAIRS)]
+            bare, kavip = zip(*pairs[WARMING:], strict=True)
+            print(f"  {kind}: bare client {1000 * median(bare):.1f} ms, kavip {1000 * median(kavip):.1f} ms")
+            ratio = median(ours / theirs for theirs, ours in pairs[WARMING:])
+            row(f"one more, {kind}: to the bare client", f"{ratio:.2f}", goal=f"at most {GOAL}", met=ratio <= GOAL)
+
+
+async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn: int) -> tuple[float, float]:
+    """Seconds of the bare client and of kavip."""
+    more = {**spec, "port": 1000 + turn}
+    shared = {names.SHARING_KEY_ANNOTATION: "bench"} if name.startswith("m2") else {}
+
+    async def plain() -> float:
+        body = service(BARE, f"{name}bare", annotations=shared, loadBalancerClass="bench.example/none", **more)
+        seen, began = watch.expect(f"{name}bare"), time.perf_counter()
+        made = await bare.send("POST", path(BARE), body)
+        said = status(turn, made["metadata"]["resourceVersion"])
+        await bare.send("PATCH", path(BARE, f"{name}bare", "status"), said, STRATEGIC)
+        return await _until(seen) - began
+
+    async def ours() -> float:
+        body = service(NAMESPACE, f"{name}kavip", annotations={**notes(0), **shared}, **more)
+        seen, began = watch.expect(f"{name}kavip"), time.perf_counter()
+        await bare.send("POST", path(NAMESPACE), body)
+        return await _until(seen) - began
+
+    result = {}
+    for act in (plain, ours) if turn % 2 else (ours, plain):
+        await asyncio.sleep(REST)
+        result[act] = await act()
+    return result[plain], result[ours]
+
+
+async def _until(seen: asyncio.Future[float]) -> float:
+    async with asyncio.timeout(PATIENCE):
+        return await seen

@@ -1,0 +1,95 @@
+"""
+A restart with thousands of Services held: until the next Service has its address, and the status writes that it costs.
+
+SIGTERM releases the lease, so what counts is how long a new process takes to read and to understand everything, beyond
+a bare client's LIST. After kill -9 the rest of the lease comes on top; that is printed apart.
+"""
+
+import asyncio
+import time
+from statistics import median
+
+from bench.backlog import AGENT
+from bench.further import Watch, watching
+from bench.goal import row
+from bench.site import MERGE, NAMESPACE, Site, notes, path, running, service
+
+GOAL = 2.0  # seconds beyond a bare LIST
+ROUNDS = 3
+QUIET = 5.0  # seconds in which a write that should not be would come
+LEASE = 15.0  # kavip's default
+PATIENCE = 60.0
+LABELLED = 20
+
+
+async def measure(site: Site) -> None:
+    """Print the rows."""
+    lists = [await listed(site) for _ in range(ROUNDS)]
+    async with watching(site.bare) as watch:
+        terms = [await _start(site, watch, f"again{number}") for number in range(ROUNDS)]
+        killed = await _killed(site, watch)
+        quiet = await _quiet(site)
+    starts, needless = [seconds for seconds, _ in terms], sum(writes for _, writes in terms)
+    beyond = median(starts) - median(lists)
+    print(f"  restart: bare LIST {median(lists):.2f} s; process start to the next address {median(starts):.2f} s")
+    row("restart, next address beyond the bare LIST", f"{beyond:.2f} s", goal=f"under {GOAL:g} s", met=beyond < GOAL)
+    row("restart, status writes of Services that have one", str(needless), goal="0", met=not needless)
+    print(f"  after kill -9, with a lease of {LEASE:g} s: {killed:.2f} s from process start to the next address")
+    row("labels and a second LIST, status writes", str(quiet), goal="0", met=not quiet)
+
+
+async def listed(site: Site) -> float:
+    """Seconds for one LIST of the Services."""
+    began = time.perf_counter()
+    await site.bare.send("GET", path(NAMESPACE))
+    return time.perf_counter() - began
+
+
+async def _start(site: Site, watch: Watch, name: str) -> tuple[float, int]:
+    """Seconds from process start until a Service that comes at the same time has its address; needless writes."""
+    writes, began = site.writes, time.perf_counter()
+    with running(site.plane, "controller"):
+        seconds = await _next(site, watch, name) - began
+        await asyncio.sleep(QUIET)
+    return seconds, sum(each.name != name for each in writes.by(AGENT))
+
+
+async def _killed(site: Site, watch: Watch) -> float:
+    """The same, after a leader that could not say goodbye."""
+    with running(site.plane, "controller") as (process, _):
+        await _next(site, watch, "before")
+        process.kill()
+        process.wait()
+    began = time.perf_counter()
+    with running(site.plane, "controller"):
+        return await _next(site, watch, "after") - began
+
+
+async def _quiet(site: Site) -> int:
+    """
+    The status writes of kavip while Services are labelled, and while it has to LIST everything again.
+
+    An API server that has just started knows nothing of the time before: whoever has seen nothing of a kind since has
+    to ask anew (410). So something else is written last.
+    """
+    with running(site.plane, "controller"):
+        await asyncio.sleep(QUIET + LEASE / 3)
+        writes = site.writes
+        label = {"metadata": {"labels": {"bench": "labelled"}}}
+        await site.bare.all(("PATCH", path(NAMESPACE, f"s{each}"), label, MERGE) for each in range(LABELLED))
+        await site.bare.all(("PATCH", f"/api/v1/namespaces/{each}", label, MERGE) for each in (NAMESPACE, "default"))
+        site.plane.audit.mark()
+        await asyncio.to_thread(site.plane.restart)
+        async with asyncio.timeout(PATIENCE):
+            while not site.plane.audit.events(verb="list", resource="services"):
+                await asyncio.sleep(0.5)
+        await asyncio.sleep(QUIET)
+    return len(writes.by(AGENT))
+
+
+async def _next(site: Site, watch: Watch, name: str) -> float:
+    """Create a Service; when it is seen with an address."""
+    seen = watch.expect(name)
+    await site.bare.send("POST", path(NAMESPACE), service(NAMESPACE, name, annotations=notes(1), port=2000))
+    async with asyncio.timeout(PATIENCE):
+        return await seen
