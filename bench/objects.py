@@ -19,6 +19,8 @@ from kavip.snapshot import Snapshot
 NAMESPACES = 4
 LABELS = {"env": "prod"}
 GROUP = "lb/edge"
+EDGE = {"edge": "true"}
+EDGES = 5
 SMALL = "10.64.0.0/16"
 LARGE = "10.64.0.0/14"
 BORN = "2026-01-01T00:00:00Z"
@@ -40,9 +42,9 @@ def pool(
     return VIPPool(metadata=Metadata(name=name, creation_timestamp=BORN, generation=1), spec=spec)
 
 
-def services(count: int, *, held: Sequence[Address] = (), dual: bool = False, **annotations: str) -> list[Service]:
+def services(count: int, *, held: Sequence[Address] = (), dual: bool = False) -> list[Service]:
     """Services of one group in a few namespaces, with and without a sharing key of their own."""
-    return [service(index, held=held[index : index + 1], dual=dual, **annotations) for index in range(count)]
+    return [service(index, held=held[index : index + 1], dual=dual) for index in range(count)]
 
 
 def service(
@@ -104,8 +106,9 @@ def first_of(cidr: str, count: int) -> list[Address]:
 
 
 def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: int = 5) -> Snapshot:
-    """A Snapshot with one Shared group on *nodes* nodes."""
-    spec = GroupSpec(interface="eth0", instances=Instances(mode="Shared", count=16), segment="default")
+    """A Snapshot with one Shared group, which runs on a few of *nodes* nodes."""
+    shared = Instances(mode="Shared", count=16)
+    spec = GroupSpec(interface="eth0", node_selector=EDGE, instances=shared, segment="default")
     group = KeepalivedGroup(metadata=Metadata(name="edge", namespace="lb", uid="u", creation_timestamp=BORN), spec=spec)
     spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
     snapshot = Snapshot.from_objects((group, *spaces, *(node(number) for number in range(nodes)), *pools))
@@ -116,7 +119,8 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
 
 
 def node(number: int) -> Node:
-    """A node that is ready."""
+    """A node that is ready; the first few are those of the group."""
     address = NodeAddress(type="InternalIP", address=f"172.16.{number >> 8}.{number & 255}")
     status = NodeStatus(addresses=[address], conditions=[NodeCondition(type="Ready", status="True")])
-    return Node(metadata=Metadata(name=f"n{number:04}"), status=status)
+    labels = EDGE if number < EDGES else None
+    return Node(metadata=Metadata(name=f"n{number:04}", labels=labels), status=status)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kavip import names
 from kavip.api import conditions
@@ -41,6 +41,16 @@ KINDS: Final[Mapping[type, str]] = MappingProxyType(
 )
 
 
+_MOST_CREWS: Final = 256
+
+
+class _Crew(NamedTuple):
+    """The *nodes* that a selector picks, and the names of those that are *ready*."""
+
+    nodes: tuple[Node, ...]
+    ready: tuple[str, ...]
+
+
 class Snapshot:
     """The cluster as far as kavip cares. Read the attributes; change them only through :meth:`put` and :meth:`drop`."""
 
@@ -61,6 +71,7 @@ class Snapshot:
         self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # declared group, or "" -> Services
         self._declared: dict[str, str] = {}  # the inverse
         self._default: KeepalivedGroup | None = None
+        self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
 
     @classmethod
     def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
@@ -88,6 +99,7 @@ class Snapshot:
             case Network():
                 self._pools_stale = True
             case Node():
+                self._crews.clear()
                 self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
             case KeepalivedGroup():
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", own_virtual_ips(obj))
@@ -107,6 +119,7 @@ class Snapshot:
             case names.NETWORK:
                 self._pools_stale = True
             case names.NODE | names.KEEPALIVED_GROUP:
+                self._crews.clear()
                 self.ledger.reserve(f"{kind} {key}", ())
                 self._choose_default()
 
@@ -225,10 +238,26 @@ class Snapshot:
         others = (other for other in self.every_group if other.key != group.key)
         return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
 
-    def group_nodes(self, group: KeepalivedGroup) -> list[Node]:
+    def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""
-        wanted = (group.spec.node_selector or {}).items()
-        return [node for _, node in sorted(self.nodes.items()) if wanted <= (node.metadata.labels or {}).items()]
+        return self._crew(group).nodes
+
+    def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
+        """The names of those that are ready."""
+        return self._crew(group).ready
+
+    def _crew(self, group: KeepalivedGroup) -> _Crew:
+        """Every plan of a Service asks for the nodes of its group: they are looked for again after a Node's change."""
+        wanted = group.spec.node_selector or {}
+        key = frozenset(wanted.items())
+        if (found := self._crews.get(key)) is None:
+            every = (node for _, node in sorted(self.nodes.items()))
+            nodes = tuple(node for node in every if wanted.items() <= (node.metadata.labels or {}).items())
+            found = _Crew(nodes, tuple(node.metadata.name for node in nodes if node.is_ready))
+            if len(self._crews) >= _MOST_CREWS:  # reviews may ask for any selector
+                self._crews.clear()
+            self._crews[key] = found
+        return found
 
 
 def _declared(pool: Object | None) -> object:

@@ -48,10 +48,11 @@ class Ground:
     def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":
         """The ground under the Services of the group *key*."""
         group = snapshot.groups.get(key)
-        nodes = snapshot.group_nodes(group) if group else []
+        if group is None:
+            return cls(snapshot, key, None, has_nodes=False, ready=(), states=observed.of(key))
         # A node that is down would keep every new Service pending for as long as it takes to repair it.
-        ready = tuple(node.metadata.name for node in nodes if node.is_ready)
-        return cls(snapshot, key, group, bool(nodes), ready, observed.of(key))
+        ready, has_nodes = snapshot.ready_nodes(group), bool(snapshot.group_nodes(group))
+        return cls(snapshot, key, group, has_nodes, ready, observed.of(key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def roster_of(
 ) -> Roster:
     """Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay."""
     members = tuple(_members(snapshot, group))
-    nodes = tuple(snapshot.group_nodes(group))
+    nodes = snapshot.group_nodes(group)
     held = group.status.router_ids or {}
     assignment = routerids.assign(
         held,
