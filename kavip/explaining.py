@@ -228,6 +228,8 @@ def _steps(snapshot: Snapshot, found: Report) -> Iterator[str]:
             yield from (f"{annotate} {names.GROUP_ANNOTATION}={group.key}" for group in groups[:1])
             if len(groups) > 1:
                 yield f"or one of the other groups: {listed(group.key for group in groups[1:])}"
+            if not groups:
+                yield f"create a KeepalivedGroup that serves namespace {service.metadata.namespace}"
         return
     if decided is None:
         return
@@ -241,6 +243,8 @@ def _steps(snapshot: Snapshot, found: Report) -> Iterator[str]:
         yield f"{annotate} {names.POOL_ANNOTATION}={others[0]}{wish}"
         if len(others) > 1:
             yield f"other pools that would serve it: {listed(others[1:])}"
+    if service.spec.load_balancer_ip and (others or decided.reason == Reason.STRANDED):
+        yield "and remove spec.loadBalancerIP, which asks for an address as well"
     if found.waits:
         pools = [f"pool {name}" for name in found.waits if name != "*"]
         yield f"wait: kavip looks again by itself when {' or '.join(pools) or 'a pool'} changes or has room"

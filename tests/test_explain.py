@@ -118,6 +118,24 @@ def test_a_group_is_offered_to_who_has_none() -> None:
     assert found.status == 1
 
 
+def test_without_a_group_one_is_to_be_made() -> None:
+    """Not one that is closed to the namespace."""
+    closed = group("lb/closed", allowed_namespaces=CLOSED)
+    found = explaining.report(Snapshot.from_objects([SHOP, closed, service("shop/web")]), "shop/web", NOW)
+    assert found.steps == ("create a KeepalivedGroup that serves namespace shop",)
+
+
+def test_an_address_asked_for_in_two_places_is_to_be_given_up_in_both() -> None:
+    """Naming another pool does not help while spec.loadBalancerIP asks for an address of the first."""
+    spare = pool("spare", "198.51.100.0/30", auto_assign=False)
+    found = asked(service("shop/web", load_balancer_ip="192.0.2.128"), SMALL, spare, TAKEN)
+    assert found.steps[:2] == (
+        "kubectl annotate service -n shop web --overwrite kavip.io/pool=edge",
+        "other pools that would serve it: spare",
+    )
+    assert found.steps[2] == "and remove spec.loadBalancerIP, which asks for an address as well"
+
+
 def test_the_older_one_gets_the_last_address() -> None:
     """What an older Service that waits will get is not promised to a younger one, in whatever order they stand."""
     old, young = (service(f"shop/{name}", created=f"2026-01-0{at}T00:00:00Z") for at, name in enumerate("ba", start=1))
