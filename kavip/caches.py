@@ -154,6 +154,8 @@ class Caches:
 
     def _take(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and wake whom it concerns."""
+        if isinstance(old, Service):
+            _ = self.snapshot.parsed_pools  # by them it is judged whether what is freed rests
         if new is not None:
             self.snapshot.put(new)
         elif old is not None:

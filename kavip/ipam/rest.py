@@ -137,9 +137,9 @@ class Rests:
         self.cool(now)
 
     def follow(self) -> None:
-        """From now on believe nothing but status again."""
+        """From now on believe nothing but status again; what we could not write yet is known if we lead next."""
         self._leads = False
-        self._freed.clear()
+        self._freed = {rest.address: rest.service for rest in self._rests.values()}
         self._load()
 
     def cool(self, now: datetime) -> None:

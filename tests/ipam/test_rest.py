@@ -416,12 +416,14 @@ def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> Non
 
 
 def test_after_its_term_a_leader_is_as_any_other() -> None:
-    """It forgets what it knew better."""
+    """It believes status again, and in its next term knows what it did not get written in this one."""
     desk = freed()
     desk.ledger.rests.learn("edge", [entry("192.0.2.129")])
     desk.ledger.rests.follow()
     assert desk.resting() == [("192.0.2.129", "shop/web")]
     assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
+    desk.ledger.rests.lead(NOW)
+    assert desk.resting() == [("192.0.2.129", "shop/web"), ("192.0.2.128", "shop/web")]
 
 
 def test_a_pool_that_is_not_in_force_keeps_what_it_said() -> None:

@@ -1,0 +1,61 @@
+"""What the caches of a replica do with what they are told, beside filling the Snapshot."""
+
+from datetime import datetime, timedelta
+from typing import cast
+
+from kavip.caches import Caches
+from kavip.controller.outcome import Key, Kind
+from kavip.kube.client import Client
+from tests import build
+from tests.controller.scenes import GROUP, NOW
+
+EDGE = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
+WEB = build.service("shop/web", group=GROUP, holds=["192.0.2.128"])
+API = build.service("shop/api", group=GROUP, holds=["192.0.2.129"])
+
+
+class Clock:
+    """A wall clock that only the test moves."""
+
+    def __init__(self) -> None:
+        """It is :data:`NOW`."""
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        """What time it is."""
+        return self.now
+
+
+def resting(caches: Caches) -> list[str]:
+    """What cools down in the pool."""
+    return [str(rest.address) for rest in caches.snapshot.rests.of("edge")]
+
+
+def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> None:
+    """Whoever decides next finds it taken; the pool is to be written."""
+    clock, woken = Clock(), list[tuple[Key, list[str]]]()
+    caches = Caches(cast(Client, None), owned=False, now=clock)
+    for each in (EDGE, WEB, API):
+        caches._take(None, each)
+    caches.lead(lambda key: woken.append((key, resting(caches))))
+    caches._take(WEB, None)
+    assert (Key(Kind.POOL, "edge"), ["192.0.2.128"]) in woken
+    assert all(seen == ["192.0.2.128"] for _, seen in woken)
+    clock.now += timedelta(seconds=1)
+    caches._take(API, None)
+    assert [rest.until for rest in caches.snapshot.rests.of("edge")] == [NOW + timedelta(seconds=s) for s in (60, 61)]
+
+
+def test_who_does_not_lead_begins_no_rest() -> None:
+    """Not before its term, and not after; what it sees being freed meanwhile rests from the beginning of the next."""
+    clock = Clock()
+    caches = Caches(cast(Client, None), owned=False, now=clock)
+    for each in (EDGE, WEB, API):
+        caches._take(None, each)
+    caches._take(WEB, None)
+    assert resting(caches) == []
+    caches.lead(lambda _: None)
+    assert resting(caches) == ["192.0.2.128"]
+    caches.follow()
+    caches._take(API, None)
+    assert resting(caches) == []
