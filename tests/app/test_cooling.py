@@ -1,19 +1,24 @@
 """Cool-down on the real API server: what is freed rests, for others only, and over the death of the controller."""
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
 
 pytestmark = pytest.mark.apiserver
 
+GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
+
 
 def furnish(installation: Installation, *addresses: str, seconds: int) -> None:
-    """A default group and a pool with cool-down, of which kavip knows."""
-    installation.applied(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge", default=True))
+    """A group and a pool with cool-down, of which kavip knows."""
+    installation.applied(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge"))
     for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
         wait_for(
             f"kavip knows {subject}",
-            lambda subject=subject: installation.get(*subject).get("status", {}).get("conditions"),
+            lambda subject=subject: installation.get(*subject).get("status"),
         )
 
 
@@ -43,34 +48,62 @@ def test_a_freed_address_rests_and_comes_back(installation: Installation) -> Non
     """Others get another one, or wait and hear until when; the Service that freed it has it at once."""
     installation.start()
     furnish(installation, "192.0.2.128/31", seconds=3600)
-    installation.applied(a_service("web"))
+    installation.applied(served("web"))
     assert given(installation, "web") == ["192.0.2.128"]
     rest = delete(installation, "web")
     assert rest["address"] == "192.0.2.128"
-    done = installation.apply(a_service("wish", annotations={"kavip.io/addresses": "192.0.2.128"}))
+    done = installation.apply(served("wish", **{"kavip.io/addresses": "192.0.2.128"}))
     assert done.returncode == 0, done.stderr
     words = f"address 192.0.2.128 rests until {rest['until']} for Service shop/web, which freed it"
     assert words in done.stderr
-    installation.applied(a_service("other"))
+    installation.applied(served("other"))
     assert given(installation, "other") == ["192.0.2.129"]
     told = wait_for("the wish is told", lambda: installation.condition("wish"))
     assert (told["reason"], told["message"].startswith(words)) == ("AddressInUse", True)
     assert installation.get("vippool", "edge")["status"]["ipv4"] == {"total": 2, "assigned": 1, "available": 0}
-    installation.applied(a_service("web"))
+    installation.applied(served("web"))
     assert given(installation, "web") == ["192.0.2.128"]
     wait_for("nothing rests any more", lambda: not cooling(installation))
     wait_for("the wish hears of it", lambda: "used by Service shop/web" in installation.condition("wish")["message"])
+
+
+def test_every_way_of_letting_go_begins_a_rest(installation: Installation) -> None:
+    """Moved to another address, of another type, no longer kavip's; and what others write into status is put right."""
+    installation.start(webhook=False)
+    furnish(installation, "192.0.2.128/29", seconds=3600)
+    names = ("moved", "typed", "left")
+    installation.applied(*(served(name) for name in names))
+    before = {f"shop/{name}": given(installation, name)[0] for name in names}
+    installation.applied(served("moved", **{"kavip.io/addresses": "192.0.2.133"}))
+    change(installation, "service", "typed", {"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}})
+    change(installation, "service", "left", {"metadata": {"annotations": dict.fromkeys(GROUP)}})
+    wait_for("all rest", lambda: {each["service"]: each["address"] for each in cooling(installation)} == before)
+    right = cooling(installation)
+    wrong = [{"address": "nonsense", "service": "?", "until": "2026-01-01T00:00:00Z"}]
+    wrong += [{**right[0], "until": "9999-12-31T23:59:59Z"}]
+    change(installation, "vippool", "edge", {"status": {"cooling": wrong}}, "--subresource=status")
+    wait_for("status is right again", lambda: cooling(installation) == right)
+
+
+def served(name: str, **annotations: str) -> dict[str, Any]:
+    """A Service of the group."""
+    return a_service(name, annotations={**GROUP, **annotations})
+
+
+def change(installation: Installation, kind: str, name: str, patch: dict[str, Any], *flags: str) -> None:
+    """Patch an object of namespace shop, or a pool."""
+    installation.plane.kubectl("patch", kind, name, "-n", "shop", "--type=merge", "-p", json.dumps(patch), *flags)
 
 
 def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Installation) -> None:
     """Killed and started again, it gives the address to who waits when the rest is over, and not before."""
     first = installation.start("--lease-seconds=3", webhook=False)
     furnish(installation, "192.0.2.128/32", seconds=10)
-    installation.applied(a_service("web"))
+    installation.applied(served("web"))
     given(installation, "web")
     rest = delete(installation, "web")
     first.kill()
-    installation.applied(a_service("next"))
+    installation.applied(served("next"))
     second = installation.start("--lease-seconds=3", webhook=False)
     wait_for("it leads", lambda: second.metric("kavip_leader") == 1.0)
     wait_for("next is told", lambda: installation.condition("next"))
