@@ -151,6 +151,7 @@ def _difference(
     events: list[Notice] = []
     if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
         fresh[ConditionType.ADDRESS_ASSIGNED] = addressing.verdict
+    if addressing is not None:
         events += _notices(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict, addressing)
     if news.is_wrong(service, verdict) or news.is_stale(service, verdict, now=now, began=began):
         fresh[ConditionType.SERVICE_PROGRAMMED] = verdict

@@ -280,12 +280,12 @@ def test_no_reason_is_left_out() -> None:
 
 
 def test_who_loses_an_address_is_told_which_and_to_whom() -> None:
-    """The condition tells the state; the Event tells what has changed as well, even where the reason stays."""
-    mine = told(web(holds=["192.0.2.128"], created="2025"), ASSIGNED, "False", "PoolExhausted")
+    """The condition tells the state, and may be the same as before; the Event tells what has changed."""
+    full = "pool edge is full: 1 of 1 assigned; free an address or enlarge the pool"
+    mine = told(web(holds=["192.0.2.128"], created="2025"), ASSIGNED, "False", "PoolExhausted", message=full)
     older = build.service("shop/old", group=GROUP, holds=["192.0.2.128"], created="2020")
     plan = planned(mine, build.pool("edge", "192.0.2.128"), older)
-    full = "pool edge is full: 1 of 1 assigned; free an address or enlarge the pool"
-    assert condition(plan)["message"] == full
+    assert body_of(plan)["loadBalancer"] == {"ingress": None}
     assert [(notice.message, notice.warning) for notice in plan.events if notice.reason == "PoolExhausted"] == [
         (f"{full} (was 192.0.2.128; 192.0.2.128 is Service shop/old's, which is older)", True)
     ]
