@@ -114,13 +114,13 @@ def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple
 def plan(objects: Iterable[Object], *, homes: Collection[str] = (), manner: PolicyOptions = DEFAULTS) -> Planned:
     """Admit *objects* in *manner* and work out everything that follows."""
     admitted = admit(objects, homes=homes, manner=manner)
-    snapshot, manifests = admitted.snapshot, {}
+    snapshot, manifests, options = admitted.snapshot, {}, Options(ipam=manner.ipam)
     for _ in range(_ROUNDS):
         before = _state(snapshot)
         for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
-            _write(snapshot, service, plan_service(snapshot, service.key, now=NOW))
+            _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
         for key in sorted(snapshot.groups):
-            planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=Objects(), options=Options())
+            planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=Objects(), options=options)
             _write(snapshot, snapshot.groups[key], planned)
             manifests.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
         if before == _state(snapshot):

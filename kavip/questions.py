@@ -51,7 +51,7 @@ def _homes(command: F) -> F:
 def _manner(command: F) -> F:
     """What an administrator may have softened or tightened, by the names of the settings."""
     known = {each.name: each for each in dataclasses.fields(Settings)}
-    for name in ("allow_missing_group", "external_ips_scope"):
+    for name in ("allow_missing_group", "external_ips_scope", "ipam"):
         choices, text = known[name].metadata["choices"], known[name].metadata["doc"]
         option = click.option(
             f"--{name.replace('_', '-')}",

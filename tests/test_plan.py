@@ -9,6 +9,7 @@ import pytest
 from kavip import names, offline, tables
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.snapshot import Object
+from kavip.webhook.checks import Options as PolicyOptions
 from tests.build import group, namespace, node, pool, service
 from tests.ipam.deciding import PREFER, SHARE, ours
 from tests.test_explain import new
@@ -52,6 +53,14 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
     assert "pool edge is full: 2 of 2" in words["shop/d"]
     assert words["shop/f"] == 'pool "dula" does not exist; did you mean "dual"?'
     assert words["shop/g"] == "its loadBalancerClass example.com/other is another controller's"
+
+
+def test_what_kavip_does_not_assign_it_does_not_plan() -> None:
+    """With --ipam never no Service gets an address, and each says so."""
+    manner = PolicyOptions(ipam="never")
+    text = tables.text(offline.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))], manner=manner))
+    assert "LeftToPlatform" in text
+    assert "0 of 2" in text
 
 
 def test_how_full_the_pools_would_be_stands_below() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kavip import names
-from kavip.api.pool import Reservation
+from kavip.api.pool import Cooling, Reservation
 from kavip.api.refusal import Refusal
 from kavip.ipam.allocate import settle
 from kavip.ipam.explain import Explanation, Looked, Role, explain
@@ -221,3 +221,20 @@ def test_sizes_beyond_reason_are_not_spelled_out() -> None:
     """A /64 has more addresses than a reader counts."""
     found = look(service("a/web", families=("IPv6",)), pools=(LAB,))
     assert rules(found, "lab")["IPv6"][1].startswith("over 10 million of over 10 million free, 0 assigned; next")
+
+
+def test_what_cools_down_is_told_to_others_and_kept_for_one() -> None:
+    """The numbers count it, who asks for it hears until when, and who freed it has it back with the reason."""
+    edge = pool("edge", "192.0.2.128/31", cooldown_seconds=60)
+    parsed = Pools.of([edge])
+    ledger = entered(parsed, [])
+    ledger.rests.learn("edge", [Cooling(address="192.0.2.128", service="a/web", until="2026-03-01T00:00:00Z")])
+    back = explain(service("a/web"), parsed, ledger)
+    assert back.addresses[0].why == "this Service had it before, and it cools down for all others"
+    other = explain(service("a/new"), parsed, ledger)
+    assert (
+        rules(other, "edge")["IPv4"][1] == "1 of 2 free, 0 assigned, 1 cooling down; next for this Service: 192.0.2.129"
+    )
+    wish = explain(service("a/new", wants="192.0.2.128"), parsed, ledger)
+    assert rules(wish, "edge")["192.0.2.128"][0] is False
+    assert "rests until 2026-03-01T00:00:00Z for Service a/web" in rules(wish, "edge")["192.0.2.128"][1]
