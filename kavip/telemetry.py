@@ -34,7 +34,12 @@ def _histogram(name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _
 
 BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
 LEADER: Final = _gauge("leader", "Whether this replica runs the controller.")
-RECONCILES: Final = _counter("reconcile_total", "Keys worked on.", "kind", "result")
+RECONCILES: Final = _counter(
+    "reconcile_total",
+    "Keys worked on. result: withheld where the lease was lost before the write left.",
+    "kind",
+    "result",
+)
 RECONCILE_SECONDS: Final = _histogram("reconcile_seconds", "Time to work on one key, writes included.", "kind")
 QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys that wait for a worker.")
 API_REQUESTS: Final = _counter("api_requests_total", "Calls to the API server.", "verb", "code")
@@ -80,7 +85,7 @@ for _port in ("webhook", "metrics", "probe"):
     EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):
     RECONCILE_SECONDS.labels(_kind)
-    for _result in ("done", "error", "conflict"):
+    for _result in ("done", "error", "conflict", "withheld"):
         RECONCILES.labels(_kind, _result)
 for _path in (
     names.MUTATE_SERVICE_PATH,

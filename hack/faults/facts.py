@@ -83,7 +83,8 @@ def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
 def ordered(facts: Iterable[Fact]) -> list[Fact]:
     """The successful ones of *facts*, as they happened."""
     done = [fact for fact in facts if fact.code < 300]
-    made = sorted((fact for fact in done if fact.made), key=lambda fact: (fact.version, fact.at))
+    # an edit that changes nothing is answered with the version that is there, which kavip may have made a moment before
+    made = sorted((fact for fact in done if fact.made), key=lambda fact: (fact.version, not fact.is_kavips, fact.at))
     gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.asked)
     last = {fact.uid: place for place, fact in enumerate(made)}
     result: list[Fact] = []

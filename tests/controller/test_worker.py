@@ -16,7 +16,7 @@ from kavip.controller.observed import Objects, Observed, Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.owner import Foreign
 from kavip.controller.worker import FOLD, POOL_REST, Worker
-from kavip.errors import Conflict, Forbidden, Refused, Throttled, Unavailable
+from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Throttled, Unavailable
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.snapshot import Object, Snapshot
@@ -150,6 +150,19 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]  # claimed, then given back
     assert counted("service", "conflict") == before + 1
+
+
+async def test_a_write_that_is_withheld_is_counted_and_its_claim_forgotten() -> None:
+    """The next leader may give the address to somebody else."""
+    before = counted("service", "withheld")
+    async with working(web(), build.group(), build.pool()) as shop:
+        shop.writer.answers = [LeaseLost("gone")]
+        held: list[object] = []
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(shop.writer.sent) == 2)
+    assert held[:2] == [(VIP,), ()]
+    assert counted("service", "withheld") == before + 1
 
 
 async def test_an_allocation_is_timed_from_the_news_to_the_answer() -> None:

@@ -197,6 +197,16 @@ def test_a_write_that_changes_nothing_is_found(log: Logbook) -> None:
     assert len(log.judged().needless) == 2
 
 
+def test_an_edit_that_changes_nothing_is_not_kavips_needless_write(log: Logbook) -> None:
+    """It is answered with the version that kavip has just made, and may be logged first."""
+    log.count(1)
+    log.service("late", born=2)
+    log.give("late", reason="PoolExhausted")
+    edit = {**log.lines[-1], "userAgent": "users", "verb": "patch"}
+    log.lines.insert(-1, edit)
+    assert found(log.judged()) == []
+
+
 def test_what_others_write_is_not_kavips_fault(log: Logbook) -> None:
     """Only what kavip's agent has written counts as a move or as needless."""
     log.count(1)
