@@ -12,6 +12,7 @@ waited for even when the caller is cancelled: whoever gives up the lease next kn
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -102,7 +103,7 @@ class Transport:
         self, method: str, url: URL, body: "bytes | _Guarded | None", *, content_type: str, timeout: float
     ) -> bytes:
         headers = await self._headers(content_type)
-        limit = aiohttp.ClientTimeout(total=timeout)
+        limit = _limit(timeout)
         with self._mapped(method), _told(body):
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=limit, **self._fixed
@@ -144,7 +145,9 @@ class Transport:
                         yield line
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
-        return URL(f"{self._server}{path}?{urlencode(query)}" if query else self._server + path, encoded=True)
+        return URL(
+            f"{self._server}{path}?{_encoded(tuple(query.items()))}" if query else self._server + path, encoded=True
+        )
 
     async def _headers(self, content_type: str) -> dict[str, str]:
         headers = {"Content-Type": content_type} if content_type else {}
@@ -210,13 +213,25 @@ async def _to_the_end(call: Coroutine[Any, Any, bytes]) -> bytes:
     interrupted = False
     while not task.done():
         try:
-            await asyncio.wait({task})
+            await asyncio.shield(task)
         except asyncio.CancelledError:
             interrupted = True
+        except Exception:  # noqa: BLE001 - raised below
+            break
     if interrupted:
         task.cancelled() or task.exception()  # looked at, or asyncio complains
         raise asyncio.CancelledError
     return task.result()
+
+
+@lru_cache
+def _limit(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds)
+
+
+@lru_cache
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(query)
 
 
 def _unobserved(_method: str, _code: int) -> None:
