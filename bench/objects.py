@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Node, NodeAddress, NodeCondition, NodeStatus
-from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
+from kavip.api.group import GroupSpec, GroupStatus, Instances, KeepalivedGroup
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
@@ -15,6 +15,7 @@ from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
 from kavip.snapshot import Snapshot
+from kavip.vrrp import keys
 
 NAMESPACES = 4
 LABELS = {"env": "prod"}
@@ -109,7 +110,9 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
     """A Snapshot with one Shared group, which runs on a few of *nodes* nodes."""
     shared = Instances(mode="Shared", count=16)
     spec = GroupSpec(interface="eth0", node_selector=EDGE, instances=shared, segment="default")
-    group = KeepalivedGroup(metadata=Metadata(name="edge", namespace="lb", uid="u", creation_timestamp=BORN), spec=spec)
+    meta = Metadata(name="edge", namespace="lb", uid="u", generation=1, creation_timestamp=BORN)
+    ids = {name: 1 + number for number, name in enumerate(keys.slot_names(shared.count))}
+    group = KeepalivedGroup(metadata=meta, spec=spec, status=GroupStatus(router_ids=ids))
     spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
     snapshot = Snapshot.from_objects((group, *spaces, *(node(number) for number in range(nodes)), *pools))
     assert snapshot.parsed_pools.in_force

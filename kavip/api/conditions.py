@@ -14,7 +14,10 @@ from kavip.api.meta import Condition
 
 def find(conditions: Sequence[Condition] | None, kind: str) -> Condition | None:
     """The condition of type *kind*, or None."""
-    return next((entry for entry in conditions or () if entry.type == kind), None)
+    for entry in conditions or ():
+        if entry.type == kind:
+            return entry
+    return None
 
 
 def merged(old: Sequence[Condition] | None, new: Iterable[Condition], *, now: str) -> list[Condition]:

@@ -72,14 +72,13 @@ class Service(Wire, frozen=True):
     @property
     def ingress_addresses(self) -> tuple[Address, ...]:
         """The addresses in status, in their order; host names and unreadable entries left out."""
-        found = (read_address(entry.ip) for entry in self.status.load_balancer.ingress or ())
-        return tuple(dict.fromkeys(address for address in found if address))
+        found = [read_address(entry.ip) for entry in self.status.load_balancer.ingress or ()]
+        return tuple(dict.fromkeys(filter(None, found)))
 
     @property
     def external_addresses(self) -> tuple[Address, ...]:
         """The readable ones of ``spec.externalIPs``, in their order."""
-        found = (read_address(text) for text in self.spec.external_ips or ())
-        return tuple(dict.fromkeys(address for address in found if address))
+        return tuple(dict.fromkeys(filter(None, map(read_address, self.spec.external_ips or ()))))
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:

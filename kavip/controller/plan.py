@@ -19,7 +19,7 @@ from kavip.controller import news, programmed, removals
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, Removal, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.ipam.allocate import loss, settle, waits_for
+from kavip.ipam.allocate import loss, settle_request, waits_for
 from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
 from kavip.ipam.waiting import ANY_POOL
@@ -111,8 +111,8 @@ def _decided(
         return _Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
     labels = snapshot.namespace_labels(service.metadata.namespace)
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
-    outcome = settle(service, parsed, snapshot.ledger, group=group, namespace_labels=labels, lost=lost)
     request, findings = read_request(service, group=group)
+    outcome = settle_request(request, findings, parsed, snapshot.ledger, namespace_labels=labels, lost=lost)
     waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
         change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
@@ -182,9 +182,11 @@ def _status(
     status: dict[str, Any] = {}
     if addressing is not None and not _stands(service, addressing):
         status["loadBalancer"] = _load_balancer(service, addressing.addresses)
-    entries = [verdict.on(service.metadata, kind) for kind, verdict in fresh.items()]
-    merged = conditions.merged(service.status.conditions, entries, now=timestamp(now))
-    changed = [conditions.wire(entry) for entry in merged if entry.type in fresh]
+    changed: list[dict[str, Any]] = []
+    if fresh:
+        entries = [verdict.on(service.metadata, kind) for kind, verdict in fresh.items()]
+        merged = conditions.merged(service.status.conditions, entries, now=timestamp(now))
+        changed = [conditions.wire(entry) for entry in merged if entry.type in fresh]
     if addressing is None and conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED):
         changed.append(_deletion(ConditionType.ADDRESS_ASSIGNED))  # it was of type LoadBalancer before
     return {**status, "conditions": changed} if changed else status

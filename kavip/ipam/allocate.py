@@ -5,7 +5,7 @@ Nothing here changes anything: the webhook asks, the controller carries out, wit
 stands in :mod:`.case`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kavip.api.address import Address
@@ -43,6 +43,19 @@ def settle(
     A Refusal means that kavip gives the Service no address and keeps none of its own in status.
     """
     request, findings = read_request(service, group=group)
+    return settle_request(request, findings, pools, ledger, namespace_labels=namespace_labels, lost=lost)
+
+
+def settle_request(
+    request: Request,
+    findings: Sequence[Refusal],
+    pools: Pools,
+    ledger: Ledger,
+    *,
+    namespace_labels: Mapping[str, str] | None = None,
+    lost: tuple[Address, ...] = (),
+) -> Allocation | Refusal:
+    """:func:`settle` for whoever has read the Service already."""
     if not findings:
         if recalled := _recalled(request, ledger, lost):
             again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)

@@ -7,6 +7,7 @@ The names under which VRIDs are kept, and which Service lives where.
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
@@ -23,7 +24,7 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
     ``ns/name``, with ``spreadvips`` ``ns/name/ip``; in Shared mode ``group/<n>``, and what has instances of its own.
     """
     if group.is_shared:
-        own = [slot_name(number) for number in range(group.spec.instances.count)]
+        own = list(slot_names(group.spec.instances.count))
     else:
         own = [own_key(group)] if group.spec.virtual_ips else []
     return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
@@ -56,14 +57,15 @@ def own_key(group: KeepalivedGroup) -> str:
     return f"{group.key}/{OWN_SUFFIX}"
 
 
-def slot_name(number: int) -> str:
-    """The name of a Shared instance."""
-    return f"{SHARED_PREFIX}/{number}"
+@lru_cache
+def slot_names(count: int) -> tuple[str, ...]:
+    """The names of *count* Shared instances."""
+    return tuple(f"{SHARED_PREFIX}/{number}" for number in range(count))
 
 
 def slot_of(key: str, count: int) -> str:
     """The Shared instance of the Service *key*: always the same while *count* is."""
-    return slot_name(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count)
+    return slot_names(count)[int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count]
 
 
 def instance_name(unit: str, family: int) -> str:

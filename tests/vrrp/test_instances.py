@@ -266,7 +266,7 @@ def test_service_never_moves_between_slots() -> None:
     """The slot of a Service depends on its name alone, and slots are used evenly."""
     used = [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
     assert used == [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
-    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(map(keys.slot_name, range(16)), True)
+    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(keys.slot_names(16), True)
 
 
 def test_more_than_255_services() -> None:
