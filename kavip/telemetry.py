@@ -34,6 +34,8 @@ def _histogram(name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _
 
 BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
 LEADER: Final = _gauge("leader", "Whether this replica runs the controller.")
+RESULTS: Final = ("done", "error", "conflict", "withheld")
+"""What becomes of a key that was worked on."""
 RECONCILES: Final = _counter(
     "reconcile_total",
     "Keys worked on. result: withheld where the lease was lost before the write left.",
@@ -85,7 +87,7 @@ for _port in ("webhook", "metrics", "probe"):
     EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):
     RECONCILE_SECONDS.labels(_kind)
-    for _result in ("done", "error", "conflict", "withheld"):
+    for _result in RESULTS:
         RECONCILES.labels(_kind, _result)
 for _path in (
     names.MUTATE_SERVICE_PATH,

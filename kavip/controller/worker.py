@@ -30,7 +30,7 @@ from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
 from kavip.snapshot import Snapshot
-from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES
+from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ WORKERS: Final = 32  # as many status writes in flight: five to seven times as f
 FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
 POOL_REST: Final = 1.0  # seconds between two status writes of a pool; FOLD where addresses cool down
 _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
-    (kind, result): RECONCILES.labels(kind, result) for kind in Kind for result in ("done", "error", "conflict", "withheld")
+    (kind, result): RECONCILES.labels(kind, result) for kind in Kind for result in RESULTS
 }
 _SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in Kind}
 BREATHER: Final = 0.05  # seconds by which the plan of a group lets the write go that it follows from
