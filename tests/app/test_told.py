@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from tests.app.conftest import Installation, Replica, a_group, a_pool, a_service, wait_for
+from tests.app.conftest import Installation, Replica, a_group, a_pool, a_service, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
 
@@ -27,7 +27,7 @@ class Stage:
         """Two addresses for three Services."""
         self.site = Installation(plane)
         self.replica: Replica = self.site.start(webhook=False)
-        self.site.applied(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True))
+        self.site.applied(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True, nodeSelector={"a": "b"}))
         wait_for("kavip knows the pool", lambda: self.pool("Ready") == "Ready")
         for name in ("s0", "s1"):
             self.site.applied(a_service(name))
@@ -51,7 +51,7 @@ class Stage:
 
     def edit(self, kind: str, name: str, patch: dict[str, Any], *flags: str) -> None:
         """``kubectl patch``."""
-        place = () if kind == "vippool" else ("-n", "shop")
+        place = ("-n", "shop") if kind == "service" else ()
         self.site.plane.kubectl("patch", kind, name, *place, "--type=merge", "-p", json.dumps(patch), *flags)
 
     def wish(self, name: str, address: str | None) -> None:
@@ -65,7 +65,8 @@ class Stage:
             {
                 item["note"]: item.get("series", {}).get("count", 1)
                 for item in found["items"]
-                if (item["regarding"]["name"], item["regarding"]["kind"] in KINDS) == (name, True)
+                if (item["reportingController"], item["regarding"]["name"]) == ("kavip.io/controller", name)
+                and item["regarding"]["kind"] in KINDS
                 and item["reason"] not in ("Pending", "NoNodes")
             }
         )
@@ -130,6 +131,30 @@ def test_the_metrics_move(stage: Stage) -> None:
     assert stage.metrics("kavip_address_conflicts_total")['{reason="TwoServices"}'] == 0
     stage.site.plane.kubectl("delete", "vippool", "lab")
     wait_for("the pool's lines are gone", lambda: not of("lab"))
+    stage.until("young", "PoolExhausted", f"{FULL}; {REMEDY}")
+
+
+def test_what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
+    """Heartbeats, counts of pools, labels of pools and Services of others: nobody who holds or waits is planned."""
+
+    def looks() -> float:
+        found = stage.metrics("kavip_reconcile_total")
+        return sum(number for labels, number in found.items() if 'kind="service"' in labels)
+
+    stage.site.applied(object_of("Node", "n1"), a_pool("lab", "198.51.100.0/24", autoAssign=False))
+    wait_for("the pool is looked at", lambda: stage.pool("Ready", "lab") == "Ready")
+    before = looks()
+    for second in range(3):
+        beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:0{second}Z"}
+        stage.edit("node", "n1", {"status": {"conditions": [beat]}}, "--subresource=status")
+    stage.edit("vippool", "lab", {"metadata": {"labels": {"a": "b"}}})
+    stage.edit("vippool", "lab", {"status": {"ipv4": {"assigned": 9}}}, "--subresource=status")
+    wait_for("the count is put right", lambda: stage.site.get("vippool", "lab")["status"]["ipv4"]["assigned"] == 0)
+    stage.site.applied(object_of("Service", "inner", namespace="other", spec={"ports": [{"port": 80}]}))
+    stage.site.plane.kubectl("delete", "service", "inner", "-n", "other")
+    assert looks() == before
+    stage.site.plane.kubectl("delete", "vippool", "lab")
+    wait_for("those who wait are looked at for that", lambda: looks() > before)
 
 
 def test_a_lost_address_is_told_with_its_holder(stage: Stage) -> None:
