@@ -146,14 +146,7 @@ def test_a_service_that_stops_being_managed_loses_what_kavip_wrote(installation:
     assert installation.addresses("web") == []
 
 
-def test_events_tell_each_change_of_reason_once(installation: Installation) -> None:
-    """kubectl describe shows them."""
-    installation.start()
-    furnish(installation)
-    installation.applied(a_service("told"))
-    assigned(installation, "told")
-
-    def reasons() -> list[str]:
+def reasons() -> list[str]:
         found = installation.get("events.v1.events.k8s.io", "-n", "shop") or {"items": []}
         return [item["reason"] for item in found["items"] if item["regarding"]["name"] == "told"]
 
