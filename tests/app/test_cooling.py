@@ -1,6 +1,7 @@
 """Cool-down on the real API server: what is freed rests, for others only, and over the death of the controller."""
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -110,3 +111,21 @@ def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Insta
     assert given(installation, "next") == ["192.0.2.128"]
     assert installation.condition("next")["lastTransitionTime"] >= rest["until"]
     wait_for("nothing rests any more", lambda: not cooling(installation))
+
+
+def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: Installation) -> None:
+    """It was stopped, and could not write that an address was freed; the replica that follows it has seen that."""
+    leader = installation.start("--lease-seconds=3", webhook=False)
+    furnish(installation, "192.0.2.128/31", seconds=3600)
+    follower = installation.start("--lease-seconds=3", webhook=False)
+    installation.applied(served("web"))
+    given(installation, "web")
+    leader.process.send_signal(signal.SIGSTOP)
+    installation.plane.kubectl("delete", "service", "web", "-n", "shop")
+    assert cooling(installation) == []
+    leader.kill()
+    installation.applied(served("other"))
+    assert given(installation, "other") == ["192.0.2.129"]
+    assert follower.metric("kavip_leader") == 1.0
+    found = wait_for("the rest is written", lambda: cooling(installation))
+    assert [(each["address"], each["service"]) for each in found] == [("192.0.2.128", "shop/web")]
