@@ -146,14 +146,6 @@ def test_a_service_that_stops_being_managed_loses_what_kavip_wrote(installation:
     assert installation.addresses("web") == []
 
 
-def reasons() -> list[str]:
-        found = installation.get("events.v1.events.k8s.io", "-n", "shop") or {"items": []}
-        return [item["reason"] for item in found["items"] if item["regarding"]["name"] == "told"]
-
-    wait_for("there is an Event", lambda: "Assigned" in reasons())
-    assert reasons().count("Assigned") == 1
-
-
 def test_a_malformed_object_harms_nobody_else(installation: Installation) -> None:
     """A pool whose stored form kavip cannot use gets a condition; other pools serve on."""
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_pool("clash", "192.0.2.130-192.0.2.140"))
