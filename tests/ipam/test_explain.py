@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,16 +40,17 @@ MANY = (
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     crowd=st.lists(services(), max_size=9),
     subject=services(),
     worked=st.integers(0, 9),
     held=st.sampled_from([(), (), ("192.0.2.1",), ("2001:db8::1",), ("192.0.2.1", "2001:db8::1"), ("10.0.0.1",)]),
     reason=st.sampled_from([Reason.ASSIGNED, Reason.POOL_EXHAUSTED, ""]),
+    reassign=st.booleans(),
 )
 def test_the_explanation_is_the_decision(
-    crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: str
+    crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: str, reassign: bool
 ) -> None:
     """Its verdict is that of the decision, and every pool's rules and role agree with it."""
     world = World(MANY)
@@ -57,6 +59,11 @@ def test_the_explanation_is_the_decision(
     world.run()
     for each in crowd[worked:]:
         world.apply(each)
+    if reassign:
+        notes = {**(subject.metadata.annotations or {}), **REASSIGN}
+        subject = msgspec.structs.replace(
+            subject, metadata=msgspec.structs.replace(subject.metadata, annotations=notes)
+        )
     if held:
         status = service(subject.key, holds=held).status
         subject = type(subject)(metadata=subject.metadata, spec=subject.spec, status=status)
