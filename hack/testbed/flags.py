@@ -15,7 +15,7 @@ class Address:
     port: int = 0
     etcd_port: int = 0
     etcd_peer_port: int = 0
-    services: str = "10.96.0.0/16"
+    services: str = "10.96.0.0/16,fd00:96::/112"  # Services may have both families
 
     def chosen(self) -> "Address":
         """The same with every port 0 replaced by a free one."""

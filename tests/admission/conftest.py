@@ -7,7 +7,6 @@ import pytest
 from hack import refusals
 from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.flags import Address
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip.webhook import body, registration
@@ -20,9 +19,8 @@ PROBE = next(case for case in refusals.cases() if case.rule == "group_is_a_refer
 
 @pytest.fixture(scope="session")
 def dual(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane whose Services may have both families."""
-    both = Address(services="10.96.0.0/16,fd00:96::/112")
-    with runs.temporary() as state, ControlPlane(programs, state, address=both) as started:
+    """A control plane of its own; its Services may have both families."""
+    with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield started
 
 
