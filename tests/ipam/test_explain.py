@@ -192,6 +192,7 @@ def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
     found = look(ours("a/web", ["192.0.2.133"], **REQUIRE), pools=(EDGE, DUAL))
     assert rules(found, "dual")["one pool"] == (False, "its other address, 192.0.2.133, is in pool edge")
     assert rules(found, "edge")["IPv6"] == (False, "the pool has no addresses of this family")
+    assert "IPv4" not in rules(found, "edge"), "what it has is asked of nobody"
     nowhere = look(ours("a/web", ["10.0.0.1"], **REQUIRE), pools=(DUAL,))
     assert rules(nowhere, "dual")["one pool"] == (False, "its other address, 10.0.0.1, is in no pool")
 
