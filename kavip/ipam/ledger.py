@@ -112,7 +112,9 @@ class Ledger:
         """Expect nothing any more: whatever was written has been observed; what has not, was not. In O(holders)."""
         for key, holding in list(self._holdings.items()):
             if holding.expected:
-                self._put(key, holding._replace(expected=()) if holding.version else None)
+                self._put(key, holding._replace(expected=()))
+                if not holding.version:  # it was never seen, so it is not there
+                    self._put(key, None)
 
     def release(self, key: str) -> None:
         """Service *key* is gone, with all its addresses and wishes."""

@@ -112,6 +112,34 @@ async def test_a_leader_that_leads_again_expects_nothing(installation: Installat
         assert installation.addresses("two") == [VIP]
 
 
+async def test_a_write_that_slips_through_is_repaired_in_one_pass(installation: Installation) -> None:
+    """
+    A former leader's write lands, late: the address of the older Service stands in the younger one's status as well.
+
+    One write to the younger gives it another; the older one is left alone.
+    """
+    installation.applied(a_group("edge", default=True), a_pool("edge", f"{VIP}/31"), a_service("one"))
+    await asyncio.sleep(1.1)  # creationTimestamp has whole seconds, and of two of one age the name decides
+    installation.applied(a_service("another"))
+    async with candidate(installation.plane) as (client, caches):
+        async with running(Leading(client, Settings(), caches).run(lambda: None)):
+            await answered(installation, "another")
+            assert (installation.addresses("one"), installation.addresses("another")) == ([VIP], ["192.0.2.129"])
+            installation.plane.audit.mark()
+            assign(installation, "another")
+            async with asyncio.timeout(60):
+                while installation.addresses("another") != ["192.0.2.129"]:
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
+        own = [
+            each.name
+            for each in installation.plane.audit.events(resource="services", subresource="status")
+            if each.agent.startswith("kavip/")
+        ]
+        assert own == ["another"]
+        assert installation.addresses("one") == [VIP]
+
+
 async def test_a_term_without_its_lease_writes_nothing(installation: Installation) -> None:
     """Neither status nor Event: the audit log shows no write of kavip's."""
 

@@ -44,6 +44,12 @@ def asked(plane: ControlPlane, who: Replica, *, after: float = 0.0) -> int:
     return sum(each.user == who.name and each.asked > after for each in facts.requests(plane.audit.path))
 
 
+def listed(plane: ControlPlane, who: Replica) -> int:
+    """How often *who* has listed all Services; they fit on one page."""
+    found = plane.audit.events(user=who.name, verb="list", resource="services")
+    return len(found)
+
+
 async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane) -> None:
     """
     It is stopped in the middle of a backlog, for longer than its lease; the other finishes the work.
@@ -55,17 +61,20 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
     dice = random.Random(1)
     async with History(course.users(plane), Demand(BACKLOG, dice)) as history:
         await history.rush(BACKLOG)
+        plane.audit.mark()
         with pair.running(first):
             await until(lambda: asked(plane, first), every=0.01)
             first.signal(signal.SIGSTOP)
             before = asked(plane, first)
             second.start()
             await until(lambda: second.said("leading"))
+            lists = listed(plane, first), listed(plane, second)
             await course.rest(plane, quiet=QUIET)
             continued = time.time()
             first.signal(signal.SIGCONT)
             await until(lambda: first.said("no longer the leader"))
             await course.rest(plane, quiet=QUIET)
+    assert lists == (1, 2)  # who leads from its start lists once; who takes over, again
     assert before < BACKLOG / 2  # it was in the middle
     assert asked(plane, second) > BACKLOG / 3
     assert asked(plane, first, after=continued) == 0

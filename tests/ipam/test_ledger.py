@@ -131,6 +131,20 @@ def test_an_expectation_ends_with_anything_newer(seen: int, held: str) -> None:
     assert ledger.is_expecting("a/web") == (seen <= 10)
 
 
+def test_a_new_term_expects_nothing() -> None:
+    """What an earlier one was about to write is free, does not rest, and leaves nothing behind; what stands stays."""
+    holder = at(5, service("a/holds", holds=["192.0.2.1"]))
+    ledger = ledger_of(holder, at(5, service("a/waits")))
+    ledger.expect("a/holds", [ip("192.0.2.2")], resource_version="5")
+    ledger.expect("a/waits", [ip("192.0.2.0")], resource_version="5")
+    ledger.expect("a/unseen", [ip("192.0.2.3")], resource_version="5")
+    ledger.settle()
+    fresh = ledger_of(holder, at(5, service("a/waits")))
+    assert ledger.held("a/holds") == (ip("192.0.2.1"),)
+    assert (ledger.held("a/waits"), ledger.held("a/unseen")) == ((), None)
+    assert ledger.usage("edge") == fresh.usage("edge")
+
+
 def test_without_a_version_only_an_equal_status_ends_an_expectation() -> None:
     """A write that is not conditional is remembered until it is seen."""
     ledger = ledger_of(service("a/web"))
