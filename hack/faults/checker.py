@@ -16,14 +16,21 @@ from hack.faults.rules import Ip, Pool, Service, cause, place
 
 Pair = tuple[Ip, str, str]
 
-LAG: Final = 1.0
-"""Seconds for which a decision may be older than the pools that it is judged by."""
+LAG: Final = 2.0
+"""
+Seconds for which a decision may be older than other objects than the one that is written.
+
+A write to a Service is conditional on that Service alone: another, or a pool, may be edited while it is on its way.
+"""
+
+
+_MEMORY: Final = 30.0  # seconds; requests overlap, so this is longer than the lag
 
 
 class _Past(NamedTuple):
-    """A pool as it was *until* it was edited or deleted."""
+    """A pool or Service as it was *until* it was edited or deleted."""
 
-    pool: Pool
+    what: Pool | Service
     until: float
 
 
@@ -84,8 +91,7 @@ class Checker:
         """One write."""
         if fact.kind == "vippools":
             old_pool = self._pools.pop(fact.key, None)
-            if old_pool is not None:
-                self._past.append(_Past(old_pool, fact.at))
+            self._remember(fact, old_pool)
             if fact.made is not None:
                 new_pool = Pool.of(fact.made)
                 if fact.is_kavips and old_pool is not None and _plain(old_pool.status) == _plain(new_pool.status):
@@ -111,6 +117,7 @@ class Checker:
         if fact.is_kavips and old is not None and new is not None:
             self._judge_write(fact, old, new)
         uid = new.uid if new else fact.uid
+        self._remember(fact, old)
         for address in before - after:
             self._holders[address].discard(uid)
         for address in after - before:
@@ -138,28 +145,46 @@ class Checker:
                 continue
             if (old.uid, address) not in self._contested:
                 found.moves.append(f"{old.key} lost {address} at {new.version} without cause")
-            elif not self._has_elder(old, address):
+            elif not self._has_elder(fact, old, address):
                 found.moves.append(f"{old.key} lost {address} at {new.version}, though nobody older has it")
         for (address, *uids), double in self._open.items():
             if old.uid in uids and address in old.held and address in new.held:
                 double.passes += 1
 
+    # --- what may have been known ---------------------------------------------------------------------------------
+    def _remember(self, fact: Fact, what: Pool | Service | None) -> None:
+        """*what* is no longer as it was."""
+        self._past = [each for each in self._past if fact.at - each.until < _MEMORY]
+        if what is not None:
+            self._past.append(_Past(what, fact.at))
+
+    def _lately(self, fact: Fact) -> Iterator[Pool | Service]:
+        """What was so a moment before *fact* was asked for, and is no longer."""
+        return (each.what for each in self._past if fact.asked - each.until < LAG)
+
     def _known(self, fact: Fact) -> Iterator[Mapping[str, Pool]]:
-        """
-        The pools as they are, and as they were a moment before *fact*.
-
-        A write to a Service is conditional on that Service alone, and a pool may be edited while it is on its way.
-        """
+        """The pools as they are, and as they were."""
         yield self._pools
-        self._past = [each for each in self._past if fact.asked - each.until < LAG]
-        for each in self._past:
-            yield {**self._pools, each.pool.name: each.pool}
+        for each in self._lately(fact):
+            if isinstance(each, Pool):
+                yield {**self._pools, each.name: each}
 
-    def _has_elder(self, service: Service, address: Ip) -> bool:
-        """Whether an older Service that does not share *address* with *service* has it, or had when both had it."""
-        others = [self._services[uid] for uid in self._holders[address] if uid != service.uid]
-        rivals = [each for each in others if not each.shares_with(service)]
-        return not rivals or any((each.born, each.key) < (service.born, service.key) for each in rivals)
+    def _has_elder(self, fact: Fact, service: Service, address: Ip) -> bool:
+        """Whether an older Service that does not share *address* with *service* has it, or had."""
+        before = (each for each in self._lately(fact) if isinstance(each, Service) and address in each.held)
+        others = [*(self._services[uid] for uid in self._holders[address]), *before]
+        return any(
+            (each.born, each.key) < (service.born, service.key) and not each.shares_with(service)
+            for each in others
+            if each.uid != service.uid
+        )
+
+    def _did_share(self, fact: Fact, one: Service, other: Service) -> bool:
+        """Whether *other* shared what it holds with *one* until it was edited a moment ago."""
+        return any(
+            isinstance(each, Service) and each.uid == other.uid and each.held == other.held and each.shares_with(one)
+            for each in self._lately(fact)
+        )
 
     def _compare(self, fact: Fact, uid: str, address: Ip) -> None:
         """Enter and close doubles of *uid* on *address*."""
@@ -171,7 +196,8 @@ class Checker:
         for other in rivals:
             pair = (address, *sorted((uid, other)))
             if pair not in self._open:
-                by = fact.user if fact.is_kavips else ""
+                is_edited = not fact.is_kavips or self._did_share(fact, self._services[uid], self._services[other])
+                by = "" if is_edited else fact.user
                 keys = sorted((self._services[uid].key, self._services[other].key))
                 self._open[pair] = Double(address, (keys[0], keys[1]), by, fact.at)  # type: ignore[index]
                 (self.findings.doubles if by else self.findings.clashes).append(self._open[pair])  # type: ignore[index]

@@ -83,8 +83,10 @@ def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
 def ordered(facts: Iterable[Fact]) -> list[Fact]:
     """The successful ones of *facts*, as they happened."""
     done = [fact for fact in facts if fact.code < 300]
-    # an edit that changes nothing is answered with the version that is there, which kavip may have made a moment before
     made = sorted((fact for fact in done if fact.made), key=lambda fact: (fact.version, not fact.is_kavips, fact.at))
+    # an edit that changes nothing is answered with the version that is there, and happened to nobody
+    versions = [0, *(fact.version for fact in made)]
+    made = [fact for fact, before in zip(made, versions, strict=False) if fact.is_kavips or fact.version != before]
     gone = sorted((fact for fact in done if not fact.made), key=lambda fact: fact.asked)
     last = {fact.uid: place for place, fact in enumerate(made)}
     result: list[Fact] = []

@@ -162,6 +162,34 @@ def test_a_pool_that_shrinks_or_goes_moves_nobody(log: Logbook) -> None:
     assert log.judged().moves
 
 
+def test_a_sharing_that_ends_while_a_grant_is_on_its_way_is_an_edits_doing() -> None:
+    """kavip could not know; it repairs. Seconds later it should have known."""
+    log = Logbook()
+    log.pool("edge", f"{A}-{B}")
+    log.service("one", notes=SHARED, born=1)
+    log.give("one", A)
+    log.service("two", notes=SHARED, born=2, ports=[{"port": 443}])
+    log.service("one", notes={}, born=1)
+    log.give("two", A)
+    log.give("two", B)
+    log.count(2)
+    assert found(log.judged()) == ["clashes"]
+    grant = log.lines[-3]
+    log.lines[-3] = {**grant, "requestReceivedTimestamp": log.lines[-1]["stageTimestamp"]}
+    assert found(log.judged()) == ["doubles"]
+
+
+def test_an_elder_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -> None:
+    """The younger one gives way to a holder that is deleted in the same moment."""
+    log.pool("edge", f"{A}-{B}")
+    log.service("late", born=2)
+    log.give("late", A)
+    log.delete("web")
+    log.give("late", B)
+    log.count(1)
+    assert found(log.judged()) == ["doubles"]
+
+
 def test_a_pool_that_goes_while_a_write_is_on_its_way_excuses_it(log: Logbook) -> None:
     """The Service asked for another pool while its own was still there; a second later that is no excuse."""
     log.pool("more", "198.51.100.1-198.51.100.1")
