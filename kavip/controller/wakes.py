@@ -61,13 +61,12 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
     ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
     if ours and not is_echo(sent, before, after):
         yield _service(ours[0].key)
-    if _shape(before) == _shape(after):
+    had, has = (each.virtual_ips if each is not None else () for each in (before, after))
+    if had == has and _shape(before) == _shape(after):
         return
-    for each in (before, after):
-        if each is not None and (group := snapshot.group_of(each)):
-            yield Key(Kind.GROUP, group)
-    touched = {*(before.virtual_ips if before else ()), *(after.virtual_ips if after else ())}
-    yield from _pools_of(snapshot, touched)
+    groups = {snapshot.group_of(each) for each in (before, after) if each is not None}
+    yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _pools_of(snapshot, {*had, *has})
 
 
 def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
@@ -145,11 +144,11 @@ def _as_service(obj: Object | None) -> Service | None:
 
 
 def _shape(service: Service | None) -> object:
-    """What of a Service can matter to groups and pools: all but the conditions."""
+    """What of a Service can matter to groups and pools, besides its VIPs: all but the conditions."""
     if service is None:
         return None
     metadata = service.metadata
-    return service.spec, service.virtual_ips, metadata.annotations, metadata.deletion_timestamp, metadata.uid
+    return service.spec, metadata.annotations, metadata.deletion_timestamp, metadata.uid
 
 
 def _faces(obj: Object | None) -> object:
