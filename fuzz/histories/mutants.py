@@ -15,7 +15,7 @@ from kavip.errors import ApiError
 Break = Callable[[], AbstractContextManager[Any]]
 
 
-def _ignored(target: str, value: object = None) -> Break:
+def _ignored(target: str, *, value: object = None) -> Break:
     """Whatever *target* is called with, it does nothing."""
     return lambda: patch(target, lambda *_, **__: value)
 
@@ -49,13 +49,14 @@ _OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
+    "an old copy takes back what came after it": _ignored("kavip.kube.informer.Informer._is_old", value=False),
     "what is freed stays taken": _ignored("kavip.ipam.stock.Shelf.free"),
     "whoever has an address keeps it": _set("kavip.ipam.claims.holders", _all_standing),
     "an address stays only while its pool would give it": _set("kavip.ipam.case.Case.may_stay", _fits),
     "a key shares whatever the ports": _set("kavip.ipam.sharing.SharingIndex.fits", _has_key),
     "a node's own address is given away": _ignored("kavip.ipam.ledger.Ledger.reserve"),
-    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.Ledger.woken", ()),
+    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.Ledger.woken", value=()),
     "a pool wakes no Service": _set("kavip.controller.wakes._of_pool", _only_pools),
-    "a namespace wakes no Service": _ignored("kavip.controller.wakes._services_of", ()),
+    "a namespace wakes no Service": _ignored("kavip.controller.wakes._services_of", value=()),
     "every status that comes is an echo": _set("kavip.controller.wakes.is_echo", _is_anything),
 }

@@ -53,6 +53,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
             yield from (_service(key) for key in sorted(snapshot.services))
             yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+    yield from _pools_of(snapshot, snapshot.ledger.ungiven())
     yield from (_service(key) for key in snapshot.ledger.woken())
 
 

@@ -33,6 +33,7 @@ class Ledger:
         self._tenants = Tenants()
         self._owners: defaultdict[Address, set[str]] = defaultdict(set)  # nodes and groups: no Service's
         self._owned: dict[str, frozenset[Address]] = {}
+        self._ungiven: set[Address] = set()  # since the last call of ungiven()
         self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
         self._leaving: set[str] = set()  # Services in deletion
         self._waiting = Waiting()
@@ -172,6 +173,11 @@ class Ledger:
         gone = (self._holdings[key] for key in self._leaving)
         claims = {address for holding in gone if holding.terms.namespace == namespace for address in holding.claims()}
         return sum(find(pool.ranges, address) is not None for address in claims)
+
+    def ungiven(self) -> set[Address]:
+        """What a write was to give and did not, since the last call: pools may have been told that it is held."""
+        ungiven, self._ungiven = self._ungiven, set()
+        return ungiven
 
     # --- questions about pools ------------------------------------------------------------------------------------
     def usage(self, pool: str) -> dict[int, Usage]:
@@ -334,6 +340,8 @@ class Ledger:
                 self._replace(address, key, claim, new.get(address))
                 if before and address not in self._tenants and (not holding or before.shows(address)):
                     self.rests.let_go(address, key)  # but not what a write was to give and did not
+                if before and address not in new and not before.shows(address):
+                    self._ungiven.add(address)
         for address, claim in new.items():
             if address not in old:
                 self._replace(address, key, None, claim)

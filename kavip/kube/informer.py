@@ -157,6 +157,8 @@ class Informer(Generic[T]):
             raise Unavailable(0, "Closed", "the API server ends the watch as soon as it is open")
 
     def _take(self, event: Event[T]) -> None:
+        if self._is_old(event):
+            return
         match event:
             case Seen(obj):
                 self._version = obj.metadata.resource_version
@@ -169,6 +171,12 @@ class Informer(Generic[T]):
             case Malformed(_, version, _):
                 self._version = version or self._version
                 self._note(event)
+
+    def _is_old(self, event: Event[T]) -> bool:
+        """Whether *event* tells again what we know already: an old copy must not take back what came after it."""
+        version = event.object.metadata.resource_version if isinstance(event, Seen) else event.version
+        known = self._version
+        return version.isdecimal() and known.isdecimal() and int(version) <= int(known)
 
     # --- the store ------------------------------------------------------------------------------------------------
     def _put(self, obj: T) -> None:

@@ -101,6 +101,14 @@ def test_a_pool_that_goes_concerns_who_is_being_written_an_address_of_it() -> No
     assert WEB in set(wakes.of(snapshot, pool, None))
 
 
+def test_what_a_write_was_to_give_and_did_not_concerns_its_pool() -> None:
+    """The pool may have been told meanwhile that the address is held."""
+    old = web()
+    snapshot = cluster(build.group(), build.pool(), old)
+    snapshot.ledger.expect(WEB.name, [parse_address("192.0.2.128")], resource_version="1")
+    assert POOL in woken(snapshot, old, None)
+
+
 def test_a_new_leader_begins_with_everything() -> None:
     """The oldest Services first, then groups and pools."""
     young = build.service("shop/a", group=GROUP, created="2026-02-01T00:00:00Z")

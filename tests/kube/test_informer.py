@@ -195,3 +195,23 @@ async def test_a_kind_that_may_be_absent_counts_as_synced_and_empty_while_it_is(
         await fake.fail(410, "Expired")
         await until(lambda: not informer.store)
     assert told == ["+a/one", "-a/one"]
+
+
+async def test_what_is_told_again_takes_nothing_back(api: Api) -> None:
+    """An old copy, or an old deletion, after what came later: the store stays as it is, and nobody is told."""
+    fake, client = api
+    await fake.put("a/one")
+    informer = follow(client)
+    told = recorder(informer)
+    async with running(informer.run()):
+        await asyncio.wait_for(informer.synced.wait(), 30)
+        await fake.put("a/one")
+        await until(lambda: told == ["+a/one", "~a/one"])
+        newest = int(informer.store["a/one"].metadata.resource_version)
+        await fake.say("MODIFIED", configmap("a/one", newest - 1))
+        await fake.say("DELETED", configmap("a/one", newest))
+        await fake.say("ADDED", configmap("a/gone", newest - 1))
+        await fake.put("a/two")
+        await until(lambda: "+a/two" in told)
+    assert told == ["+a/one", "~a/one", "+a/two"]
+    assert int(informer.store["a/one"].metadata.resource_version) == newest
