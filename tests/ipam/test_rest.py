@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kavip.api.address import Address, parse_address
 from kavip.api.pool import Cooling, Reservation
@@ -433,3 +435,89 @@ def test_a_pool_that_is_not_in_force_keeps_what_it_said() -> None:
     assert desk.resting() == [("192.0.2.128", "shop/web")]
     desk.configure(EDGE)
     assert desk.given(service("shop/other")) == ["192.0.2.129"]
+
+
+# --- any history ------------------------------------------------------------------------------------------------------
+ADDRESSES = [Address(4, FIRST.value + index) for index in range(4)]
+KEYS = ["shop/a", "shop/b", "shop/c"]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("hold"), st.sampled_from(KEYS), st.sampled_from(ADDRESSES)),
+        st.tuples(st.just("go"), st.sampled_from(KEYS)),
+        st.tuples(st.just("later"), st.sampled_from([1, 29, 30, 60])),
+        st.tuples(st.just("edit"), st.sampled_from([0, 30, 60])),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("fail over")),
+    ),
+    max_size=30,
+)
+
+
+class Plain:
+    """The same in the plainest words: who holds what, and what was freed by whom until when."""
+
+    def __init__(self) -> None:
+        """Nothing is held; a cool-down of a minute."""
+        self.now, self.cooldown = NOW, 60
+        self.held: dict[str, Address] = {}
+        self.freed: dict[Address, tuple[datetime, str]] = {}
+
+    def hold(self, key: str, address: Address | None) -> None:
+        """*key* holds *address* from now on, and nothing else."""
+        before = self.held.pop(key, None)
+        if address is not None:
+            self.held[key] = address
+        if before is not None and before not in self.held.values() and self.cooldown:
+            self.freed[before] = self.now + timedelta(seconds=self.cooldown), key
+        if not self.cooldown:
+            self.freed.clear()
+
+    def resting(self) -> dict[Address, tuple[datetime, str]]:
+        """What rests now."""
+        self.freed = {address: rest for address, rest in self.freed.items() if rest[0] > self.now}
+        return {address: rest for address, rest in self.freed.items() if address not in self.held.values()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_any_history_rests_what_it_should(steps: list[tuple[Any, ...]]) -> None:
+    """Freed, had back, edited, led anew from status: always what the plainest account says, and the numbers add up."""
+    desk, plain = Desk(), Plain()
+    for step in steps:
+        match step:
+            case "hold", key, address:
+                if desk.ledger.rests.keeping(address, key) is None and not desk.ledger.holders(address):
+                    desk.see(service(key, holds=[str(address)]))
+                    plain.hold(key, address)
+            case "go", key:
+                desk.delete(key)
+                plain.hold(key, None)
+            case "later", seconds:
+                desk.later(seconds)
+                plain.now += timedelta(seconds=seconds)
+            case "edit", seconds:
+                desk.configure(pool("edge", "192.0.2.128/30", cooldown_seconds=seconds))
+                plain.cooldown = seconds
+                plain.freed = plain.freed if seconds else {}
+            case (("restart" | "fail over") as how,):
+                told = [rest.wire for rest in desk.ledger.rests.of("edge")]
+                if how == "restart":
+                    desk.ledger = Ledger(desk.pools)
+                    desk.see(*(service(key, holds=[str(address)]) for key, address in plain.held.items()))
+                else:
+                    desk.ledger.rests.follow()
+                desk.ledger.rests.learn("edge", told)
+                desk.ledger.rests.lead(desk.now)
+                plain.freed = plain.resting()  # what is held again is not written
+                longest = desk.now + timedelta(seconds=plain.cooldown)
+                plain.freed = {address: (min(until, longest), key) for address, (until, key) in plain.freed.items()}
+        expected = plain.resting()
+        assert {rest.address: (rest.until, rest.service) for rest in desk.ledger.rests.of("edge")} == expected
+        held = len(plain.held)
+        assert desk.ledger.usage("edge")[4] == (4, held, 4 - held - len(expected), len(expected))
+        for key in KEYS:
+            mine = {address for address, (_, owner) in expected.items() if owner == key}
+            open_to = {each for each in ADDRESSES if not desk.ledger.rests.keeping(each, key)} - set(
+                plain.held.values()
+            )
+            assert open_to == {*ADDRESSES} - set(plain.held.values()) - (expected.keys() - mine)
