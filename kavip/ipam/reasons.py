@@ -22,7 +22,7 @@ from kavip.ipam.rest import Rest
 from kavip.names import Reason
 
 LOOKED_AT: Final = 100  # pools, for the sake of a message
-BY_NAME: Final = f"serves only who names it with {names.POOL_ANNOTATION} (autoAssign: false)"
+BY_NAME: Final = f"serves only on request (autoAssign: false; set {names.POOL_ANNOTATION})"
 _LARGER_QUOTA: Final = "free one or ask for a larger quota"
 _PLURAL: Final = {"does": "do", "serves": "serve"}
 
@@ -162,7 +162,9 @@ def no_room(
         return Refusal(Reason.POOL_EXHAUSTED, f"{text}; {remedy}", field)
     if strained:
         return Refusal(Reason.QUOTA_EXCEEDED, f"{text}; {_LARGER_QUOTA}", field)
-    remedy = "name a pool that has them" if is_named else "add them to a pool or change spec.ipFamilyPolicy"
+    remedy = "name a pool that has them" if is_named else "add them to a pool"
+    if request.require_all and not is_named:
+        remedy += " or change spec.ipFamilyPolicy"
     return Refusal(Reason.FAMILY_NOT_AVAILABLE, f"{text}; {remedy}", field or "spec.ipFamilyPolicy")
 
 

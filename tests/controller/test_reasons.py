@@ -118,7 +118,7 @@ CASES = (
         "False",
         "pool edge is full: 14 of 14 assigned; pools office, lab have room but do not select namespace shop; "
         "pool other has room but serves only KeepalivedGroup lb/other; "
-        "pool spare has room but serves only who names it with kavip.io/pool (autoAssign: false); "
+        "pool spare has room but serves only on request (autoAssign: false; set kavip.io/pool); "
         "free an address or enlarge the pool",
         web(),
         (

@@ -116,7 +116,7 @@ def test_a_refusal_says_what_to_do_next(more: dict[str, Any], reason: Reason, fi
         (
             (pool("six", "2001:db8::/64"),),
             Reason.FAMILY_NOT_AVAILABLE,
-            "pool six has no IPv4 addresses; add them to a pool or change spec.ipFamilyPolicy",
+            "pool six has no IPv4 addresses; add them to a pool",
         ),
     ],
 )
