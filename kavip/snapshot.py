@@ -159,7 +159,7 @@ class Snapshot:
     def parsed_pools(self) -> Pools:
         """The pools as ipam reads them; parsed again only after one has changed."""
         if self._pools_stale:
-            self._parsed = Pools.of(self.pools.values(), barred=rejected_ranges(self.network))
+            self._parsed = Pools.of(self.pools.values(), barred=rejected_ranges(self.network), before=self._parsed)
             self._pools_stale = False
             self.ledger.configure(self._parsed)
         return self._parsed

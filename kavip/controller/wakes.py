@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from kavip import names
+from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
@@ -94,16 +95,23 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     if before and after and before.spec == after.spec:
         yield Key(Kind.POOL, after.name)
         return
-    yield from (
-        Key(Kind.POOL, name) for name in sorted({*snapshot.pools, *(each.name for each in (before, after) if each)})
-    )
-    for each in snapshot.parsed_pools.in_force:
-        yield from (_service(terms.key) for _, terms, _ in snapshot.ledger.assigned(each))
+    edited = {each.name for each in (before, after) if each}
+    yield from (Key(Kind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
     yield from (_service(key) for key in snapshot.ledger.waiters())
-    if before is not None:  # its holders may be stranded now
-        for key, service in sorted(snapshot.services.items()):
-            if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
-                yield _service(key)
+    for key, service in sorted(snapshot.services.items()):  # they may be stranded now, or no longer
+        if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
+            yield _service(key)
+
+
+def _problematic(snapshot: Snapshot) -> set[str]:
+    """The pools that are not in force, or are told that they are not: these another one's edit may concern."""
+    told = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
+    return {*snapshot.parsed_pools.problems, *told}
+
+
+def _is_accepted(pool: VIPPool) -> bool:
+    found = conditions.find(pool.status.conditions, names.Condition.ACCEPTED)
+    return found is not None and found.status == "True"
 
 
 def may_be_ours(service: Service) -> bool:

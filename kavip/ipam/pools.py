@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
@@ -20,6 +21,19 @@ from kavip.ipam.request import Request
 from kavip.names import Reason
 
 
+class _Reading(NamedTuple):
+    """What was read of *wire*."""
+
+    wire: VIPPool
+    pool: Pool | None
+    findings: tuple[Refusal, ...]
+
+    def is_of(self, wire: VIPPool) -> bool:
+        """Whether *wire* says the same, its status apart."""
+        mine = self.wire
+        return mine is wire or (mine.metadata.age_key == wire.metadata.age_key and mine.spec == wire.spec)
+
+
 @dataclass(frozen=True, slots=True)
 class Pools:
     """
@@ -27,6 +41,7 @@ class Pools:
 
     *audiences*: of those that give unasked. *privileged*: the Services for which addresses are reserved.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
+    *readings*: name -> what was read, with *barred* taken out.
     """
 
     in_force: tuple[Pool, ...] = ()
@@ -37,18 +52,30 @@ class Pools:
     _named: Mapping[str, Pool] = field(default_factory=dict)
     _ranges: tuple[Range, ...] = ()
     _owners: Mapping[Range, Pool] = field(default_factory=dict)
+    barred: tuple[Range, ...] = ()
+    readings: Mapping[str, _Reading] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Range] = ()) -> "Pools":
-        """Read *wires*, in any order. *barred*: what no pool may hand out (OpenShift's ``rejectedCIDRs``)."""
+    def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Range] = (), before: "Pools | None" = None) -> "Pools":
+        """
+        Read *wires*, in any order. *barred*: what no pool may hand out (OpenShift's ``rejectedCIDRs``).
+
+        What stood in *before* as it stands now is not read again.
+        """
         cuts = tuple(barred)
+        remembered = before.readings if before is not None and before.barred == cuts else {}
+        read: dict[str, _Reading] = {}
         known: list[Pool] = []
         in_force: list[Pool] = []
         problems: dict[str, Refusal] = {}
         ranges: list[Range] = []
         owners: dict[Range, Pool] = {}
         for wire in sorted(wires, key=lambda wire: wire.metadata.age_key):
-            pool, findings = parse_pool(wire, barred=cuts)
+            reading = remembered.get(wire.name)
+            if reading is None or not reading.is_of(wire):
+                reading = _Reading(wire, *parse_pool(wire, barred=cuts))
+            read[wire.name] = reading
+            pool, findings = reading.pool, reading.findings
             known += [pool] if pool else []
             if pool is None or findings:
                 problems[wire.name] = findings[0]
@@ -69,6 +96,8 @@ class Pools:
             _named={pool.name: pool for pool in in_force},
             _ranges=tuple(ranges),
             _owners=owners,
+            barred=cuts,
+            readings=read,
         )
 
     def get(self, name: str) -> Pool | None:

@@ -7,6 +7,7 @@ import msgspec
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
+from kavip.api.meta import Condition
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
 from kavip.api.service import ServiceStatus
@@ -136,3 +137,15 @@ def test_a_service_that_was_ours_is_looked_at() -> None:
     new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, type="ClusterIP"))
     assert WEB in woken(cluster(build.group(), build.pool(), old), old, new)
     assert WEB in set(wakes.everything(cluster(new)))
+
+
+def test_a_pool_concerns_no_other_pool_but_those_that_are_not_in_force() -> None:
+    """Who overlapped it may be in force when it goes; nobody else gives more or less for it."""
+    condition = Condition(type=names.Condition.ACCEPTED, status="True", reason="Accepted")
+    fine = build.pool("fine", "198.51.100.0/24")
+    fine = msgspec.structs.replace(fine, status=msgspec.structs.replace(fine.status, conditions=[condition]))
+    clash = build.pool("clash", "192.0.2.130", created="2027-01-01T00:00:00Z")
+    snapshot = cluster(fine, clash, build.pool())
+    pool = snapshot.pools["edge"]
+    snapshot.drop(names.VIP_POOL, "edge")
+    assert set(wakes.of(snapshot, pool, None)) == {POOL, Key(Kind.POOL, "clash")}

@@ -159,6 +159,18 @@ def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None
     assert Ledger(pools).usage("edge") == {4: (254, 0, 254, 0)}
 
 
+def test_what_has_not_changed_is_not_read_again() -> None:
+    """An edit costs what is edited, with 3,000 pools too; what the platform rejects concerns them all."""
+    edge, lab = pool("edge", "192.0.2.0/24"), pool("lab", "198.51.100.0/24")
+    before = Pools.of([edge, lab])
+    after = Pools.of([edge, pool("lab", "198.51.100.0/25")], before=before)
+    assert after.get("edge") is before.get("edge")
+    assert [str(span) for found in [after.get("lab")] if found for span in found.ranges] == ["198.51.100.0/25"]
+    barred = Pools.of([edge, lab], barred=[parse_range("192.0.2.0/25")], before=before).get("edge")
+    assert barred is not None
+    assert [str(span) for span in barred.usable] == ["192.0.2.128/25"]
+
+
 def test_sizes_are_exact_up_to_all_of_ipv6() -> None:
     """Totals are big integers, .0 and .255 left out where the pool avoids them."""
     pools = Pools.of([pool("v6", "2000::/8"), pool("v4", "10.0.0.0/23", avoid_buggy_ips=True)])
