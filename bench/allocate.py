@@ -7,6 +7,7 @@ stands before a measurement begins is kept from the garbage collector, as kavip 
 """
 
 import sys
+from datetime import UTC, datetime
 from random import Random
 from statistics import median
 from time import perf_counter
@@ -48,6 +49,9 @@ def main() -> None:
     within("next allocation, last address of a /16 beside an empty /8", last, microseconds=20)
     flat("  growth, /16 and /8 / /24 and /24", small, last, most=1.2)
     churn()
+    first, last = cooled(40)
+    plain("  the same with a cool-down", f"{last * MICRO:.1f} us")
+    flat(f"  growth over {40 * CHUNK:,} rounds, last half / first", first, last, most=1.15)
     seconds = restarted(COUNT)
     plain(f"restart: observe {COUNT:,} holders", f"{seconds:.3f} s")
     within("overlap check of one pool against 3,000 CIDRs", overlap(3_000), microseconds=100)
@@ -139,6 +143,28 @@ def churn() -> None:
     plain(f"free and allocate again, at {HELD:,} held", f"{last * MICRO:.1f} us")
     flat(f"  growth over {len(times) * ROUNDS // SLICES:,} rounds, last tenth / first", first, last, most=1.15)
     goal.row("  memory gained after the first tenth", f"{gained:.1f} MiB", goal=f"under {MIB:g} MiB", met=gained < MIB)
+
+
+def cooled(chunks: int) -> tuple[float, float]:
+    """The seconds of a round of :func:`churn` in a pool with a cool-down, early and late."""
+    pools, now = Pools.of([pool("bench", SMALL, cooldown=3600)]), datetime(2026, 1, 1, tzinfo=UTC)
+    ledger, random = Ledger(pools), Random(1)
+    found = services(HELD)
+    requests = entered(found, ledger)
+    serve(requests, pools, ledger)
+    ledger.rests.lead(now)
+
+    def rounds() -> None:
+        for _ in range(CHUNK):
+            at = random.randrange(HELD)
+            ledger.observe(found[at].key, None)
+            ledger.rests.cool(now)
+            ledger.observe(found[at].key, found[at])
+            take(requests[at], pools, ledger)
+
+    with frozen():
+        times = [timed(rounds) / CHUNK for _ in range(chunks)]
+    return median(times[: chunks // 2]), median(times[chunks // 2 :])
 
 
 def restarted(count: int) -> float:
