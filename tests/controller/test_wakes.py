@@ -7,7 +7,6 @@ import msgspec
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
-from kavip.api.meta import Condition
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
 from kavip.api.service import ServiceStatus
