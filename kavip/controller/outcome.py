@@ -16,7 +16,7 @@ from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
 
-_LONGEST: Final = 8_000  # characters of a message, at most four bytes each
+_LONGEST: Final = 8_000  # characters of a message; of any alphabet below 32,768 bytes
 
 Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
@@ -66,7 +66,7 @@ class Verdict:
     message: str
 
     def __post_init__(self) -> None:
-        """Cut here, so that what is compared is what is written: the API server takes 32,768 bytes."""
+        """Cut here, so that what is compared is what is written: the CRDs take 32,768 characters."""
         if len(self.message) > _LONGEST:
             object.__setattr__(self, "message", f"{self.message[:_LONGEST]}...")
 
