@@ -14,6 +14,7 @@ BENCHES: Final = (
     ("bench.review", "admission reviews against a no-op aiohttp handler"),
     ("bench.held", "10,000 Services on a real API server: backlog, one more, restart; beside a bare client"),
     ("bench.allocate", "20,000 Services from a /16, in process"),
+    ("bench.crowd", "the allocator beside many pools, many that wait, many that share, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
     ("bench.memory", "resident memory of the agent"),

@@ -24,7 +24,7 @@ COUNT = 20_000
 CHUNK = 1_000
 HELD = 50_000
 ROUNDS = 1_000_000
-PATIENCE = 75.0  # seconds for those rounds
+PATIENCE = 60.0  # seconds for those rounds
 SLICES = 10
 MIB = 2.0
 

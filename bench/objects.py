@@ -55,13 +55,17 @@ def service(
     dual: bool = False,
     labels: dict[str, str] = LABELS,
     port: int = 80,
-    **annotations: str,
+    addresses: str = "",
+    sharing_key: str = "",
 ) -> Service:
-    """One of them; *annotations* are kavip's own, the dash written as an underscore."""
-    notes = {names.GROUP_ANNOTATION: GROUP}
-    notes |= {f"{names.KAVIP_GROUP}/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    if index % 10 == 0:
-        notes.setdefault(names.SHARING_KEY_ANNOTATION, f"key-{index}")
+    """One of them; *addresses* and *sharing_key* are what its annotations say."""
+    key = sharing_key or (f"key-{index}" if index % 10 == 0 else "")
+    found = {
+        names.GROUP_ANNOTATION: GROUP,
+        names.ADDRESSES_ANNOTATION: addresses,
+        names.SHARING_KEY_ANNOTATION: key,
+    }
+    notes = {name: text for name, text in found.items() if text}
     condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
     ingress = [Ingress(ip=str(address), ip_mode=names.IP_MODE_VIP) for address in held]
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])

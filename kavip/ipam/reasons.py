@@ -4,7 +4,7 @@ The words of ipam: why an address is not to be had, what to do next, with number
 Every refusal of an address or of a pool is worded here, for conditions, Events and admission alike.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -143,18 +143,18 @@ def no_room(
 
     *idle*: pools that have room and do not serve it, each with the cause.
     """
-    lacking = [pool for pool in pools if not all(pool.has(family) for family in families)]
-    able = [pool for pool in pools if pool not in lacking]
+    looked = pools[:LOOKED_AT]
+    able, lacking = _parted(looked, lambda pool: all(map(pool.has, families)))
     if not request.require_all and not able:  # PreferDualStack takes any family
-        able = [pool for pool in lacking if any(pool.has(family) for family in families)]
-        lacking = [pool for pool in lacking if pool not in able]
-    full = [pool for pool in able if not _has_room(pool, families, ledger)]
-    strained = [pool for pool in able if pool not in full]
-    texts = [f"pool {pool.name} is full: {fill(pool.name, families, ledger)}" for pool in full]
-    texts += [_quota(pool, request, ledger) for pool in strained]
-    texts += [f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking]
+        able, lacking = _parted(looked, lambda pool: any(map(pool.has, families)))
+    strained, full = _parted(able, lambda pool: _has_room(pool, families, ledger))
+    texts = [f"pool {pool.name} is full: {fill(pool.name, families, ledger)}" for pool in full[:SHOWN]]
+    texts += [_quota(pool, request, ledger) for pool in strained[: SHOWN - len(texts)]]
+    texts += [
+        f"pool {pool.name} has no {_families(pool, families)} addresses" for pool in lacking[: SHOWN - len(texts)]
+    ]
     rooms = [f"{who} {'has' if one else 'have'} room but {why}" for who, why, one in _by_cause(idle)]
-    text = "; ".join((_joined(texts), *rooms))
+    text = "; ".join((_joined(texts, more=len(pools) - len(texts)), *rooms))
     is_named = bool(request.pool or request.wanted)
     field = _POOL_FIELD if request.pool else ""
     if full:
@@ -221,6 +221,14 @@ def _caused(pools: Sequence[tuple[Pool, str]], *, more: int = 0) -> str:
     return _joined(texts) + rest
 
 
+def _parted(pools: Iterable[Pool], is_so: Callable[[Pool], bool]) -> tuple[list[Pool], list[Pool]]:
+    """Those of *pools* of which something is so, and the others."""
+    found: tuple[list[Pool], list[Pool]] = [], []
+    for pool in pools:
+        found[0 if is_so(pool) else 1].append(pool)
+    return found
+
+
 def _has_room(pool: Pool, families: Sequence[int], ledger: Ledger) -> bool:
     usage = ledger.usage(pool.name)
     return all(usage[family].available for family in families if family in usage)
@@ -238,6 +246,6 @@ def _quota(pool: Pool, request: Request, ledger: Ledger) -> str:
     return f"{has} of pool {pool.name} (maxPerNamespace){leaving}"
 
 
-def _joined(texts: Sequence[str]) -> str:
-    rest = len(texts) - SHOWN
+def _joined(texts: Sequence[str], *, more: int = 0) -> str:
+    rest = max(len(texts) - SHOWN, 0) + more
     return "; ".join(texts[:SHOWN]) + (f"; and {rest} more pools" if rest > 0 else "")

@@ -1,0 +1,182 @@
+"""
+Time the allocator where there is much of something: ``python -m bench.crowd``.
+
+Many pools, many that wait, many that share: each operation beside a little and beside a lot of it, in process. What
+counts is the growth: no decision looks at all pools, at all waiters or at all who share an address.
+"""
+
+from collections.abc import Callable
+
+from bench.objects import LABELS, LARGE, SMALL, entered, first_of, pool, service, services, take
+from bench.timing import MICRO, best, flat, frozen, plain, timed
+from kavip.api.address import Address
+from kavip.api.service import Service
+from kavip.ipam.allocate import decide, waits_for
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from kavip.ipam.request import Request, read_request
+
+TIMES = 100
+FAR = 900_000
+"""Numbers of Services beyond those that there are many of."""
+
+Operation = Callable[[], object]
+
+
+def main() -> None:
+    """Print the table."""
+    print("the allocator in process, beside much of one thing")
+    row("3,000 pools, the last of which selects the Service", selective, few=3, many=3_000)
+    row("3,000 pools that serve it, all full but the last", filled, few=3, many=3_000)
+    row("3,000 pools that serve it, all full: the refusal", refused, few=110, many=3_000)
+    row("free one address for which 5,000 wait, and take it again", awaited, few=5, many=5_000)
+    row("join and leave an address that 1,000 share", shared, few=10, many=1_000)
+    row("a sharing key with 1,000 addresses, one more of its port", keyed, few=10, many=1_000)
+    row("a quota of which 50,000 addresses are used", quota, few=50, many=50_000)
+    row("an address asked for by name, 50,000 held", named, few=50, many=50_000)
+    row("an IPv6 /64, 50,000 held", wide, few=50, many=50_000)
+    seconds = best(TIMES, awaited(500, own_keys=True))
+    plain("free one for which 500 wait, each with a key of its own", f"{seconds * MICRO:.1f} us")
+    for held in (5_000, 50_000):
+        plain(f"one pool edited, {held:,} Services held (once per edit)", f"{edited(held) * 1e3:.1f} ms")
+
+
+def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) -> None:
+    """Print what the operation that *prepare* makes costs beside *few* and beside *many*."""
+    times = []
+    for count in (few, many):
+        operation = prepare(count)
+        with frozen():
+            times.append(best(TIMES, operation))
+    plain(what, f"{times[1] * MICRO:.1f} us")
+    flat(f"  growth, {many:,} / {few:,}", times[0], times[1], most=1.5)
+
+
+def tried(request: Request, pools: Pools, ledger: Ledger) -> Operation:
+    """Decide; nothing changes."""
+    return lambda: decide(request, pools, ledger, namespace_labels=LABELS)
+
+
+def selective(count: int) -> Operation:
+    """A decision beside *count* pools, each for Services of its own."""
+    pools = Pools.of(pool(f"p{index:04}", cidr(index), labels={"team": f"t{index}"}) for index in range(count))
+    subject = service(FAR + 1, labels={**LABELS, "team": f"t{count - 1}"})
+    ledger = Ledger(pools)
+    (request,) = entered([subject], ledger)
+    take(request, pools, ledger)
+    ledger.abandon(request.key)
+    return tried(request, pools, ledger)
+
+
+def filled(count: int, *, room: bool = True) -> Operation:
+    """A decision beside *count* full pools, and one that is not, unless there is no *room* anywhere."""
+    pools = Pools.of(pool(f"p{index:04}", cidr(index, length=32)) for index in range(count + room))
+    ledger = Ledger(pools)
+    addresses = [Address(4, each.ranges[0].first) for each in pools.in_force[:count]]
+    entered((service(index, held=[address]) for index, address in enumerate(addresses)), ledger)
+    (request,) = entered([service(FAR + 1)], ledger)
+    return tried(request, pools, ledger)
+
+
+def refused(count: int) -> Operation:
+    """A refusal where *count* pools are full."""
+    return filled(count, room=False)
+
+
+def awaited(count: int, *, own_keys: bool = False) -> Operation:
+    """Free one address of a full pool for which *count* wait; the oldest is called, and the holder comes back."""
+    pools = Pools.of([pool("bench", "10.64.0.0/24")])
+    ledger = Ledger(pools)
+    holders = services(256, held=first_of("10.64.0.0/24", 256))
+    entered(holders, ledger)
+    for number in range(count):
+        key = f"k-{number}" if own_keys else ""
+        (request,) = entered([service(FAR + 10 * number + 1, sharing_key=key)], ledger)
+        outcome = decide(request, pools, ledger, namespace_labels=LABELS)
+        ledger.wait(request, waits_for(request, outcome, pools, namespace_labels=LABELS), reason="PoolExhausted")
+    ledger.woken()
+    oldest = min(ledger.waiters())
+
+    def again() -> None:
+        ledger.observe(holders[7].key, None)
+        assert ledger.woken() == (oldest,)
+        ledger.observe(holders[7].key, holders[7])
+        ledger.answer(oldest)
+        assert not ledger.woken()
+
+    return again
+
+
+def shared(count: int) -> Operation:
+    """Join and leave the address that *count* Services share."""
+    pools = Pools.of([pool("bench", SMALL)])
+    ledger = Ledger(pools)
+    sharers = [service(4 * index, port=index + 1, sharing_key="one") for index in range(count)]
+    for request in entered(sharers, ledger):
+        take(request, pools, ledger)
+    assert ledger.usage("bench")[4].assigned == 1
+    return coming(service(4 * FAR, port=60_000, sharing_key="one"), pools, ledger)
+
+
+def keyed(count: int) -> Operation:
+    """Come and go where the sharing key has *count* addresses, each with the port that the Service uses."""
+    pools = Pools.of([pool("bench", SMALL)])
+    ledger = Ledger(pools)
+    for request in entered((service(4 * index, sharing_key="one") for index in range(count)), ledger):
+        take(request, pools, ledger)
+    assert ledger.usage("bench")[4].assigned == count
+    return coming(service(4 * FAR, sharing_key="one"), pools, ledger)
+
+
+def coming(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
+    """See *subject*, serve it, and see it go."""
+    request, _ = read_request(subject)
+
+    def again() -> None:
+        ledger.observe(subject.key, subject)
+        take(request, pools, ledger)
+        ledger.observe(subject.key, None)
+
+    return again
+
+
+def quota(count: int) -> Operation:
+    """Come and go in a namespace that holds *count* addresses of a pool with a quota."""
+    pools = Pools.of([pool("bench", LARGE)])
+    return coming(service(FAR + 4), pools, held(pools, count))
+
+
+def named(count: int) -> Operation:
+    """Come and go, asking for the last address of the pool, where *count* are held."""
+    pools = Pools.of([pool("bench", LARGE)])
+    return coming(service(FAR + 4, addresses="10.67.255.255"), pools, held(pools, count))
+
+
+def wide(count: int) -> Operation:
+    """Come and go in a /64 of which *count* are held."""
+    pools = Pools.of([pool("bench", "2001:db8::/64", LARGE)])
+    return coming(service(FAR + 4, dual=True), pools, held(pools, count))
+
+
+def held(pools: Pools, count: int) -> Ledger:
+    """A ledger with *count* holders."""
+    ledger = Ledger(pools)
+    entered(services(count, held=first_of(LARGE, count)), ledger)
+    return ledger
+
+
+def edited(count: int) -> float:
+    """The seconds that the ledger takes to count over pools that have changed, with *count* holders."""
+    wire = pool("bench", LARGE)
+    ledger = held(Pools.of([wire]), count)
+    with frozen():
+        return min(timed(lambda: ledger.configure(Pools.of([wire]))) for _ in range(3))
+
+
+def cidr(index: int, *, length: int = 24) -> str:
+    """A network of its own for each pool."""
+    return f"10.{index >> 8}.{index & 255}.0/{length}"
+
+
+if __name__ == "__main__":
+    main()
