@@ -186,7 +186,7 @@ def test_a_service_with_too_many_external_ips_stops_nobody(installation: Install
 
 
 def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
-    """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool of kavip."""
+    """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool; rejectedCIDRs binds pools."""
     plane = installation.plane
     installation.applied(crd("config.openshift.io", "Network", "networks", scope="Cluster"))
     try:
@@ -200,6 +200,19 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
         wait_for("the condition says so", lambda: installation.condition("left").get("reason") == "LeftToPlatform")
         assert installation.condition("left")["status"] == "Unknown"
         assert installation.addresses("left") == []
+        rejecting = {"policy": {"rejectedCIDRs": ["192.0.2.129/30"]}}  # host bits and all, as OpenShift takes it
+        change = {"spec": {"externalIP": {"autoAssignCIDRs": None, **rejecting}}}
+        plane.kubectl("patch", "network.config.openshift.io", "cluster", "--type=merge", "-p", json.dumps(change))
+        assert assigned(installation, "left") == {"left": ["192.0.2.132"]}
+        wait_for("the holder is told", lambda: "rejectedCIDRs" in installation.condition("ours")["message"])
+        assert installation.condition("ours")["reason"] == "Stranded"
+        assert installation.addresses("ours") == ["192.0.2.128"]
+        refused = installation.apply(a_service("bad", annotations={"kavip.io/addresses": "192.0.2.129"}))
+        assert (
+            "192.0.2.129 of pool edge lies in spec.externalIP.policy.rejectedCIDRs of Network cluster" in refused.stderr
+        )
+        counts = {"total": 28, "assigned": 1, "available": 27}
+        wait_for("the pool counts them out", lambda: installation.get("vippool", "edge")["status"]["ipv4"] == counts)
     finally:
         plane.kubectl("delete", "crd", "networks.config.openshift.io")
 
