@@ -29,9 +29,9 @@ def _plain(metric: Metric, name: str) -> list[object]:
     return [each for each in metric.samples if each.name == name]
 
 
-def waiting(ledger: Ledger, key: str, *pools: str, reason: str) -> None:
-    """Let a Service wait."""
-    request, _ = read_request(web(key))  # type: ignore[arg-type]  # it is a Service
+def waiting(ledger: Ledger, key: str, *pools: str, reason: str, names: str = "") -> None:
+    """Let a Service wait, which *names* a pool."""
+    request, _ = read_request(web(key, pool=names))  # type: ignore[arg-type]  # it is a Service
     ledger.wait(request, pools, reason=reason)
 
 
@@ -68,12 +68,14 @@ def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
     waiting(snapshot.ledger, "shop/d", "*", reason="NoPool")
     waiting(snapshot.ledger, "shop/e", reason="InvalidRequest")
     waiting(snapshot.ledger, "shop/f", "edge", reason="")  # has enough
+    waiting(snapshot.ledger, "shop/g", "*", reason="PoolSelectorMismatch", names="edge")
     addresses = measured(snapshot)
     assert shown("kavip_services_waiting") == {
         ("lab", "PoolExhausted"): 2,
         ("", "PoolNotFound"): 1,
         ("", "NoPool"): 1,
         ("", "InvalidRequest"): 1,
+        ("edge", "PoolSelectorMismatch"): 1,
     }
     assert "shop/e" not in snapshot.ledger.waiters()  # nothing but its own edit helps it
     snapshot.ledger.release("shop/b")
