@@ -23,9 +23,13 @@ _OURS: Final = f"{names.KAVIP_GROUP}/"
 
 
 def everything(snapshot: Snapshot) -> Iterator[Key]:
-    """Every key there is, the oldest Services first: what a new leader begins with."""
+    """
+    Every key there is: what a new leader begins with. Services that may lack something come first, oldest first.
+
+    Those that hold what they ask for are in the ledger already: that there is nothing to do for them can wait.
+    """
     ours = (each for each in snapshot.services.values() if may_be_ours(each))
-    for service in sorted(ours, key=lambda each: each.metadata.age_key):
+    for service in sorted(ours, key=lambda each: (_is_content(snapshot, each), each.metadata.age_key)):
         yield _service(service.key)
     yield from _groups(snapshot)
     yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
@@ -112,6 +116,15 @@ def _problematic(snapshot: Snapshot) -> set[str]:
 def _is_accepted(pool: VIPPool) -> bool:
     found = conditions.find(pool.status.conditions, names.Condition.ACCEPTED)
     return found is not None and found.status == "True"
+
+
+def _is_content(snapshot: Snapshot, service: Service) -> bool:
+    """Whether *service* holds all that it asks for, and nobody disputes it."""
+    if not snapshot.ledger.is_content(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
+        return False
+    held, asked = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
+    places = {pool.name for address in held if (pool := snapshot.parsed_pools.pool_of(address))}
+    return len(held) >= len(service.spec.ip_families or ()) and (not asked or places == {asked})
 
 
 def may_be_ours(service: Service) -> bool:

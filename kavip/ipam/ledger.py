@@ -128,6 +128,13 @@ class Ledger:
         holding = self._holdings.get(key)
         return holding.held if holding else None
 
+    def is_content(self, key: str) -> bool:
+        """Whether Service *key* is seen with an address, and keeps each that it has, among them those asked for."""
+        holding = self._holdings.get(key)
+        if holding is None or not holding.current or not set(holding.wanted).issubset(holding.current):
+            return False
+        return all(self.belongs_to(address, holding.terms) for address in holding.current)
+
     def is_expecting(self, key: str) -> bool:
         """Whether a write for Service *key* has not come back yet."""
         holding = self._holdings.get(key)

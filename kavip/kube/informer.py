@@ -119,11 +119,18 @@ class Informer(Generic[T]):
         self._asked.clear()
         self._begun += 1
         malformed: list[Malformed] = []
-        items, version = await self._client.list(self.resource, **self._selection, undecodable=malformed.append)
+        items, version = await self._client.list(
+            self.resource, **self._selection, undecodable=malformed.append, known=self._known
+        )
         self._replace(items, malformed)
         self._version = version
         self.is_there = True
         self._mark_filled()
+
+    def _known(self, obj: T) -> T:
+        """The object of the store, where it is the same: a second copy of everything would stay in memory for good."""
+        old = self._objects.get(obj.metadata.key)
+        return obj if old is None or _steps(old, obj) else old
 
     async def _watch_until_asked(self) -> None:
         """Watch; leave off as soon as a list is wanted."""

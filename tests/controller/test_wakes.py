@@ -116,6 +116,22 @@ def test_a_new_leader_begins_with_everything() -> None:
     assert list(wakes.everything(snapshot)) == [WEB, Key(Kind.SERVICE, "shop/a"), EDGE, POOL]
 
 
+def test_a_new_leader_begins_with_those_who_lack_something() -> None:
+    """Among thousands that hold what they ask for, nobody waits for an address until all of those are looked at."""
+    content = build.service("shop/content", group=GROUP, holds=["192.0.2.128"], created="2025-01-01T00:00:00Z")
+    disputed = build.service("shop/disputed", group=GROUP, holds=["192.0.2.128"], created="2025-01-02T00:00:00Z")
+    moving = build.service("shop/moving", group=GROUP, holds=["192.0.2.129"], wants="192.0.2.131")
+    half = build.service("shop/half", group=GROUP, holds=["192.0.2.130"], families=("IPv4", "IPv6"))
+    other = build.service("shop/other", group=GROUP, holds=["192.0.2.132"], pool="lab")
+    leaving = build.service(
+        "shop/leaving", group=GROUP, holds=["192.0.2.133"], annotations={names.REASSIGN_ANNOTATION: "true"}
+    )
+    lacking = [disputed, half, leaving, moving, other, web()]
+    snapshot = cluster(build.group(), build.pool(), content, *lacking)
+    found = [key.name for key in wakes.everything(snapshot) if key.kind is Kind.SERVICE]
+    assert found == [*(each.key for each in lacking), "shop/content"]
+
+
 def test_the_platforms_word_concerns_services_and_pools() -> None:
     """Whose turn it is to assign, and how much the pools have to give."""
     network = build.network(rejected_cidrs=["192.0.2.128/28"])
