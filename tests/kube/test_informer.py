@@ -57,6 +57,23 @@ async def test_an_expired_version_is_listed_again_and_deletions_are_told(api: Ap
     assert len(fake.lists) == 2
 
 
+async def test_what_is_listed_again_unchanged_stays_the_same_object(api: Api) -> None:
+    """A list of what is known leaves no second copy of it behind."""
+    fake, client = api
+    await fake.put("a/same")
+    await fake.put("a/kept")
+    informer = follow(client)
+    async with running(informer.run()):
+        await until(lambda: fake.watches)
+        before = dict(informer.store)
+        fake.version += 1
+        fake.objects["a/kept"] = configmap("a/kept", fake.version)
+        await fake.fail(410, "Expired")
+        await until(lambda: len(fake.watches) == 2)
+    assert informer.store["a/same"] is before["a/same"]
+    assert informer.store["a/kept"].metadata.resource_version == str(fake.version)
+
+
 async def test_a_recreated_object_is_told_as_gone_and_come(api: Api) -> None:
     """The same key with another uid is another object."""
     fake, client = api
