@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 LEASE = 3
 QUIET = 2.0
 PATIENCE = 90.0
-BACKLOG = 300
+BACKLOG = 240
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
             continued = time.time()
             first.signal(signal.SIGCONT)
             await until(lambda: first.said("no longer the leader"))
-            await course.rest(plane, quiet=QUIET)
+            await course.rest(plane, quiet=QUIET / 2)
     assert lists == (1, 2)  # who leads from its start lists once; who takes over, again
     assert before < BACKLOG / 2  # it was in the middle
     assert asked(plane, second) > BACKLOG / 3
@@ -87,8 +87,8 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
 async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
     """Services and pools are edited while the leader is killed and stopped: nobody has two, moves, or waits in vain."""
     verdict = await course.run(
-        plane, services=120, seconds=8, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
+        plane, services=120, seconds=6, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
     )
     assert verdict.is_clean, verdict.table()
-    assert verdict.findings.counts["addresses given"] > 100
+    assert verdict.findings.counts["addresses given"] > BACKLOG / 2
     assert sum(verdict.blows.values()) > 0
