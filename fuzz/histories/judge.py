@@ -113,7 +113,7 @@ class Judge:
         luck.shuffle(objects)
         fresh = Snapshot.from_objects(objects)
         _ = fresh.parsed_pools
-        fresh.rests.lead(now)
+        fresh.rests.expire(now)
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
             plan = plan_service(fresh, key, now=now)

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -21,9 +21,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from fuzz.histories.machine import COUNTS, Histories
 from fuzz.histories.mutants import MUTANTS
 
-BATCH: Final = 250
+BATCH: Final = 100
+LIMIT: Final = 420.0  # seconds after which no further batch begins, whatever is left
 STEPS: Final = 40
-HUNTED: Final = 4_000  # histories at most for a controller that is broken on purpose
+HUNTED: Final = 2_000  # histories at most for a controller that is broken on purpose
 
 
 class Batch(NamedTuple):
@@ -39,6 +40,7 @@ class Outcome(NamedTuple):
     counts: Counter[str]
     findings: list[str]
     seconds: float
+    wanted: int
 
     def lines(self) -> Iterator[str]:
         """The outcome as text."""
@@ -48,6 +50,8 @@ class Outcome(NamedTuple):
             f"times at rest, {counts['writes']:,} status writes of Services, {len(self.findings)} findings, "
             f"in {self.seconds:.0f} s"
         )
+        if counts["histories"] < self.wanted:
+            yield f"  {self.wanted:,} were wanted, and the time was over"
         yield f"  {counts['stale']:,} Services waited at rest with words that had become old"
         yield from (f"  FOUND {finding}" for finding in self.findings)
 
@@ -67,20 +71,26 @@ def hunt(name: str, *, seed: int) -> int:
     return found.counts["histories"] if found.finding else 0
 
 
-def run(count: int, *, seed: int) -> Outcome:
-    """Live through *count* histories."""
+def run(count: int, *, seed: int, limit: float = LIMIT) -> Outcome:
+    """Live through *count* histories, or as many as begin within *limit* seconds."""
     started = monotonic()
-    sizes = [min(BATCH, count - begun) for begun in range(0, count, BATCH)]
+    todo = [(min(BATCH, count - begun), seed + number) for number, begun in enumerate(range(0, count, BATCH))]
     total: Counter[str] = Counter()
     findings: list[str] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        batches = [pool.submit(batch, size, number=seed + number) for number, size in enumerate(sizes)]
-        for done in as_completed(batches):
-            found = done.result()
-            total += found.counts
-            findings += [found.finding] if found.finding else []
-    return Outcome(total, sorted(findings), monotonic() - started)
+        running: set[Future[Batch]] = set()
+        while todo or running:
+            while todo and len(running) < (os.cpu_count() or 1):
+                size, number = todo.pop(0)
+                running.add(pool.submit(batch, size, number=number))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                total += each.result().counts
+                findings += filter(None, [each.result().finding])
+            if monotonic() - started > limit:
+                todo.clear()
+    return Outcome(total, sorted(findings), monotonic() - started, count)
 
 
 def batch(size: int, *, number: int) -> Batch:
