@@ -21,6 +21,7 @@ from kavip.controller.outcome import Kind, Notice, Options, Plan, Removal, Statu
 from kavip.controller.programmed import Case, Ground
 from kavip.ipam.allocate import loss, settle_request, waits_for
 from kavip.ipam.case import Case as Decision
+from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import read_request
 from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Condition as ConditionType
@@ -105,13 +106,13 @@ def _addressing(
 def _decided(
     snapshot: Snapshot, service: Service, group: str, *, options: Options, lost: tuple[Address, ...]
 ) -> _Addressing:
-    if why := _left_to_platform(snapshot, service, group, options):
-        request, _ = read_request(service, group=group)
-        verdict = Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why)  # unless a pool gets the address that it asks for
-        return _Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
     labels = snapshot.namespace_labels(service.metadata.namespace)
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
     request, findings = read_request(service, group=group)
+    asked = Decision.of(request, parsed, snapshot.ledger, labels)
+    if why := left_to_platform(asked, snapshot.network, ipam=options.ipam):
+        verdict = Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why)  # unless a pool gets the address that it asks for
+        return _Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
     outcome = settle_request(request, findings, parsed, snapshot.ledger, namespace_labels=labels, lost=lost)
     waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
@@ -119,23 +120,6 @@ def _decided(
         return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, change)
     verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
     return _Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
-
-
-def _left_to_platform(snapshot: Snapshot, service: Service, group: str, options: Options) -> str:
-    """Why kavip assigns nothing; "" where it does. What it has assigned stays its own."""
-    platform = snapshot.network.spec.external_ip if snapshot.network else None
-    is_platforms = options.ipam == "auto" and platform is not None and bool(platform.auto_assign_cidrs)
-    if not (is_platforms or options.ipam == "never") or _written(snapshot, service):
-        return ""
-    if options.ipam == "never":
-        return "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
-    request, _ = read_request(service, group=group)
-    if snapshot.parsed_pools.are_named_by(request):
-        return ""
-    return (
-        "the cluster's Network assigns addresses (spec.externalIP.autoAssignCIDRs); "
-        f"annotate the Service with {names.POOL_ANNOTATION} to get one from kavip"
-    )
 
 
 def _told(service: Service) -> str:

@@ -13,11 +13,13 @@ from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.ipam import reasons
 from kavip.ipam.allocate import breaks_sharing, decide
+from kavip.ipam.case import Case
 from kavip.ipam.claims import can_share
+from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.checks import Caution, Context, Finding, Options
+from kavip.webhook.checks import Caution, Context, Finding
 from kavip.webhook.verdict import Awaited, told
 
 _GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
@@ -32,9 +34,9 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     request, findings = read_request(service, group=context.group)
     unreadable = [finding for finding in findings if finding.field != _GROUP_FIELD]  # services.group_is_a_reference's
     yield from unreadable
-    if _is_left_to_platform(request, snapshot, context.options):
-        return
     pools, labels = snapshot.parsed_pools, snapshot.namespace_labels(request.namespace)
+    if left_to_platform(Case.of(request, pools, snapshot.ledger, labels), snapshot.network, ipam=context.options.ipam):
+        return
     decided = decide(request, pools, snapshot.ledger, namespace_labels=labels)
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
     if refusal is None and request.pool and pools.get(request.pool) is None:
@@ -89,13 +91,3 @@ def _cools_down(refusal: Refusal, request: Request, snapshot: Snapshot) -> bool:
     """Whether *refusal* is about an address that only rests for a while."""
     kept = ((each, snapshot.ledger.rests.keeping(each, request.key)) for each in request.wanted)
     return any(rest is not None and refusal == reasons.at_rest(address, rest, request) for address, rest in kept)
-
-
-def _is_left_to_platform(request: Request, snapshot: Snapshot, options: Options) -> bool:
-    """Whether somebody else assigns this Service's addresses."""
-    if options.ipam == "never":
-        return True
-    network = snapshot.network
-    external_ip = network.spec.external_ip if network else None
-    platform = options.ipam == "auto" and external_ip is not None and bool(external_ip.auto_assign_cidrs)
-    return platform and not snapshot.parsed_pools.are_named_by(request)

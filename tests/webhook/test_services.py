@@ -4,14 +4,15 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.group import Instances
-from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.api.meta import Condition, LabelSelector
 from kavip.api.pool import Cooling, PoolStatus, VIPPool
+from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.webhook import policy, verdict
 from kavip.webhook.checks import Options
 from kavip.webhook.verdict import Awaited, Subject
+from tests import build
 from tests.build import group, metadata, pool, service
 from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
@@ -110,14 +111,25 @@ def test_an_edit_that_strands_is_accepted_and_told() -> None:
 
 def test_the_platform_is_left_its_own() -> None:
     """Where OpenShift assigns addresses, a Service that names no kavip pool is not judged by kavip's pools."""
-    network = Network(
-        metadata=Metadata(name="cluster"),
-        spec=NetworkSpec(external_ip=ExternalIP(auto_assign_cidrs=["198.51.100.0/24"])),
-    )
+    network = build.network("198.51.100.0/24")
     asked = service("shop/web", group="lb/edge")
     assert create(asked, EDGE, network) == policy.PASSED
     assert create(asked, EDGE, network, options=Options(ipam="always")).warnings
     assert create(asked, EDGE, options=Options(ipam="never")) == policy.PASSED
+
+
+def test_what_kavip_gave_is_judged_beside_a_platform_too() -> None:
+    """The controller goes on with it, so admission does."""
+    given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
+
+    def sharing(name: str, port: int) -> Service:
+        key = {names.SHARING_KEY_ANNOTATION: "k"}
+        made = service(f"shop/{name}", group="lb/edge", port=port, annotations=key, holds=["192.0.2.130"])
+        return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=[given]))
+
+    cluster = EDGE, pool(), sharing("a", 80), build.network("198.51.100.0/24")
+    assert reasons(update(sharing("b", 81), sharing("b", 80), *cluster)) == [Reason.SHARING_REFUSED]
+    assert update(sharing("b", 81), sharing("b", 82), *cluster).allowed
 
 
 @pytest.mark.parametrize("shared", [True, False])
