@@ -16,7 +16,6 @@ pytestmark = pytest.mark.apiserver
 
 FULL = "pool edge is full: 2 of 2 assigned"
 REMEDY = "free an address or enlarge the pool"
-KINDS = ("Service", "VIPPool")
 WISH = "kavip.io/addresses"
 
 
@@ -58,14 +57,20 @@ class Stage:
         """The Service asks for *address*."""
         self.edit("service", name, {"metadata": {"annotations": {WISH: address}}})
 
+    def uid(self, name: str) -> str:
+        """Of the pool, or the Service: what others have left behind bears the same names."""
+        subject = ("vippool", name) if name == "edge" else ("service", name, "-n", "shop")
+        return str((self.site.get(*subject) or {}).get("metadata", {}).get("uid", ""))
+
     def told(self, name: str) -> Counter[str]:
         """How often an Event was told of the address of the Service or pool, by its note."""
         found = self.site.get("events.v1.events.k8s.io", "-A") or {"items": []}
         told: Counter[str] = Counter()
+        uid = self.uid(name)
         for item in found["items"]:
             about = item["regarding"]
-            is_ours = (item["reportingController"], about["name"]) == ("kavip.io/controller", name)
-            if is_ours and about["kind"] in KINDS and item["reason"] not in ("Pending", "NoNodes"):
+            is_ours = (item["reportingController"], about.get("uid")) == ("kavip.io/controller", uid)
+            if is_ours and item["reason"] not in ("Pending", "NoNodes"):
                 told[item["note"]] += (item.get("series") or {}).get("count", 1)
         return told
 
@@ -94,9 +99,9 @@ class Stage:
         return {labels.removeprefix(name): float(value) for labels, _, value in found}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stage(prepared: ControlPlane) -> Iterator[Stage]:
-    """One controller for all; the tests follow each other."""
+    """A clean one."""
     made = Stage(prepared)
     try:
         yield made
@@ -104,7 +109,19 @@ def stage(prepared: ControlPlane) -> Iterator[Stage]:
         made.site.close()
 
 
-def test_what_is_given_and_what_is_not_is_told_once(stage: Stage) -> None:
+def test_each_change_is_told_once(stage: Stage) -> None:
+    """One life of a pool and three Services, chapter by chapter: Events, metrics, what kubectl prints."""
+    what_is_given_and_what_is_not(stage)
+    the_metrics_move(stage)
+    what_does_not_concern_a_service_costs_no_look(stage)
+    a_lost_address_is_told_with_its_holder(stage)
+    a_wish_for_anothers_address_is_told(stage)
+    a_move_is_told_with_old_and_new(stage)
+    a_restart_tells_nothing(stage)
+    kubectl_prints_the_pools(stage)
+
+
+def what_is_given_and_what_is_not(stage: Stage) -> None:
     """One Event for each; edits that change no address, and messages that change alone, make none."""
     full = "full: 2 of 2 assigned; free an address or add some to spec.addresses"
     stage.hears("young", f"{FULL}; {REMEDY}")
@@ -121,7 +138,7 @@ def test_what_is_given_and_what_is_not_is_told_once(stage: Stage) -> None:
     assert told["edge"] == {full: 1}
 
 
-def test_the_metrics_move(stage: Stage) -> None:
+def the_metrics_move(stage: Stage) -> None:
     """Pools by state, waiters by pool and reason, allocations; a pool that is gone leaves no line."""
 
     def of(pool: str) -> dict[str, float]:
@@ -139,7 +156,7 @@ def test_the_metrics_move(stage: Stage) -> None:
     stage.until("young", "PoolExhausted", f"{FULL}; {REMEDY}")
 
 
-def test_what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
+def what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
     """Heartbeats, counts of pools, labels of pools and Services of others: nobody who holds or waits is planned."""
 
     def looks() -> float:
@@ -162,7 +179,7 @@ def test_what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
     wait_for("those who wait are looked at for that", lambda: looks() > before)
 
 
-def test_a_lost_address_is_told_with_its_holder(stage: Stage) -> None:
+def a_lost_address_is_told_with_its_holder(stage: Stage) -> None:
     """Somebody writes an address into a second status: the older Service keeps it, the other is told whose it is."""
     ingress = [{"ip": "192.0.2.129", "ipMode": "VIP"}]
     stage.edit("service", "young", {"status": {"loadBalancer": {"ingress": ingress}}}, "--subresource=status")
@@ -173,7 +190,7 @@ def test_a_lost_address_is_told_with_its_holder(stage: Stage) -> None:
     assert stage.site.addresses("s1") == ["192.0.2.129"]
 
 
-def test_a_wish_for_anothers_address_is_told(stage: Stage) -> None:
+def a_wish_for_anothers_address_is_told(stage: Stage) -> None:
     """The loser of a contest for an address, by name."""
     stage.wish("young", "192.0.2.129")
     stage.until("young", "AddressInUse", "is used by Service shop/s1")
@@ -182,7 +199,7 @@ def test_a_wish_for_anothers_address_is_told(stage: Stage) -> None:
     stage.until("young", "PoolExhausted")
 
 
-def test_a_move_is_told_with_old_and_new(stage: Stage) -> None:
+def a_move_is_told_with_old_and_new(stage: Stage) -> None:
     """The reason stays, the address does not; a stranded one is told as well."""
     stage.edit("vippool", "edge", {"spec": {"addresses": ["192.0.2.128/29"]}})
     stage.until("young", "Assigned")
@@ -201,7 +218,7 @@ def test_a_move_is_told_with_old_and_new(stage: Stage) -> None:
     assert stage.metrics("kavip_services_waiting") == {}
 
 
-def test_a_restart_tells_nothing(stage: Stage) -> None:
+def a_restart_tells_nothing(stage: Stage) -> None:
     """All of it stands already."""
     told = stage.told_all()
     assert stage.replica.stop() == 0
@@ -211,7 +228,7 @@ def test_a_restart_tells_nothing(stage: Stage) -> None:
     assert stage.metrics("kavip_allocation_seconds_count")[""] == 0
 
 
-def test_kubectl_prints_the_pools(stage: Stage) -> None:
+def kubectl_prints_the_pools(stage: Stage) -> None:
     """Addresses, use, and what is wrong; -o wide tells the totals; the older of two that overlap stays in force."""
     stage.site.applied(a_pool("twin", "192.0.2.130/32", "2001:db8::/64"))
     wait_for("it is told", lambda: stage.pool("Accepted", "twin") == "Overlap")
