@@ -2,7 +2,10 @@
 
 import asyncio
 import random
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 import click
 
@@ -34,9 +37,20 @@ def main(services: int, seconds: float, rounds: int, seed: int | None, faults: t
         ):
             history = course.run(plane, services=services, seconds=seconds, seed=number, faults=chosen)
             verdict = asyncio.run(history)
+            kept = "" if verdict.is_clean else _kept(state)
         print(verdict.table(), flush=True)
+        if kept:
+            print(f"the audit log and what kavip said: {kept}", flush=True)
         good &= verdict.is_clean
     sys.exit(0 if good else 1)
+
+
+def _kept(state: Path) -> str:
+    """Where the logs of a history are that was not clean."""
+    folder = tempfile.mkdtemp(prefix="kavip-faults-")
+    for log in sorted(state.glob("*.log")):
+        shutil.copy(log, folder)
+    return folder
 
 
 if __name__ == "__main__":
