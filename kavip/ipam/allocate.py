@@ -57,7 +57,7 @@ def settle_request(
 ) -> Allocation | Refusal:
     """:func:`settle` for whoever has read the Service already."""
     if not findings:
-        if recalled := _recalled(request, ledger, lost):
+        if recalled := _recalled(Case.of(request, pools, ledger, namespace_labels), lost):
             again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
             if isinstance(again, Allocation) and again.refusal is None:
                 return again
@@ -68,12 +68,13 @@ def settle_request(
     return case.without(findings[0])
 
 
-def _recalled(request: Request, ledger: Ledger, lost: tuple[Address, ...]) -> tuple[Address, ...]:
-    """What kavip gave to *request*, which holds nothing now and asks for nothing by name."""
-    if request.wanted or request.alien or ledger.held(request.key):
+def _recalled(case: Case, lost: tuple[Address, ...]) -> tuple[Address, ...]:
+    """What kavip gave to the Service, which has nothing now and asks for nothing by name, and may give it again."""
+    request = case.request
+    if request.wanted or request.alien or case.ledger.held(request.key):
         return ()
     found = lost or (request.spoken_of() if request.told in (Reason.ASSIGNED, Reason.STRANDED) else ())
-    return tuple(address for address in found if address.family in request.families)
+    return tuple(address for address in found if address.family in request.families and case.fits(address))
 
 
 def decide(

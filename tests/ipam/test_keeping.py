@@ -7,6 +7,7 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.api.meta import Condition
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, Service
@@ -251,3 +252,14 @@ def test_the_other_family_of_a_wish_is_not_stranded() -> None:
     assert (first.reason, held) == ("Assigned", ["203.0.113.1", "2001:db8:7::"])
     again = outcome(ours("a/web", held, wants="203.0.113.1", **PREFER), pools=(named,))
     assert (again.reason, again.kept) == ("Assigned", True)
+
+
+def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_to_who_names_it_no_longer() -> None:
+    """It was given because it was asked for; taken out of the status and given again, it would be stranded."""
+    pools = (EDGE, pool("named", "203.0.113.0/31", auto_assign=False))
+    spoken = Condition(
+        type=names.Condition.ADDRESS_ASSIGNED, status="True", reason="Assigned", message="203.0.113.1 from pool named"
+    )
+    web = service("a/web")
+    wiped = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[spoken]))
+    assert given(wiped, pools=pools) == ["192.0.2.128"]
