@@ -16,7 +16,7 @@ from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
 
-TIMES = 100
+TIMES, TURNS = 50, 6
 FAR = 900_000
 """Numbers of Services beyond those that there are many of."""
 
@@ -42,14 +42,13 @@ def main() -> None:
 
 
 def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) -> None:
-    """Print what the operation that *prepare* makes costs beside *few* and beside *many*."""
-    times = []
-    for count in (few, many):
-        operation = prepare(count)
-        with frozen():
-            times.append(best(TIMES, operation))
-    plain(what, f"{times[1] * MICRO:.1f} us")
-    flat(f"  growth, {many:,} / {few:,}", times[0], times[1], most=1.5)
+    """Print what the operation that *prepare* makes costs beside *few* and beside *many*, measured in turns."""
+    small, large = prepare(few), prepare(many)
+    with frozen():
+        times = [(best(TIMES, small), best(TIMES, large)) for _ in range(TURNS)]
+    little, much = (min(each) for each in zip(*times, strict=True))
+    plain(what, f"{much * MICRO:.1f} us")
+    flat(f"  growth, {many:,} / {few:,}", little, much, most=1.5)
 
 
 def tried(request: Request, pools: Pools, ledger: Ledger) -> Operation:
