@@ -49,7 +49,6 @@ _OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
-    "an old copy takes back what came after it": _ignored("kavip.kube.informer.Informer._is_old", value=False),
     "what is freed stays taken": _ignored("kavip.ipam.stock.Shelf.free"),
     "whoever has an address keeps it": _set("kavip.ipam.claims.holders", _all_standing),
     "an address stays only while its pool would give it": _set("kavip.ipam.case.Case.may_stay", _fits),
