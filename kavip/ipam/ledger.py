@@ -7,7 +7,7 @@ never changes it. Each change costs O(log n) in what it touches; no question sca
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kavip.api.address import Address
 from kavip.api.service import Service
@@ -274,10 +274,18 @@ class Ledger:
         """
         names = tuple(pools)
         if names or reason:
-            held, is_plain = self.held(request.key) or (), not request.wanted and not self._has_own(request)
-            self._waiting.put(Waiter.of(request, names, held, reason=reason, is_plain=is_plain))
+            stays = tuple(each for each in self.held(request.key) or () if self._stays(each, request, names))
+            is_plain = not request.wanted and not self._has_own(request)
+            self._waiting.put(Waiter.of(request, names, stays, reason=reason, is_plain=is_plain))
         else:
             self._waiting.drop(request.key)
+
+    def _stays(self, address: Address, request: Request, pools: Collection[str]) -> bool:
+        """Whether *request* keeps *address* beside what it gets of *pools*: both families come from one of these."""
+        place = self._stock.pools.pool_of(address)
+        if place is None or place.name not in pools:
+            return False
+        return not (request.reassign and place.bar(address, request.key))
 
     def serve(self, key: str) -> None:
         """Service *key* waits for nothing."""
@@ -322,12 +330,11 @@ class Ledger:
         pool = shelf.pool
         offers = {family: self.offer(pool, family, request) for family in waiter.families}
         needed = waiter.families if request.require_all else tuple(filter(request.wanted_of, waiter.families))
-        if not needed:
-            needed = tuple(family for family in waiter.families if offers[family])[:1]
-        got = [address for family in needed if (address := offers[family])]
-        if not got or len(got) < len(needed):
-            return False
-        return self.is_within_quota(pool, got, request.namespace)
+        for choice in (needed,) if needed else ((family,) for family in waiter.families):
+            got = [address for family in choice if (address := offers[family])]
+            if len(got) == len(choice) and self.is_within_quota(pool, got, request.namespace):
+                return True
+        return False
 
     # --- keeping the indexes --------------------------------------------------------------------------------------
     def _put(self, key: str, holding: Holding | None) -> None:

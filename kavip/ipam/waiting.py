@@ -40,14 +40,14 @@ class Waiter:
 
     @classmethod
     def of(
-        cls, request: Request, pools: tuple[str, ...], held: tuple[Address, ...], *, reason: str, is_plain: bool
+        cls, request: Request, pools: tuple[str, ...], stays: tuple[Address, ...], *, reason: str, is_plain: bool
     ) -> "Waiter":
         """
-        *request*, which has *held* already: it waits for what it lacks, or for other addresses of all families.
+        *request*, which has *stays* of *pools*: it waits for what it lacks besides, or for other addresses altogether.
 
         *is_plain*: any free address helps it, and nothing else does.
         """
-        lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, held))
+        lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, stays))
         families = lacks or request.families
         kind = (request.namespace, families, request.require_all) if is_plain else request.key
         return cls(request, pools, families, reason, kind)

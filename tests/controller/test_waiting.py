@@ -379,3 +379,19 @@ def test_who_lacks_a_second_family_waits_for_that_alone() -> None:
     assert found.looks[WEB] == looks
     found.drop(six)
     assert [str(each) for each in found.snapshot.services[WEB].ingress_addresses] == [VIP, "2001:db8::1"]
+
+
+def addresses(found: Desk) -> list[str]:
+    """What the waiter holds."""
+    return [str(each) for each in found.snapshot.services[WEB].ingress_addresses]
+
+
+def test_who_keeps_one_family_of_another_pool_lacks_both_of_the_one_that_it_asks_for() -> None:
+    """PreferDualStack: what stands until the pool has room is no part of what the pool has to give."""
+    web_ = told(web(holds=[VIP], pool="lab", **DUAL), ASSIGNED, "True", "Assigned")
+    found = Desk(pool(), build.pool("lab", "198.51.100.1", "2001:db8::/127"), ELSEWHERE, web_)
+    assert addresses(found) == ["2001:db8::"]
+    found = Desk(pool(), build.pool("lab", "198.51.100.1"), ELSEWHERE, web_)
+    assert (found.told(), addresses(found)) == (("False", FULL), [VIP])
+    found.drop(ELSEWHERE)
+    assert (found.told(), addresses(found)) == (("True", "Assigned"), ["198.51.100.1"])

@@ -314,6 +314,18 @@ def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
     assert ledger.woken() == ("a/web",)
 
 
+def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
+    """PreferDualStack, at the limit: a free IPv4 address would be one more, and the IPv6 one that it may share not."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31", "2001:db8::/127", max_per_namespace=1)])
+    ledger = Ledger(pools)
+    fellow = service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=80)
+    ledger.observe("a/h", fellow)
+    wait(ledger, pools, service("a/web", ip_family_policy="PreferDualStack", annotations=SHARE, port=80, **DUAL))
+    assert ledger.woken() == ()
+    ledger.observe("a/h", service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=443))
+    assert ledger.woken() == ("a/web",)
+
+
 def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
     """An address that nobody frees can still become shareable."""
     pools = Pools.of([pool("edge", "192.0.2.1")])
