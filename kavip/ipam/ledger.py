@@ -366,9 +366,11 @@ class Ledger:
         namespace = key.partition("/")[0]
         was_held = address in tenants
         had = was is not None or (was_held and tenants.has_namespace(address, namespace))
-        if now is not None and now.standing:
-            self._compare(address, now, is_new=was is None or not was.standing)
+        if now is not None and now.standing and (was is None or not was.standing):
+            self._count_contests(address, now)
         tenants.put(address, key, was=was, now=now)
+        if tenants.may_dispute(address):  # among others, too: who leaves may be the one because of whom they kept it
+            self._contested.add(address)
         is_held = address in tenants
         has = now is not None or (is_held and tenants.has_namespace(address, namespace))
         if address in self._wishes and (was_held > is_held or (was_held < is_held and address in self.rests)):
@@ -377,13 +379,11 @@ class Ledger:
             shelf.count(namespace, has - had)
         self._change(address, shelf)
 
-    def _compare(self, address: Address, now: Claim, *, is_new: bool) -> None:
-        """Note whom *now*, which is about to stand, contests *address* with."""
-        if is_new and address in self._owners:
-            self.contests[Contest.NODE_OR_GROUP] += 1
+    def _count_contests(self, address: Address, now: Claim) -> None:
+        """Count whom *now*, which is about to stand, contests *address* with."""
+        self.contests[Contest.NODE_OR_GROUP] += address in self._owners
         if self._tenants.rival(address, now.terms) is not None:
-            self._contested.add(address)
-            self.contests[Contest.TWO_SERVICES] += is_new and self._tenants.is_contested(address, now.terms)
+            self.contests[Contest.TWO_SERVICES] += self._tenants.is_contested(address, now.terms)
 
     def _review(self, address: Address) -> None:
         if address in self._wishes:

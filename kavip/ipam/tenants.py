@@ -95,6 +95,13 @@ class Tenants:
         """Whether a Service that *terms* cannot share *address* with has it in status."""
         return rules.rival((claim for claim in self.of(address) if claim.standing), terms) is not None
 
+    def may_dispute(self, address: Address) -> bool:
+        """Whether perhaps not all who claim *address* can share it; told without looking at each of them."""
+        claims = self.of(address)
+        if len(claims) < 2:
+            return False
+        return not self._sharing.is_peaceful(address, next(iter(claims)).terms, claims=len(claims))
+
     def shareable(self, terms: Terms) -> Iterator[Address]:
         """The addresses that the sharing key of *terms* has and that may have room for its ports, lowest first."""
         return self._sharing.addresses(terms)

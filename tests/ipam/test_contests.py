@@ -1,0 +1,58 @@
+"""Who is looked at again because of an address that not all of its holders can keep."""
+
+from typing import Any
+
+import msgspec
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.service import Service
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from tests.build import pool, service
+
+ADDRESS = "192.0.2.0"
+SHARE = {names.SHARING_KEY_ANNOTATION: "web"}
+
+
+def old(version: str, **changes: Any) -> Service:
+    """The oldest, which shares with ``b/young``."""
+    return _made("b/old", "2026-01-01T00:00:01Z", version, annotations=SHARE, port=80, **changes)
+
+
+def middle(version: str, **changes: Any) -> Service:
+    """One that shares with nobody."""
+    return _made("a/middle", "2026-01-01T00:00:02Z", version, **changes)
+
+
+def young(version: str, **changes: Any) -> Service:
+    """The youngest, which shares with ``b/old``."""
+    return _made("b/young", "2026-01-01T00:00:03Z", version, annotations=SHARE, port=443, **changes)
+
+
+def _made(key: str, created: str, version: str, **given: Any) -> Service:
+    made = service(key, created=created, **given)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
+
+
+def test_who_shares_with_the_oldest_is_looked_at_when_that_one_goes() -> None:
+    """Without the oldest, the one in the middle is before the one that shared with it: it loses, and hears of it."""
+    ledger = Ledger(Pools.of([pool("edge", "192.0.2.0/29")]))
+    for each in (old("1", holds=[ADDRESS]), middle("2", holds=[ADDRESS]), young("3", holds=[ADDRESS])):
+        ledger.observe(each.key, each)
+    assert ledger.woken() == ("a/middle",)
+    ledger.observe("b/old", None)
+    assert ledger.woken() == ("b/young",)
+
+
+def test_who_shares_with_a_write_that_fails_is_looked_at() -> None:
+    """A write that an edit has overtaken was not done: who was to share its address with it may lose that now."""
+    ledger = Ledger(Pools.of([pool("edge", "192.0.2.0/29")]))
+    for each in (old("1"), young("2")):
+        ledger.observe(each.key, each)
+        ledger.expect(each.key, [parse_address(ADDRESS)], resource_version=each.metadata.resource_version)
+    assert ledger.woken() == ()
+    ledger.observe("a/middle", middle("3", holds=[ADDRESS]))
+    assert ledger.woken() == ("a/middle",)
+    ledger.observe("b/old", old("4"))
+    assert ledger.woken() == ("b/young",)
