@@ -5,6 +5,8 @@ import importlib.util
 
 from hypothesis import settings
 
+from fuzz import steady as steady
+
 pytest_plugins = ["hack.testbed.fixtures"] if importlib.util.find_spec("hack.testbed.fixtures") else []
 
 # looptime asks the policy for a loop even in synchronous tests, which would make one that nobody closes.
