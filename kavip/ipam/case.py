@@ -74,7 +74,7 @@ class Case(NamedTuple):
     def of(cls, request: Request, pools: Pools, ledger: Ledger, labels: Mapping[str, str] | None) -> "Case":
         """What *request* holds is what the ledger knows, its latest write included."""
         held = ledger.held(request.key)
-        return cls(request, pools, ledger, labels, request.current if held is None else held)
+        return cls(ledger.placed(request), pools, ledger, labels, request.current if held is None else held)
 
     # --- what it holds --------------------------------------------------------------------------------------------
     def is_foreign(self) -> bool:
@@ -156,8 +156,16 @@ class Case(NamedTuple):
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, is_driven)
         message = f"{reasons.addressed(addresses)} from pool {listed(pools)}"
         if lacks := self.missing(addresses):
-            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: pool {pools[0]} has none to give"
+            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {self.why_not_more(addresses)}"
         return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, is_driven)
+
+    def why_not_more(self, addresses: Sequence[Address]) -> str:
+        """Why the pool of *addresses*, which the Service has from now on, does not give it another."""
+        pool, namespace = next(filter(None, map(self.pools.pool_of, addresses))), self.request.namespace
+        left = self.ledger.quota_left(pool, namespace)
+        if left is not None and left <= sum(self.ledger.costs_quota(each, namespace) for each in addresses):
+            return f"maxPerNamespace of pool {pool.name} leaves namespace {namespace} no more"
+        return f"pool {pool.name} has none to give"
 
     def change(self, addresses: tuple[Address, ...]) -> tuple[str, bool]:
         """What it had before it has *addresses*, "" where that is the same or nothing; whether others have it now."""

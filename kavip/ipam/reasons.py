@@ -243,7 +243,8 @@ def _quota(pool: Pool, request: Request, ledger: Ledger) -> str:
     going = ledger.leaving(pool, request.namespace)
     leaving = f", {going} of them with Services that are being deleted" if going else ""
     has = f"namespace {request.namespace} has {held} of {pool.max_per_namespace} addresses"
-    return f"{has} of pool {pool.name} (maxPerNamespace){leaving}"
+    needs = f", and both families need {len(request.families)}" if ledger.quota_left(pool, request.namespace) else ""
+    return f"{has} of pool {pool.name} (maxPerNamespace){leaving}{needs}"
 
 
 def _joined(texts: Sequence[str], *, more: int = 0) -> str:

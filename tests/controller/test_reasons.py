@@ -49,6 +49,13 @@ CASES = (
         (EDGE,),
     ),
     Case(
+        Reason.ASSIGNED,
+        "True",
+        "192.0.2.128 from pool edge; no IPv6 address yet: maxPerNamespace of pool edge leaves namespace shop no more",
+        web(families=("IPv4", "IPv6"), ip_family_policy="PreferDualStack"),
+        (build.pool("edge", "192.0.2.128/30", "2001:db8::/126", max_per_namespace=1),),
+    ),
+    Case(
         Reason.STRANDED,
         "True",
         "keeps 203.0.113.7, although 203.0.113.7 is in no pool; "
@@ -221,6 +228,14 @@ CASES = (
         "pools that would serve: lab",
         web(pool="edge"),
         (build.pool("edge", max_per_namespace=2), lab("lab", 100), *HOLDERS[:2]),
+    ),
+    Case(
+        Reason.QUOTA_EXCEEDED,
+        "False",
+        "namespace shop has 0 of 1 addresses of pool edge (maxPerNamespace), and both families need 2; free one or ask "
+        "for a larger quota",
+        web(**DUAL),
+        (build.pool("edge", "192.0.2.128/30", "2001:db8::/126", max_per_namespace=1),),
     ),
     Case(
         Reason.INVALID_REQUEST,
