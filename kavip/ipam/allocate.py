@@ -107,6 +107,7 @@ def breaks_sharing(
     two was edited. Who asks for another address or pool in the same edit, leaves of his own accord.
     """
     case = Case.of(request, pools, ledger, namespace_labels)
+    request = case.request
     named = case.named_pool()
     place = None if isinstance(named, Refusal) else named
     for address in case.held:

@@ -35,12 +35,13 @@ class Holding(NamedTuple):
     expected: tuple[Expectation, ...] = ()
 
     @classmethod
-    def of(cls, service: Service) -> "Holding":
-        """What *service* shows."""
+    def of(cls, service: Service, *, default_group: str = "") -> "Holding":
+        """What *service* shows, which belongs to *default_group* where it declares none."""
         request, _ = read_request(service)
         wanted = request.wanted if service.is_load_balancer else ()
         external, version = service.external_addresses, service.metadata.resource_version
-        return cls(request.terms, request.current, external, wanted, version)
+        terms = request.terms.within(default_group) if service.is_load_balancer else request.terms
+        return cls(terms, request.current, external, wanted, version)
 
     @classmethod
     def unknown(cls, key: str) -> "Holding":

@@ -36,6 +36,7 @@ class Ledger:
         self._ungiven: set[Address] = set()  # since the last call of ungiven()
         self._wishes: defaultdict[Address, set[str]] = defaultdict(set)
         self._leaving: set[str] = set()  # Services in deletion
+        self._default_group = ""
         self._waiting = Waiting()
         self._contested: set[Address] = set()
         self._vacated: set[Address] = set()  # asked for by name, and kept by others than before
@@ -68,9 +69,26 @@ class Ledger:
         if service is None:
             self.release(key)
             return
-        self._put(key, Holding.of(service).seen_after(self._holdings.get(key)))
+        seen = Holding.of(service, default_group=self._default_group)
+        self._put(key, seen.seen_after(self._holdings.get(key)))
         if not service.is_load_balancer:
             self._waiting.drop(key)
+
+    def enroll(self, group: str, services: Iterable[Service]) -> None:
+        """
+        Services that declare no group belong to *group* from now on: whoever declares it may share with them.
+
+        *services*: those of them with a sharing key.
+        """
+        if group != self._default_group:
+            self._default_group = group
+            for service in services:
+                self.observe(service.key, service)
+
+    def placed(self, request: Request) -> Request:
+        """*request*, which one of kavip's groups serves, on the terms that the ledger knows."""
+        terms = request.terms.within(self._default_group) if request.group else request.terms
+        return request if terms is request.terms else request._replace(terms=terms)
 
     def reserve(self, owner: str, addresses: Iterable[Address]) -> None:
         """
@@ -272,7 +290,7 @@ class Ledger:
 
         *reason*: why it has not what it asks for, "" where it has enough. No pools: nothing but an edit of it helps.
         """
-        names = tuple(pools)
+        names, request = tuple(pools), self.placed(request)
         if names or reason:
             stays = tuple(each for each in self.held(request.key) or () if self._stays(each, request, names))
             is_plain = not request.wanted and not self._has_own(request)

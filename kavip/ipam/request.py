@@ -33,7 +33,7 @@ class Sharing(NamedTuple):
     Services with equal values may share an address while their ports differ; nobody else may.
 
     *backend* is the selector where ``externalTrafficPolicy`` is Local (only its nodes hold the address), else None.
-    *group* is the declared one: the ledger sees Services before it is known which group is the default.
+    *group* is the declared one, "" where that is the default: which one that is, the ledger knows.
     """
 
     namespace: str
@@ -55,6 +55,12 @@ class Terms(NamedTuple):
     def __str__(self) -> str:
         """The holder, as messages name it."""
         return f"Service {self.key}{' (being deleted)' if self.leaving else ''}"
+
+    def within(self, group: str) -> "Terms":
+        """The same in *group*, where the Service declares none."""
+        if self.sharing is None or self.sharing.group:
+            return self
+        return self._replace(sharing=self.sharing._replace(group=group))
 
 
 class Request(NamedTuple):

@@ -72,6 +72,7 @@ def asked_for(service: Service, _: str) -> object:
 
 def _contested(request: Request, snapshot: Snapshot) -> Iterator[Caution]:
     """Who else asks for the same addresses, and has not got them yet."""
+    request = snapshot.ledger.placed(request)
     for address in request.wanted:
         rivals = [terms for terms in snapshot.ledger.wishes(address) if terms.key != request.key]
         if rivals and address not in request.current and not can_share(rivals[0], request.terms):
