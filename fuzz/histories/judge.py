@@ -9,10 +9,11 @@ lived through the history gives the answers of one that is made from the objects
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from fuzz.histories import users
+from fuzz.histories.line import Request
 from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
@@ -131,6 +132,14 @@ class Judge:
             assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
         self.contested = {address for address, _, _ in self._doubles()}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
+
+    def late(self, adrift: Iterable[Request]) -> None:
+        """At rest no write of the leader is open that could still give an address: it would be given twice."""
+        for each in adrift:
+            found = self._server.services.get(each.key) if each.kind == names.SERVICE else None
+            if found is not None and each.body["metadata"]["resourceVersion"] == found.metadata.resource_version:
+                given = each.body["status"].get("loadBalancer", {}).get("ingress")
+                assert not given, f"may still be done: {each.by} gives {given} to {each.key}"
 
     def _is_open(self, fresh: Snapshot, service: Service) -> bool:
         """Whether a wish of *service* is not granted yet: as soon as it is, the Service moves."""

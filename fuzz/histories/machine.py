@@ -297,7 +297,6 @@ class Histories(RuleBasedStateMachine):
         COUNTS["rests"] += 1
         self.tell("rest")
         self.adrift.clear()
-        self.leader.line.adrift.clear()
         for _ in range(500):
             self.loop.spin()
             self.leader.line.deliver_all()
@@ -315,6 +314,8 @@ class Histories(RuleBasedStateMachine):
         else:
             raise AssertionError("the controller does not come to rest")
         self.leader.check()
+        self.judge.late(self.leader.line.adrift)
+        self.leader.line.adrift.clear()
         self.judge.rest(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
 
     def _is_idle(self) -> bool:

@@ -15,7 +15,7 @@ from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.controller import news, programmed, removals
+from kavip.controller import news, programmed, removals, unanswered
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, Removal, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
@@ -67,7 +67,22 @@ def plan_service(
     service = snapshot.services.get(key)
     if service is None or service.metadata.deletion_timestamp:
         return Plan(waits=())
-    group = snapshot.group_of(service)
+    plan = _plan(snapshot, service, now=now, observed=observed, objects=objects, options=options)
+    if plan.writes or not snapshot.ledger.is_expecting(key):
+        return plan
+    return unanswered.settled(plan, service, now=now)
+
+
+def _plan(
+    snapshot: Snapshot,
+    service: Service,
+    *,
+    now: datetime,
+    observed: Observed,
+    objects: Objects | None,
+    options: Options,
+) -> Plan:
+    key, group = service.key, snapshot.group_of(service)
     if group is None:
         group = _lost(snapshot, service)
     if group is None:
