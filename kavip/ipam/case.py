@@ -26,7 +26,7 @@ from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
-from kavip.ipam.request import Request
+from kavip.ipam.request import KEEPS, Request
 from kavip.names import Reason
 
 _GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
@@ -94,7 +94,9 @@ class Case(NamedTuple):
         told = self.request.told
         if told in _NOT_OURS or self.pools.pool_of(address):
             return told not in _NOT_OURS
-        return told in _GIVEN and address in (self.request.spoken_of() or (address,))
+        if told in _GIVEN:
+            return address in (self.request.spoken_of() or (address,))
+        return address in self.request.kept_by_words()
 
     def fits(self, address: Address) -> bool:
         """Whether the Service could get *address* from its pool today, were it free."""
@@ -189,7 +191,7 @@ class Case(NamedTuple):
         if not keep:
             return refusal
         kept = self.with_addresses(keep)
-        message = f"{refusal.message}; keeps {reasons.addressed(keep)}"
+        message = f"{refusal.message}{KEEPS}{reasons.addressed(keep)}"
         if kept.reason is Reason.STRANDED:  # stays what it is: the status must not look like another controller's
             return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
         return kept._replace(reason=refusal.reason, message=message, refusal=refusal)

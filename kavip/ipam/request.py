@@ -21,6 +21,9 @@ from kavip.names import Reason
 
 T = TypeVar("T")
 
+KEEPS: Final = "; keeps "
+"""Stands between a refusal and the addresses that the Service has nevertheless."""
+
 YOUNGEST: Final = "~"  # sorts after every timestamp
 _FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
 
@@ -98,6 +101,11 @@ class Request(NamedTuple):
     def spoken_of(self) -> tuple[Address, ...]:
         """The addresses that *words* name: kavip names those that it gives, in the same write."""
         return addresses_in(self.words)
+
+    def kept_by_words(self) -> tuple[Address, ...]:
+        """The addresses that *words*, which refuse what it asks for, leave it."""
+        _, keeps, rest = self.words.rpartition(KEEPS)
+        return addresses_in(rest) if keeps else ()
 
     def field_of(self, address: Address) -> str:
         """The path of the field that asks for *address*."""

@@ -263,3 +263,19 @@ def test_an_address_of_a_pool_that_must_be_named_does_not_come_back_to_who_names
     web = service("a/web")
     wiped = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[spoken]))
     assert given(wiped, pools=pools) == ["192.0.2.128"]
+
+
+def test_what_a_refusal_leaves_is_still_kavips_when_its_pool_is_gone() -> None:
+    """The condition names what the Service keeps: it is no other controller's, and is given up for what was asked."""
+    holder, web = ours("a/holder", ["198.51.100.1"]), ours("b/web", ["192.0.2.130"], wants="198.51.100.1")
+    refused = outcome(web, holder)
+    assert (refused.reason, refused.addresses) == (Reason.ADDRESS_IN_USE, (parse_address("192.0.2.130"),))
+    condition = Condition(
+        type=names.Condition.ADDRESS_ASSIGNED, status="False", reason=refused.reason, message=refused.message
+    )
+    waits = msgspec.structs.replace(web, status=msgspec.structs.replace(web.status, conditions=[condition]))
+    assert outcome(waits, holder, pools=(LAB,)).reason is Reason.STRANDED
+    assert given(waits, pools=(LAB,)) == ["198.51.100.1"]
+    moved = msgspec.structs.replace(waits, status=msgspec.structs.replace(ours("b/web", ["203.0.113.9"]).status))
+    foreign = msgspec.structs.replace(moved, status=msgspec.structs.replace(moved.status, conditions=[condition]))
+    assert outcome(foreign, holder, pools=(LAB,)).reason is FOREIGN
