@@ -1,6 +1,7 @@
 """One history from its beginning to its verdict."""
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hack.endurance.writer import Access
 from hack.faults import facts
@@ -59,6 +60,7 @@ class Verdict:
             f"  {writes} status writes of Services, {counts['kavip pool patch/status']} of pools",
             f"at the end: {counts['services at the end']} Services, {counts['of them waiting']} of them wait",
             f"  at most {counts['addresses held at once']} addresses were held at once",
+            f"  {counts['writes after one that nobody heard of']} followed one that was done and answered to nobody",
             f"took {self.seconds:.0f} s, and {self.rest:.1f} s to come to rest",
             f"addresses held by two through a write of kavip's: {len(found.doubles)}{_span(found.doubles)}",
             f"  through an edit that ended a sharing, and repaired: {len(found.clashes)}{_span(found.clashes)}",
@@ -109,13 +111,19 @@ async def run(
             await rest(plane, quiet=quiet)
             calm = time.monotonic() - over
     return Verdict(
-        findings=Checker().replay(facts.read(plane.audit.path)),
+        findings=Checker().replay(facts.read(plane.audit.path, there=there(plane))),
         users=history.counts,
         blows=Counter(name for name, _ in pair.blows),
         withheld=sum(each.said("write withheld") for each in pair.replicas),
         seconds=time.monotonic() - began,
         rest=max(0.0, calm - quiet),
     )
+
+
+def there(plane: ControlPlane) -> list[dict[str, Any]]:
+    """The Services and pools that are left."""
+    found = plane.kubectl("get", ",".join(facts.KINDS), "--all-namespaces", "--output", "json")
+    return json.loads(found.stdout)["items"]  # type: ignore[no-any-return]
 
 
 def users(plane: ControlPlane) -> Access:

@@ -4,12 +4,16 @@ What happened, as the API server wrote it down: each successful write of a Servi
 A resourceVersion is a revision of the API server's storage, so it puts the writes of all kinds into one order. A
 deletion has none: it stands where the first write stands that was asked for after it, which excuses a hand-over of an
 address by the few milliseconds for which a DELETE takes, and by no more.
+
+A write whose sender is stopped meanwhile may be done and yet be written down as failed. What it made is seen when
+somebody else writes, or at the end.
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +23,11 @@ _WRITES: Final = ("create", "update", "patch", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One write: *made* is the object that came of it, None where it is gone; *at* is when it was answered."""
+    """
+    One write: *made* is the object that came of it, None where it is gone; *at* is when it was answered.
+
+    *since*: the version that it was conditional on, 0 where it was not.
+    """
 
     kind: str
     key: str
@@ -32,6 +40,7 @@ class Fact:
     at: float
     made: dict[str, Any] | None
     uid: str
+    since: int = 0
 
     @property
     def version(self) -> int:
@@ -44,9 +53,24 @@ class Fact:
         return self.agent.startswith("kavip/")
 
 
-def read(path: Path) -> list[Fact]:
-    """The successful writes in the audit log at *path*, in order."""
-    return ordered(requests(path))
+def read(path: Path, *, there: Iterable[dict[str, Any]] = ()) -> list[Fact]:
+    """The successful writes in the audit log at *path*, in order; *there* are the objects that are left at the end."""
+    return complete(requests(path), there)
+
+
+def complete(found: Sequence[Fact], there: Iterable[dict[str, Any]]) -> list[Fact]:
+    """The successful ones of *found*, in order, and those that made what is *there* and were answered to nobody."""
+    return ordered([*found, *_unheard(found, there)])
+
+
+def _unheard(found: Sequence[Fact], there: Iterable[dict[str, Any]]) -> Iterator[Fact]:
+    told = {fact.version for fact in found if fact.made}
+    failed = {(fact.kind, fact.key): fact for fact in found if fact.code >= HTTPStatus.INTERNAL_SERVER_ERROR}
+    for each in there:
+        metadata, kind = each["metadata"], f"{each['kind']}s".lower()
+        key = "/".join(filter(None, (metadata.get("namespace", ""), metadata["name"])))
+        if int(metadata["resourceVersion"]) not in told and (fact := failed.get((kind, key))) is not None:
+            yield replace(fact, code=int(HTTPStatus.OK), made=each, uid=metadata["uid"])
 
 
 def requests(path: Path) -> list[Fact]:
@@ -77,6 +101,7 @@ def parse(lines: Iterable[dict[str, Any]]) -> Iterator[Fact]:
             at=moment(line["stageTimestamp"]),
             made=answer if is_made else None,
             uid=metadata.get("uid") or (answer.get("details") or {}).get("uid", ""),
+            since=_since(line.get("requestObject") or {}),
         )
 
 
@@ -95,6 +120,10 @@ def ordered(facts: Iterable[Fact]) -> list[Fact]:
             result.append(gone.pop(0))
         result.append(fact)
     return result + gone
+
+
+def _since(body: Mapping[str, Any]) -> int:
+    return int((body.get("metadata") or {}).get("resourceVersion") or 0)
 
 
 def moment(text: str) -> float:

@@ -38,7 +38,14 @@ class Logbook:
         key = f"shop/{name}"
         condition = {"type": "kavip.io/AddressAssigned", "reason": reason, "lastTransitionTime": str(self.clock)}
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}, "conditions": [condition]}
+        since = self._objects[key]["metadata"]["resourceVersion"]
         self._line("services", key, "patch", {**self._objects[key], "status": status}, part="status", agent=agent)
+        self.lines[-1]["requestObject"] = {"metadata": {"resourceVersion": since}, "status": status}
+
+    def lose(self, name: str, *addresses: str, reason: str = "Assigned") -> None:
+        """As :meth:`give`, and kavip is stopped before the answer: it is done, and written down as failed."""
+        self.give(name, *addresses, reason=reason)
+        self.lines[-1] |= {"responseStatus": {"code": 504}, "responseObject": {"kind": "Status"}}
 
     def count(self, assigned: int, *, pool: str = "edge", agent: str = KAVIP) -> None:
         """kavip writes a pool's status."""
@@ -53,7 +60,8 @@ class Logbook:
 
     def judged(self) -> Findings:
         """What the checker says."""
-        return Checker().replay(facts.ordered(facts.parse(self.lines)))
+        there = [{**each, "kind": "Service"} for key, each in self._objects.items() if "/" in key]
+        return Checker().replay(facts.complete(list(facts.parse(self.lines)), there))
 
     def gone(self, pool: str) -> None:
         """A user deletes a pool."""

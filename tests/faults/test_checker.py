@@ -331,3 +331,22 @@ def test_the_judge_shares_no_code_with_the_judged(module: object) -> None:
     names += [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
     assert names
     assert not [name for name in names if name.split(".")[0] == "kavip"]
+
+
+def test_a_write_that_was_answered_to_nobody_is_seen_by_what_is_there(log: Logbook) -> None:
+    """It is neither waiting in vain nor idle, what was written last and nobody heard of."""
+    log.count(1)
+    log.service("late", born=2)
+    log.delete("web")
+    log.lose("late", A)
+    assert found(log.judged()) == []
+
+
+def test_a_write_after_one_that_nobody_heard_of_is_not_needless(log: Logbook) -> None:
+    """It takes back what the log does not tell; the next one that changes nothing is found as ever."""
+    log.count(1)
+    log.lose("web", A, reason="Stranded")
+    log.give("web", A)
+    assert found(log.judged()) == []
+    log.give("web", A)
+    assert found(log.judged()) == ["needless"]
