@@ -120,32 +120,35 @@ def _is_pruned(status: GroupStatus) -> bool:
 
 def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
+    found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
     for service in snapshot.members(group.key):
         if not snapshot.allows(group, service.metadata.namespace):
             continue
         member = member_of(service, group)
-        mine = tuple(each for each in member.addresses if _may_hold(snapshot, group.key, member.key, each))
+        for address in member.addresses:
+            if address not in found:
+                found[address] = _holders(snapshot, group.key, address)
+        mine = tuple(each for each in member.addresses if (may := found[each]) is None or member.key in may)
         yield member if mine == member.addresses else replace(member, addresses=mine)
 
 
-def _may_hold(snapshot: Snapshot, group: str, service: str, address: Address) -> bool:
+def _holders(snapshot: Snapshot, group: str, address: Address) -> frozenset[str] | None:
     """
-    Whether *address* of *service* may run in *group*.
+    The Services with which *address* may run in *group*; None: all that have it.
 
-    Not where a node or another group has it as its own, nor where an older Service of another group has it: the same
-    VIP in two groups would be on two nodes at once.
+    None of them where a node or another group has it as its own, and only those that are older than the first Service
+    of another group: the same VIP in two groups would be on two nodes at once.
     """
     owner = snapshot.ledger.owner(address)
     if owner:
-        return owner == f"{names.KEEPALIVED_GROUP} {group}"
-    claimants = snapshot.ledger.holders(address) or snapshot.ledger.claimants(address)
-    for terms in claimants:
-        if terms.key == service:
-            return True
+        return None if owner == f"{names.KEEPALIVED_GROUP} {group}" else frozenset()
+    older: set[str] = set()
+    for terms in snapshot.ledger.holders(address) or snapshot.ledger.claimants(address):
         rival = snapshot.services.get(terms.key)
         if rival is not None and snapshot.group_of(rival) not in (None, group):
-            return False
-    return True
+            return frozenset(older)
+        older.add(terms.key)
+    return None
 
 
 def _fitted(

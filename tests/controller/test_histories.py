@@ -16,7 +16,7 @@ QUICK = (
     "what is freed stays taken",
     "whoever has an address keeps it",
 )
-HISTORIES = 50  # of each seed; `make fuzz` lives through 10,000
+HISTORIES = 40  # of each seed; `make fuzz` lives through 10,000
 
 
 @pytest.fixture(autouse=True, scope="module")
