@@ -124,8 +124,7 @@ class Leading:
     def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
         snapshot = self._caches.snapshot
         self._caches.lead(worker.add)
-        for key in wakes.everything(snapshot):
-            worker.add(key)
+        worker.begin(wakes.start(snapshot))
         _tell(self._caches.outlook())
         self._queue = queue
         self._events, self._dropped = events, 0

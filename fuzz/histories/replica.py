@@ -104,8 +104,8 @@ class Replica:
                 worker.add(key)
 
         self.caches.lead(add)
-        for key in wakes.everything(self.caches.snapshot):
-            add(key)
+        first, settled = wakes.start(self.caches.snapshot)
+        worker.begin(wakes.Start(tuple(key for key in first if key.kind is not Kind.GROUP), settled))
         self.queue = queue
         await worker.run(WORKERS)
 

@@ -6,7 +6,8 @@ Service that it was decided for; a heartbeat of a node wakes nobody.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from kavip import names
 from kavip.api import conditions
@@ -22,17 +23,29 @@ from kavip.snapshot import Object, Snapshot, is_candidate, own_virtual_ips
 _OURS: Final = f"{names.KAVIP_GROUP}/"
 
 
-def everything(snapshot: Snapshot) -> Iterator[Key]:
+class Start(NamedTuple):
     """
-    Every key there is: what a new leader begins with. Services that may lack something come first, oldest first.
+    Every key there is. *settled*: Services that are in the ledger and hold what they ask for, oldest first.
 
-    Those that hold what they ask for are in the ledger already: that there is nothing to do for them can wait.
+    That there is nothing to do for these can wait, also for whoever comes after them.
     """
-    ours = (each for each in snapshot.services.values() if may_be_ours(each))
-    for service in sorted(ours, key=lambda each: (_is_content(snapshot, each), each.metadata.age_key)):
-        yield _service(service.key)
-    yield from _groups(snapshot)
-    yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+
+    first: tuple[Key, ...]
+    settled: tuple[Key, ...]
+
+
+def start(snapshot: Snapshot) -> Start:
+    """What a new leader begins with: first of all those Services that may lack something, oldest first."""
+    ours = sorted(filter(may_be_ours, snapshot.services.values()), key=lambda each: each.metadata.age_key)
+    settled = {each.key: _service(each.key) for each in ours if _is_content(snapshot, each)}
+    first = (_service(each.key) for each in ours if each.key not in settled)
+    pools = (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+    return Start((*first, *_groups(snapshot), *pools), tuple(settled.values()))
+
+
+def everything(snapshot: Snapshot) -> Iterator[Key]:
+    """Every key there is, in the order of :func:`start`."""
+    return chain.from_iterable(start(snapshot))
 
 
 def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: StatusPatch | None = None) -> Iterator[Key]:

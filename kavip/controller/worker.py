@@ -25,6 +25,7 @@ from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPat
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.controller.rivals import plan_hindered
+from kavip.controller.wakes import Start
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
@@ -90,6 +91,13 @@ class Worker:
             self._queue.add_after(key, BREATHER)
         else:
             self._queue.add(key)
+
+    def begin(self, start: Start) -> None:
+        """Begin a term: who holds what he asks for lets everybody else pass."""
+        for key in start.first:
+            self.add(key)
+        for key in start.settled:
+            self._queue.add_behind(key)
 
     async def run(self, workers: int = WORKERS) -> None:
         """Work until the queue is closed or the task cancelled."""

@@ -4,7 +4,7 @@ A keyed work queue: fair, stingy, delayable, with back-off for each key.
 The promises are those of client-go's ``util/workqueue``, on one event loop:
 
 * fair: keys are lent out in the order in which they became dirty; those that may wait let the others pass, but not for
-  longer than :data:`PATIENCE`;
+  longer than :data:`PATIENCE`; those of :meth:`WorkQueue.add_behind` let all others pass, but one of :data:`SHARE`;
 * stingy: many adds before a worker picks the key up are one piece of work, and no key is lent to two workers at once;
 * safe: a key added while it is lent out is lent out once more afterwards;
 * closed means closed: nothing is lent any more, and whoever waits is told so at once. What is lent is finished.
@@ -13,7 +13,7 @@ Only :meth:`WorkQueue.lend` waits. Everything else is synchronous, hence atomic 
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
@@ -24,6 +24,9 @@ K = TypeVar("K", bound=Hashable)
 
 PATIENCE: Final = 3.0
 """Seconds for which a key that may wait lets others pass."""
+
+SHARE: Final = 8
+"""Of so many keys lent one is from behind, where there are any, whatever else comes."""
 
 
 class Loan(Generic[K]):
@@ -54,6 +57,8 @@ class WorkQueue(Generic[K]):
         self._base, self._cap = base, cap
         self._ready: deque[K] = deque()  # dirty and not lent, in order
         self._patient: deque[tuple[float, K]] = deque()  # the same, of keys that may wait, with when that ends
+        self._behind: OrderedDict[K, None] = OrderedDict()  # the same, of keys that were added behind
+        self._passed = 0  # keys lent since the last one from behind
         self._may_wait = may_wait
         self._dirty: set[K] = set()
         self._lent: set[K] = set()
@@ -70,11 +75,26 @@ class WorkQueue(Generic[K]):
         """Mark *key* as dirty now. A timer for it becomes moot: whoever works on it sets the next one."""
         if timer := self._timers.pop(key, None):
             timer.cancel()
-        if self._closed or key in self._dirty:
+        if self._closed:
+            return
+        if key in self._behind:
+            del self._behind[key]
+        elif key in self._dirty:
             return
         self._dirty.add(key)
         if key not in self._lent:
             self._offer(key)
+
+    def add_behind(self, key: K) -> None:
+        """Mark *key* as dirty, with nothing that is known to be done for it; :meth:`add` brings it to the others."""
+        if self._closed or key in self._dirty:
+            return
+        if key in self._lent:
+            self.add(key)
+            return
+        self._dirty.add(key)
+        self._behind[key] = None
+        self._wake()
 
     def add_after(self, key: K, delay: float) -> None:
         """Mark *key* as dirty in *delay* seconds; of two times the earlier counts."""
@@ -112,13 +132,13 @@ class WorkQueue(Generic[K]):
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        for container in (self._timers, self._ready, self._patient, self._dirty, self._failures):
+        for container in (self._timers, self._ready, self._patient, self._behind, self._dirty, self._failures):
             container.clear()
         while self._waiting:
             self._wake()
 
     async def _take(self) -> K:
-        while not (self._ready or self._patient):
+        while not self._has_any():
             if self._closed:
                 raise QueueClosed
             await self._turn()
@@ -129,10 +149,16 @@ class WorkQueue(Generic[K]):
         self._lent.add(key)
         return key
 
+    def _has_any(self) -> bool:
+        return bool(self._ready or self._patient or self._behind)
+
     def _next(self) -> K:
-        if self._patient and (not self._ready or self._patient[0][0] <= asyncio.get_running_loop().time()):
-            return self._patient.popleft()[1]
-        return self._ready.popleft()
+        is_due = bool(self._patient) and self._patient[0][0] <= asyncio.get_running_loop().time()
+        self._passed += 1
+        if self._behind and (self._passed >= SHARE or not (self._ready or is_due)):
+            self._passed = 0
+            return self._behind.popitem(last=False)[0]
+        return self._patient.popleft()[1] if is_due or not self._ready else self._ready.popleft()
 
     def _give_back(self, key: K) -> None:
         self._lent.discard(key)
@@ -148,7 +174,7 @@ class WorkQueue(Generic[K]):
         except asyncio.CancelledError:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
-            elif self._ready or self._patient:
+            elif self._has_any():
                 self._wake()
             raise
 

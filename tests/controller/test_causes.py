@@ -22,7 +22,7 @@ from kavip.kube.workqueue import WorkQueue
 from kavip.snapshot import Object
 from tests import build
 from tests.controller.scenes import GROUP, NOW, cluster
-from tests.controller.test_worker import Shop
+from tests.controller.shop import Shop
 
 SIX = "2001:db8::1"
 POOL = build.pool("edge", "192.0.2.128/32")

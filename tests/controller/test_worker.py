@@ -1,8 +1,6 @@
 """The worker: what it remembers before it writes, and how keys come back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,95 +10,21 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.controller import worker
-from kavip.controller.observed import Objects, Observed, Stranger
-from kavip.controller.outcome import Apply, Key, Kind, Notice, Options, Plan, StatusPatch, Target
+from kavip.controller.observed import Stranger
+from kavip.controller.outcome import Apply, Key, Kind, Plan, StatusPatch
 from kavip.controller.owner import Foreign
-from kavip.controller.worker import FOLD, POOL_REST, Worker
+from kavip.controller.worker import FOLD, POOL_REST
 from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Throttled, Unavailable
 from kavip.ipam.request import read_request
-from kavip.kube.workqueue import WorkQueue
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests import build
-from tests.controller.scenes import GROUP, NOW, cluster
+from tests.controller.scenes import GROUP, NOW
+from tests.controller.shop import web, working
 
-PATIENCE = 20.0
 WEB = Key(Kind.SERVICE, "shop/web")
 EDGE = Key(Kind.GROUP, GROUP)
 VIP = parse_address("192.0.2.128")
-
-
-class Paper:
-    """A writer that only takes notes; *answers* are raised, or run, one per plan."""
-
-    def __init__(self) -> None:
-        """Everything succeeds until told otherwise."""
-        self.sent: list[Plan] = []
-        self.answers: list[Exception | Callable[[], bool]] = []
-        self.hold = asyncio.Event()
-        self.hold.set()
-
-    async def send(self, plan: Plan) -> bool:
-        """Note *plan*."""
-        self.sent.append(plan)
-        await self.hold.wait()
-        answer = self.answers.pop(0) if self.answers else (lambda: True)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer()
-
-
-class Eye:
-    """A probe that has seen what it is given."""
-
-    def __init__(self) -> None:
-        """Nothing."""
-        self.observed = Observed()
-        self.targets: dict[str, Target | None] = {}
-
-    def aim(self, group: str, target: Target | None) -> None:
-        """Note the target."""
-        self.targets[group] = target
-
-
-class Shop:
-    """A worker with everything around it."""
-
-    def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
-        """No real writer, a clock of its own."""
-        self.snapshot, self.objects, self.writer, self.eye = snapshot, Objects(), Paper(), Eye()
-        self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
-        self.told: list[tuple[Key, Notice]] = []
-        self.seconds, self.now = 0.0, NOW
-        self.worker = Worker(
-            snapshot=snapshot,
-            objects=self.objects,
-            queue=self.queue,
-            writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
-            eye=self.eye,
-            notify=lambda key, notice: self.told.append((key, notice)),
-            options=Options(ipam=ipam),
-            now=lambda: self.now,
-            clock=lambda: self.seconds,
-        )
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until *condition* holds."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await asyncio.sleep(0.002)
-
-
-@asynccontextmanager
-async def working(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[Shop]:
-    """A worker at work over *objects*."""
-    shop = Shop(cluster(*objects), **more)
-    task = asyncio.create_task(shop.worker.run(workers))
-    try:
-        yield shop
-    finally:
-        shop.queue.close()
-        await task
 
 
 def counted(kind: str, result: str) -> float:
@@ -120,11 +44,6 @@ def lost_writes() -> float:
     """How many writes of an address have met a 409 since the process started."""
     value: float = ADDRESS_CONFLICTS.labels("WriteConflict")._value.get()
     return value
-
-
-def web(key: str = "shop/web", **more: Any) -> Any:
-    """A Service of the group."""
-    return build.service(key, group=GROUP, **more)
 
 
 async def test_two_services_are_never_given_one_address() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kavip.errors import QueueClosed
-from kavip.kube.workqueue import PATIENCE, WorkQueue
+from kavip.kube.workqueue import PATIENCE, SHARE, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -58,6 +58,49 @@ async def test_a_key_that_may_wait_lets_others_pass_but_not_for_ever() -> None:
     await asyncio.sleep(PATIENCE)
     queue.add("A")
     assert await taken(queue, 3) == ["B", "c", "A"]
+
+
+async def test_keys_behind_let_others_pass_but_one_of_so_many() -> None:
+    """What is new goes first, in its order, and those behind keep theirs and come on all the same."""
+    queue = WorkQueue[str]()
+    for number in range(4):
+        queue.add_behind(f"behind {number}")
+    new = [f"new {number}" for number in range(SHARE)]
+    for key in new:
+        queue.add(key)
+    assert len(queue) == 4 + SHARE
+    assert await taken(queue, SHARE + 2) == [*new[:-1], "behind 0", new[-1], "behind 1"]
+    queue.add("a")
+    assert await taken(queue, 3) == ["a", "behind 2", "behind 3"]
+    assert len(queue) == 0
+
+
+async def test_a_key_behind_comes_to_the_others_with_news() -> None:
+    """It is still one piece of work, and what was lent out meanwhile is lent once more."""
+    queue = WorkQueue[str]()
+    for key in ("a", "b", "c"):
+        queue.add_behind(key)
+    queue.add("c")
+    queue.add_behind("c")
+    assert await taken(queue, 1) == ["c"]
+    async with queue.lend() as key:
+        assert key == "a"
+        queue.add_behind("a")
+        assert await taken(queue, 1) == ["b"]
+        assert await nothing_is_lent(queue)
+    assert await taken(queue, 1) == ["a"]
+    assert await nothing_is_lent(queue)
+
+
+async def test_keys_that_may_wait_wait_for_those_behind_until_their_patience_ends() -> None:
+    """Then they are next."""
+    queue = WorkQueue[str](may_wait=str.isupper)
+    queue.add("A")
+    for key in ("a", "b"):
+        queue.add_behind(key)
+    assert await taken(queue, 1) == ["a"]
+    await asyncio.sleep(PATIENCE)
+    assert await taken(queue, 2) == ["A", "b"]
 
 
 async def test_a_key_added_while_lent_is_lent_once_more_and_only_afterwards() -> None:

@@ -1,0 +1,94 @@
+"""A worker with everything around it, and no API server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kavip.controller.observed import Objects, Observed
+from kavip.controller.outcome import Key, Notice, Options, Plan, Target
+from kavip.controller.worker import Worker
+from kavip.kube.workqueue import WorkQueue
+from kavip.snapshot import Object, Snapshot
+from tests import build
+from tests.controller.scenes import GROUP, NOW, cluster
+
+PATIENCE = 20.0
+
+
+class Paper:
+    """A writer that only takes notes; *answers* are raised, or run, one per plan."""
+
+    def __init__(self) -> None:
+        """Everything succeeds until told otherwise."""
+        self.sent: list[Plan] = []
+        self.answers: list[Exception | Callable[[], bool]] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def send(self, plan: Plan) -> bool:
+        """Note *plan*."""
+        self.sent.append(plan)
+        await self.hold.wait()
+        answer = self.answers.pop(0) if self.answers else (lambda: True)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer()
+
+
+class Eye:
+    """A probe that has seen what it is given."""
+
+    def __init__(self) -> None:
+        """Nothing."""
+        self.observed = Observed()
+        self.targets: dict[str, Target | None] = {}
+
+    def aim(self, group: str, target: Target | None) -> None:
+        """Note the target."""
+        self.targets[group] = target
+
+
+class Shop:
+    """A worker with everything around it."""
+
+    def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
+        """No real writer, a clock of its own."""
+        self.snapshot, self.objects, self.writer, self.eye = snapshot, Objects(), Paper(), Eye()
+        self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
+        self.told: list[tuple[Key, Notice]] = []
+        self.seconds, self.now = 0.0, NOW
+        self.worker = Worker(
+            snapshot=snapshot,
+            objects=self.objects,
+            queue=self.queue,
+            writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
+            eye=self.eye,
+            notify=lambda key, notice: self.told.append((key, notice)),
+            options=Options(ipam=ipam),
+            now=lambda: self.now,
+            clock=lambda: self.seconds,
+        )
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* holds."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def working(*objects: Object, workers: int = 2, **more: Any) -> AsyncIterator[Shop]:
+    """A worker at work over *objects*."""
+    shop = Shop(cluster(*objects), **more)
+    task = asyncio.create_task(shop.worker.run(workers))
+    try:
+        yield shop
+    finally:
+        shop.queue.close()
+        await task
+
+
+def web(key: str = "shop/web", **more: Any) -> Any:
+    """A Service of the group."""
+    return build.service(key, group=GROUP, **more)

@@ -1,0 +1,30 @@
+"""How a term of leadership begins."""
+
+import asyncio
+
+from kavip.controller import wakes
+from kavip.controller.outcome import Key, Kind, StatusPatch
+from tests import build
+from tests.controller.scenes import cluster
+from tests.controller.shop import Shop, web
+
+
+async def test_a_service_created_while_a_term_begins_passes_those_that_are_settled() -> None:
+    """Among many that hold what they ask for, it is served first, and so is one of them of which there is news."""
+    crowd = [web(f"shop/s{n:02}", holds=[f"192.0.2.{128 + n}"]) for n in range(40)]
+    shop = Shop(cluster(build.group(), build.pool("edge", "192.0.2.128/25"), *crowd))
+    shop.worker.begin(wakes.start(shop.snapshot))
+    shop.snapshot.put(web("shop/new"))
+    for name in ("shop/new", "shop/s30"):
+        shop.worker.add(Key(Kind.SERVICE, name))
+    task = asyncio.create_task(shop.worker.run(1))
+
+    def served() -> list[str]:
+        writes = (write for plan in shop.writer.sent for write in plan.writes)
+        return [write.key for write in writes if isinstance(write, StatusPatch) and write.kind is Kind.SERVICE]
+
+    await shop.until(lambda: len(served()) == len(crowd) + 1)
+    shop.queue.close()
+    await task
+    others = [each.key for each in crowd if each.key != "shop/s30"]
+    assert served() == ["shop/new", "shop/s30", *others]
