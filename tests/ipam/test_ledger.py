@@ -391,10 +391,11 @@ def test_memory_returns_to_where_it_was() -> None:
     for index in range(50):
         ledger.observe(f"n{index % 3}/s{index}", None)
         ledger.reserve(f"Node {index}", [])
-    for name in ("_holdings", "_owners", "_owned", "_wishes", "_vacated"):
+    for name in ("_holdings", "_owners", "_wishes", "_vacated"):
         assert not getattr(ledger, name), name
     for name in ("_claims", "_holders"):
         assert not getattr(ledger._tenants, name), name
+    assert not ledger._owners._owned
     assert not ledger._tenants._sharing._books
     assert not ledger._waiting._touched
 
