@@ -7,7 +7,7 @@ The decided table: which cases of other projects kavip decides as they do, which
 from collections.abc import Iterator
 from typing import Final
 
-from tests.ipam.play import BOOKS, PLACE
+from tests.ipam.play import BOOKS, PLACE, Json
 
 PAGE: Final = PLACE / "DECIDED.md"
 
@@ -61,18 +61,20 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield "# Cases of other projects, decided"
+    yield "# Cases of other projects, and a few of our own, decided"
     yield ""
     total = sum(len(book["cases"]) for book in BOOKS)
     yield f"{total} cases, {len(ON_PURPOSE)} of them decided otherwise on purpose. Written by `python -m"
     yield "tests.ipam.decided`; `tests/ipam/test_cases.py` plays each case and compares this page with the outcome."
     for book in BOOKS:
         source = book["source"]
-        version = source.get("version") or f"commit {source['commit'][:7]}"
         yield ""
-        yield f"## {source['project']}, {version}"
+        yield f"## {_origin(source)}"
         yield ""
-        yield f"{source['repository']}, {source['licence_of_source']}; {source['form']}."
+        if "repository" in source:
+            yield f"{source['repository']}, {source['licence_of_source']}; {source['form']}."
+        else:
+            yield f"{source['form']}."
         yield ""
         yield "| case | what | decided |"
         yield "|---|---|---|"
@@ -80,6 +82,13 @@ def _lines() -> Iterator[str]:
             why = ON_PURPOSE.get(case["id"])
             decided = f"otherwise: {why}" if why else "as expected"
             yield f"| {case['id']} | {case['title'].replace('|', ' ')} | {decided} |"
+
+
+def _origin(source: Json) -> str:
+    if "repository" not in source:
+        return f"{source['project']}'s own"
+    version = source.get("version") or f"commit {source['commit'][:7]}"
+    return f"{source['project']}, {version}"
 
 
 if __name__ == "__main__":
