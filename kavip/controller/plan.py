@@ -1,29 +1,25 @@
 """
-The plan of one Service, and of one pool.
+The plan of one Service.
 
 Pure: Snapshot in, Plan out. One status write of a Service carries everything that has changed: address,
 ``AddressAssigned`` and ``Programmed``; where nothing has changed there is none. Entries and conditions of others stay.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
-from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.controller import news, programmed, removals, unanswered
+from kavip.controller.addressing import ANOTHERS, Addressing, addressing_of, told_of
 from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Kind, Notice, Options, Plan, Removal, StatusPatch, Verdict, timestamp
+from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.ipam.allocate import loss, settle_request, waits_for
 from kavip.ipam.case import Case as Decision
-from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import read_request
-from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, is_candidate
@@ -31,27 +27,8 @@ from kavip.snapshot import Snapshot, is_candidate
 OURS: Final = (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED, ConditionType.ADVERTISED)
 """The conditions on Services that are kavip's."""
 
-_GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
-_ANOTHERS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 _SEEN: Final = Observed()
 _DEFAULTS: Final = Options()
-
-
-@dataclass(frozen=True, slots=True)
-class _Addressing:
-    """
-    What becomes of a Service's addresses, and the pools that it *waits* for.
-
-    *change*: which it had before, where that is not the same; *is_driven*: somebody else has one of those. *removal*:
-    somebody has taken them out of the status.
-    """
-
-    addresses: tuple[Address, ...]
-    verdict: Verdict
-    waits: tuple[str, ...] = ()
-    change: str = ""
-    is_driven: bool = False
-    removal: Removal | None = None
 
 
 def plan_service(
@@ -89,7 +66,7 @@ def _plan(
         return _released(snapshot, service)
     before = objects.removals.get(key) if objects else None
     addressing = (
-        _addressing(snapshot, service, group, options=options, before=before, now=now)
+        addressing_of(snapshot, service, group, options=options, before=before, now=now)
         if service.is_load_balancer
         else None
     )
@@ -100,51 +77,9 @@ def _plan(
     return _difference(service, addressing, programmed.verdict(case), now=now, began=observed.began)
 
 
-# --- addresses --------------------------------------------------------------------------------------------------------
-def _addressing(
-    snapshot: Snapshot, service: Service, group: str, *, options: Options, before: Removal | None, now: datetime
-) -> _Addressing:
-    """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
-    told = _told(service)
-    if told not in _GIVEN and told != Reason.FOREIGN_STATUS:
-        before = None
-    found = _decided(snapshot, service, group, options=options, lost=before.addresses if before else ())
-    if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
-        return found
-    if before is not None and now < before.until:
-        return _Addressing((), removals.verdict(before), removal=before)
-    if before is not None or told in _GIVEN:
-        return replace(found, removal=removals.removal(before, found.addresses, now=now))
-    return found
-
-
-def _decided(
-    snapshot: Snapshot, service: Service, group: str, *, options: Options, lost: tuple[Address, ...]
-) -> _Addressing:
-    labels = snapshot.namespace_labels(service.metadata.namespace)
-    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
-    request, findings = read_request(service, group=group)
-    asked = Decision.of(request, parsed, snapshot.ledger, labels)
-    if why := left_to_platform(asked, snapshot.network, ipam=options.ipam):
-        verdict = Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why)  # unless a pool gets the address that it asks for
-        return _Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
-    outcome = settle_request(request, findings, parsed, snapshot.ledger, namespace_labels=labels, lost=lost)
-    waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
-    if isinstance(outcome, Refusal):
-        change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
-        return _Addressing((), Verdict("False", outcome.reason, outcome.message), waits, change)
-    verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
-    return _Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
-
-
-def _told(service: Service) -> str:
-    found = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
-    return found.reason if found else ""
-
-
 # --- the write --------------------------------------------------------------------------------------------------------
 def _difference(
-    service: Service, addressing: _Addressing | None, verdict: Verdict, *, now: datetime, began: datetime
+    service: Service, addressing: Addressing | None, verdict: Verdict, *, now: datetime, began: datetime
 ) -> Plan:
     fresh: dict[ConditionType, Verdict] = {}
     events: list[Notice] = []
@@ -174,7 +109,7 @@ def _difference(
 
 def _status(
     service: Service,
-    addressing: _Addressing | None,
+    addressing: Addressing | None,
     fresh: Mapping[ConditionType, Verdict],
     now: datetime,
 ) -> dict[str, Any]:
@@ -191,9 +126,9 @@ def _status(
     return {**status, "conditions": changed} if changed else status
 
 
-def _stands(service: Service, addressing: _Addressing) -> bool:
+def _stands(service: Service, addressing: Addressing) -> bool:
     """Whether status holds these addresses already, as the server defaults them; order is never a reason to write."""
-    if addressing.verdict.reason in _ANOTHERS:
+    if addressing.verdict.reason in ANOTHERS:
         return True
     modes = {entry.ip_mode or names.IP_MODE_VIP for entry in service.status.load_balancer.ingress or ()}
     return set(service.ingress_addresses) == set(addressing.addresses) and modes <= {names.IP_MODE_VIP}
@@ -229,7 +164,7 @@ def _differs(service: Service, kind: ConditionType, verdict: Verdict) -> bool:
 
 
 def _notices(
-    service: Service, kind: ConditionType, verdict: Verdict, addressing: _Addressing | None = None
+    service: Service, kind: ConditionType, verdict: Verdict, addressing: Addressing | None = None
 ) -> list[Notice]:
     """One Event for a change of reason, and for a change of addresses."""
     old = conditions.find(service.status.conditions, kind)
@@ -273,7 +208,7 @@ def _lost(snapshot: Snapshot, service: Service) -> str | None:
 
 def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
     """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.case)."""
-    if _told(service) in _ANOTHERS or not service.ingress_addresses:
+    if told_of(service) in ANOTHERS or not service.ingress_addresses:
         return ()
     request, _ = read_request(service)
     case = Decision.of(request, snapshot.parsed_pools, snapshot.ledger, None)
