@@ -146,8 +146,8 @@ class Case(NamedTuple):
 
     def with_addresses(self, stay: tuple[Address, ...], got: tuple[Address, ...] = ()) -> Allocation:
         """The Service has what may *stay* and what it has *got*: as much as it asked for."""
-        flaws = [f"{address} {flaw}" for address in stay if (flaw := self.flaw(address))]
         addresses = (*stay, *got)
+        flaws = [f"{address} {flaw}" for address in addresses if (flaw := self.flaw(address))]
         pools = self.names_of(addresses)
         kept = addresses == self.held
         note, is_driven = self.change(addresses)

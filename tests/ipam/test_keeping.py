@@ -70,6 +70,15 @@ def test_reassign_moves_a_stranded_service_and_nobody_else() -> None:
     assert given(ours("shop/web", ["192.0.2.135"], annotations=REASSIGN)) == ["192.0.2.135"]
 
 
+def test_a_stranded_service_that_gets_its_other_family_is_told_the_same_when_it_is_decided_again() -> None:
+    """Both come from the pool that has stopped giving addresses unasked: the message names both at once."""
+    closed = pool("edge", "192.0.2.128/30", "2001:db8::/126", auto_assign=False)
+    first = outcome(ours("shop/web", ["192.0.2.130"], **PREFER), pools=(closed,))
+    assert len(first.addresses) == 2
+    again = outcome(ours("shop/web", [*map(str, first.addresses)], **PREFER), pools=(closed,))
+    assert (again.reason, again.message) == (first.reason, first.message)
+
+
 def test_another_wish_moves_and_a_wish_in_vain_does_not() -> None:
     """A new address or pool is taken when it is to be had; else the old address stays, with the reason."""
     assert given(ours("shop/web", ["192.0.2.130"], wants="192.0.2.135")) == ["192.0.2.135"]
