@@ -207,7 +207,7 @@ def _lost(snapshot: Snapshot, service: Service) -> str | None:
 
 
 def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
-    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.case)."""
+    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.tenure)."""
     if told_of(service) in ANOTHERS or not service.ingress_addresses:
         return ()
     request, _ = read_request(service)

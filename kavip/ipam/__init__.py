@@ -11,9 +11,9 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.claims`: who holds one address, who may share it, who wins it; :mod:`.tenants`: all claims on all addresses;
 * :mod:`.space`, :mod:`.stock`: the lowest free address, and how many there are; :mod:`.sharing`: those of a key;
 * :mod:`.holding`: what one Service holds, unseen writes included; :mod:`.waiting`: who waits for which pool;
-* :mod:`.ledger`: all of this kept as Services come and go;
+* :mod:`.register`: all of this entered as Services come and go; :mod:`.ledger`: asked; :mod:`.owners`: names by address;
 * :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.case`: how;
-  :mod:`.reasons`: in which words;
+  :mod:`.tenure`: what the Service holds and keeps; :mod:`.reasons`: in which words;
 * :mod:`.explain`: the same decision, pool by pool and rule by rule;
 * :mod:`.platform`: whether somebody else gives a Service its addresses;
 * :mod:`.stranding`: whom an edit of a pool would strand.

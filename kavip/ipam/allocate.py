@@ -12,12 +12,12 @@ from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam import reasons
-from kavip.ipam.case import Allocation as Allocation
 from kavip.ipam.case import Case
 from kavip.ipam.claims import can_share
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
+from kavip.ipam.tenure import Allocation as Allocation
 from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Reason
 
