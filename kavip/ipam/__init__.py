@@ -11,7 +11,7 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.claims`: who holds one address, who may share it, who wins it; :mod:`.tenants`: all claims on all addresses;
 * :mod:`.space`, :mod:`.stock`: the lowest free address, and how many there are; :mod:`.sharing`: those of a key;
 * :mod:`.holding`: what one Service holds, unseen writes included; :mod:`.waiting`: who waits for which pool;
-* :mod:`.register`: all of this entered as Services come and go; :mod:`.ledger`: asked; :mod:`.owners`: names by address;
+* :mod:`.register`, :mod:`.owners`: all of this entered as Services come and go; :mod:`.ledger`: what is asked of it;
 * :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.case`: how;
   :mod:`.tenure`: what the Service holds and keeps; :mod:`.reasons`: in which words;
 * :mod:`.explain`: the same decision, pool by pool and rule by rule;
