@@ -333,4 +333,5 @@ class Histories(RuleBasedStateMachine):
         self.loop.spin()
         self.judge.writes()
         self.leader.check()
+        assert not (forgotten := self.leader.forgotten()), f"forgotten: {forgotten}"
         assert not self.loop.faults, self.loop.faults

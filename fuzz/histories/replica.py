@@ -18,6 +18,7 @@ from kavip.controller import wakes
 from kavip.controller.apply import Writer
 from kavip.controller.observed import Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, Target
+from kavip.controller.plan import plan_service
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 
@@ -127,6 +128,31 @@ class Replica:
         for task in (*self._tasks, *self._term):
             if task.done() and not task.cancelled():
                 task.result()
+
+    def forgotten(self) -> list[str]:
+        """
+        The Services whose addresses are to be others by what the caches show, and whom nobody will look at.
+
+        Somebody will who is to be looked at already, comes back from a back-off or with a write whose return is no mere
+        echo, or waits for a pool that another one is called for: it is called after him.
+        """
+        queue, snapshot = self.queue, self.caches.snapshot
+        if queue is None:
+            return []
+        waiting = snapshot.ledger._waiting  # noqa: SLF001 - no question of the controller's own asks this
+        called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001
+        coming = queue._dirty | queue._lent | queue._timers.keys()  # noqa: SLF001
+        coming |= {key for key in self.caches.objects.written if key.name not in self.caches.objects.sent}
+        found = []
+        for key in snapshot.services:
+            waiter = waiting._waiters.get(key)  # noqa: SLF001
+            if Key(Kind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
+                continue
+            plan = plan_service(snapshot, key, now=self.now, objects=self.caches.objects)
+            held = snapshot.ledger.held(key)
+            if plan.claims is not None and set(plan.claims) != set(held or ()):
+                found.append(f"{key} has {held} and is to have {plan.claims}: {waiter}")
+        return found
 
     def _start(self, tasks: list[asyncio.Task[Any]], work: Coroutine[Any, Any, Any]) -> None:
         tasks.append(self.loop.create_task(work))
