@@ -23,14 +23,6 @@ from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
 from kavip.snapshot import KINDS, Object, Snapshot
 
-_READ = (
-    resources.NETWORKS,
-    resources.NAMESPACES,
-    resources.NODES,
-    resources.POOLS,
-    resources.GROUPS,
-    resources.SERVICES,
-)
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
 _COMPLAINTS = "reason=FailedCreate,regarding.kind=DaemonSet"
@@ -83,7 +75,7 @@ class Caches:
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
         self._addresses = gauges.Addresses()
-        for resource in _READ:
+        for resource in resources.DECISIVE:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)

@@ -21,14 +21,6 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Transport
 from kavip.snapshot import Object
 
-_READ: Final[tuple[Resource[Any], ...]] = (
-    resources.NETWORKS,
-    resources.NAMESPACES,
-    resources.NODES,
-    resources.POOLS,
-    resources.GROUPS,
-    resources.SERVICES,
-)
 _COSTS: Final = {
     names.SERVICE: "addresses that other namespaces hold look free here",
     names.NODE: "addresses of nodes look free here",
@@ -70,7 +62,7 @@ async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -
     async with Client(Transport(credentials)) as client:
         key = service if "/" in service else f"{namespace or credentials.namespace or 'default'}/{service}"
         home = key.partition("/")[0]
-        parts = await asyncio.gather(*(_part(client, resource, home) for resource in _READ))
+        parts = await asyncio.gather(*(_part(client, resource, home) for resource in resources.DECISIVE))
     return key, Around(
         tuple(each for part in parts for each in part.objects),
         frozenset(part.resource.kind for part in parts if part.is_absent),

@@ -16,6 +16,7 @@ from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.errors import Conflict, NotFound
 from kavip.snapshot import KINDS, Object
+from tests import patches
 
 
 class Change(NamedTuple):
@@ -105,7 +106,7 @@ class Server:
             raise NotFound(404, "NotFound", key)
         if found.metadata.resource_version != body["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", key)
-        join = _strategic if kind == names.SERVICE else _merged
+        join = patches.strategic if kind == names.SERVICE else patches.merged
         status = msgspec.convert(join(msgspec.to_builtins(found.status), body["status"]), type(found.status))
         if status == found.status:
             self.needless.append(f"{by} writes to {kind} {key} what stands there: {body}")
@@ -130,28 +131,3 @@ class Server:
 
 
 _STATUS_IS_GIVEN = next(kind for kind, name in KINDS.items() if name == names.NODE)  # kubelet writes both
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7386), carried out."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(old) if isinstance(old, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _merged(result.get(key), value)
-    return result
-
-
-def _strategic(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch of a Service's status: conditions by type, everything else as a merge patch."""
-    rest = {key: value for key, value in patch.items() if key != "conditions"}
-    conditions = {each["type"]: each for each in old.get("conditions") or ()}
-    for each in patch.get("conditions") or ():
-        if each.get("$patch") == "delete":
-            conditions.pop(each["type"], None)
-        else:
-            conditions[each["type"]] = {**conditions.get(each["type"], {}), **each}
-    return {**_merged(old, rest), "conditions": list(conditions.values()) or None}

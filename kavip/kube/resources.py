@@ -191,6 +191,9 @@ VALIDATING_WEBHOOKS: Final = Resource(
     verbs=(*_READ, *_APPLY),
 )
 
+DECISIVE: Final = (NETWORKS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
+"""What decisions about addresses look at, Services last: they are read by what the others say."""
+
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
     SERVICES,
     NODES,

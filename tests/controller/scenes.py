@@ -32,6 +32,7 @@ from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object, Snapshot
 from tests import build
+from tests.patches import merged, strategic
 
 MONITORING = {"PodMonitor": PodMonitor, "Role": Role, "RoleBinding": RoleBinding}
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -171,7 +172,7 @@ class World:
         self._version += 1
         match write.kind:
             case Kind.SERVICE:
-                self._put(self.snapshot.services[write.key], ServiceStatus, _strategic, write)
+                self._put(self.snapshot.services[write.key], ServiceStatus, strategic, write)
             case Kind.GROUP:
                 self._put({**self.snapshot.groups, **self.snapshot.outside}[write.key], GroupStatus, merged, write)
             case Kind.POOL:
@@ -207,31 +208,6 @@ class World:
                 pods[write.key] = msgspec.structs.replace(
                     found, metadata=msgspec.structs.replace(found.metadata, annotations=notes)
                 )
-
-
-def merged(old: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7386), carried out."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(old) if isinstance(old, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
-
-
-def _strategic(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch of a Service's status: conditions by type, everything else as a merge patch."""
-    rest = {key: value for key, value in patch.items() if key != "conditions"}
-    conditions = {each["type"]: each for each in old.get("conditions") or ()}
-    for each in patch.get("conditions") or ():
-        if each.get("$patch") == "delete":
-            conditions.pop(each["type"], None)
-        else:
-            conditions[each["type"]] = {**conditions.get(each["type"], {}), **each}
-    return {**merged(old, rest), "conditions": list(conditions.values())}
 
 
 def body_of(plan: Plan) -> Mapping[str, Any]:
