@@ -29,6 +29,14 @@ def test_usage_is_counted_per_family() -> None:
     assert status["ipv6"] == {"total": 4, "assigned": 0, "available": 4}
 
 
+def test_a_pool_with_nothing_to_give_names_what_may_be_the_cause() -> None:
+    """An address that ends in .0 and is avoided is not excluded by spec.exclude."""
+    plan = plan_pool(cluster(build.pool("edge", "192.0.2.0/32", avoid_buggy_ips=True)), "edge", now=NOW)
+    (ready,) = [each for each in body_of(plan)["conditions"] if each["type"] == "Ready"]
+    assert ready["reason"] == "NoAddresses"
+    assert "spec.avoidBuggyIPs" in ready["message"]
+
+
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written while nothing changes."""
     world = World(cluster(build.pool()))
