@@ -148,9 +148,10 @@ class Snapshot:
     def _choose_default(self) -> None:
         labelled = (group for group in self.groups.values() if group.is_default)
         self._default = min(labelled, key=lambda group: group.metadata.age_key, default=None)
-        plain = (self.services[key] for key in self._candidates.get("", ()))
-        sharing = (each for each in plain if each.metadata.annotation(names.SHARING_KEY_ANNOTATION))
-        self.ledger.enroll(self._default.key if self._default else "", sharing)
+        if self._default is not None:  # while there is none, nobody serves them: that is no reason to part sharers
+            plain = (self.services[key] for key in self._candidates.get("", ()))
+            sharing = (each for each in plain if each.metadata.annotation(names.SHARING_KEY_ANNOTATION))
+            self.ledger.enroll(self._default.key, sharing)
 
     # --- reading --------------------------------------------------------------------------------------------------
     @property

@@ -67,6 +67,16 @@ def test_when_another_group_becomes_the_default_one_the_address_is_no_longer_sha
     assert "shop/b" in snapshot.ledger.woken()
 
 
+def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
+    """The label goes from one group and comes to it again: who has the address by its class alone has it still."""
+    snapshot = Snapshot.from_objects(OBJECTS)
+    snapshot.put(build.group(GROUP))
+    assert holders(snapshot) == ["shop/a", "shop/b"]
+    snapshot.put(build.group(GROUP, default=True))
+    assert holders(snapshot) == ["shop/a", "shop/b"]
+    assert not snapshot.ledger.woken()
+
+
 def test_a_service_that_kavip_does_not_manage_shares_with_nobody() -> None:
     """Its externalIPs are announced by no group, the default one or another."""
     plain = build.service("shop/x", annotations=SHARED, type="ClusterIP", external_ips=[VIP], port=82)
