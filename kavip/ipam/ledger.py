@@ -79,8 +79,8 @@ class Ledger(Register):
         return sum(find(pool.ranges, address) is not None for address in claims)
 
     def placed(self, request: Request) -> Request:
-        """*request*, which one of kavip's groups serves, on the terms that the ledger knows."""
-        terms = request.terms.within(self._default_group) if request.group else request.terms
+        """*request*, of a Service that kavip manages, on the terms that the ledger knows."""
+        terms = request.terms.within(self._default_group)
         return request if terms is request.terms else request._replace(terms=terms)
 
     def ungiven(self) -> set[Address]:

@@ -167,7 +167,8 @@ def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | N
     """Who else has *address*."""
     if owner := snapshot.ledger.owner(address):
         return _not_allowed(f"{owner} has this address itself; choose another")
-    request = snapshot.ledger.placed(request)
+    if request.group:
+        request = snapshot.ledger.placed(request)
     if rival := snapshot.ledger.rival(address, request.terms):
         if not request.group:  # kavip does not manage it, so it can share nothing
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")

@@ -69,12 +69,16 @@ def test_when_another_group_becomes_the_default_one_the_address_is_no_longer_sha
 
 def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
     """The label goes from one group and comes to it again: who has the address by its class alone has it still."""
-    snapshot = Snapshot.from_objects(OBJECTS)
+    by_class = sharer("c", 82, load_balancer_class=names.LOAD_BALANCER_CLASS, created="2026-02-01T00:00:00Z")
+    world = World(Snapshot.from_objects([*OBJECTS[1:], sharer("a", 80, holds=[VIP], group=GROUP), by_class]))
+    world.settle(Key(Kind.SERVICE, "shop/c"))
+    snapshot = world.snapshot
     snapshot.put(build.group(GROUP))
-    assert holders(snapshot) == ["shop/a", "shop/b"]
+    world.settle(Key(Kind.SERVICE, "shop/c"))
+    assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
     snapshot.put(build.group(GROUP, default=True))
-    assert holders(snapshot) == ["shop/a", "shop/b"]
-    assert not snapshot.ledger.woken()
+    world.settle(Key(Kind.SERVICE, "shop/c"))
+    assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
 
 
 def test_a_service_that_kavip_does_not_manage_shares_with_nobody() -> None:
