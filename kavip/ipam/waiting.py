@@ -5,6 +5,19 @@ Whoever frees something says so here (:meth:`Waiting.touch`), and the oldest tha
 call at a time and pool: when it is answered, by taking something or by leaving it, the next is called, as long as there
 is somebody who can be served. So one address costs one call, however many wait for it, and none stays free while it
 would help. Waiters whom the same things help are looked at as one.
+
+**Nobody is forgotten.** Of each waiter whom a pool can serve, and who has not been looked at since it can, this holds:
+the pool is touched from an age before his on, or somebody as old as he or older is called for it.
+
+* He begins to wait when he has just been looked at, and whatever helps him later touches the pool, from the oldest on.
+* A call takes the oldest of that age or younger who can be served, so he is called himself or an older one is. Of one
+  kind all can be served or none can, so the oldest of each speaks for it.
+* An answer touches the pool again from that age on. It comes whatever becomes of the call: when the worker has looked
+  at him, or could not; when he is gone, is no LoadBalancer any more, or waits for something else. Each call is
+  looked at: the queue loses no key, what waits for the return of a write comes with it, a new term looks at everybody.
+
+So a chain ends only where nobody can be served. It rests on two things that tests ask for: that everything that can
+help touches its pool, and that whoever asks "can it serve him?" says yes where the decision would give him something.
 """
 
 from bisect import bisect_left, bisect_right, insort
