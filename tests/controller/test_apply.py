@@ -43,10 +43,12 @@ def crds(control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """A namespace of the test's own, emptied behind it: nobody here does so, and others would serve what is left."""
     name = "apply-" + request.node.name[5:50].replace("_", "-").strip("-")
     control_plane.kubectl("create", "namespace", name)
     yield name
+    kinds = "services,keepalivedgroups,daemonsets,configmaps,pods"
+    control_plane.kubectl("delete", kinds, "--all", "--namespace", name, "--force", "--grace-period=0")
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
