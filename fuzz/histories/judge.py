@@ -2,9 +2,10 @@
 What must hold of every history, whatever has happened in it.
 
 *Always*: no address stands in the status of two Services that cannot share it, no write takes an address away without
-cause, and none is needless. *At rest*, when everything is delivered and worked off: nothing is left to be written for
-anybody, whoever looks at the objects and in whatever order; so nobody waits for what is free. And the ledger that has
-lived through the history gives the answers of one that is made from the objects that are left: nothing has leaked.
+cause, none gives what rests to another than who freed it, and none is needless. *At rest*, when everything is delivered
+and worked off: nothing is left to be written for anybody, whoever looks at the objects and in whatever order; so nobody
+waits for what is free. And the ledger that has lived through the history gives the answers of one that is made from the
+objects that are left: nothing has leaked.
 """
 
 import random
@@ -18,6 +19,7 @@ from fuzz.histories.server import Server, Write
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, parse_address
+from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
@@ -27,6 +29,7 @@ from kavip.controller.pools import plan_pool
 from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_range, subtract
 from kavip.ipam.allocate import settle
+from kavip.ipam.rest import Rest
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests import build
@@ -51,18 +54,26 @@ class Judge:
         self.stale = 0
         """How often a Service at rest waited with words that have become old: who waits is not woken for words."""
         self._seen = 0
+        self._defaults = {""}  # the default group, and those that were it since the last rest
+        self._rests: dict[Address, Rest] = {}  # as status told at the last rest, until something may end them
         self._allowed: set[Range] = set()  # what pools have had to give since the last rest
 
     # --- always -------------------------------------------------------------------------------------------------------
-    def writes(self) -> None:
+    def writes(self, now: datetime) -> None:
         """Judge the status writes since the last call."""
         for write in self._server.writes[self._seen :]:
             may_move = write.before.key in self.moved or write.before.metadata.annotation(names.REASSIGN_ANNOTATION)
-            is_excused = may_move or not write.taken - self.contested
+            has_others = len(self._defaults) > 1 and _key(write.before)  # with whom it may share
+            is_excused = may_move or has_others or not write.taken - self.contested
             assert is_excused, f"moved without cause: {_told(write)}"
             for address in sorted(write.given - self.contested):
                 assert any(span.holds(address) for span in self._allowed), f"nobody's to give: {_told(write)}"
                 assert not any(address in users.own(each) for each in self._owners()), f"not free: {_told(write)}"
+                rest = self._rests.get(address)
+                is_over = rest is None or rest.until <= now or rest.service == write.after.key
+                assert is_over, f"{rest} is given: {_told(write)}"
+            for address in write.after.ingress_addresses:
+                self._rests.pop(address, None)
         if self._seen < len(self._server.writes):
             self._seen = len(self._server.writes)
             for address, one, other in self._doubles():
@@ -72,6 +83,7 @@ class Judge:
     def pool(self, wire: VIPPool) -> None:
         """A pool is there, or is otherwise: what it has to give may be given from now on, and until the next rest."""
         self._allowed |= set(_to_give(wire))
+        self._rests.clear()
 
     def _owners(self) -> Iterator[Object]:
         for kind in (names.NODE, names.KEEPALIVED_GROUP):
@@ -85,7 +97,7 @@ class Judge:
         for address, found in sorted(holders.items()):
             for at, one in enumerate(found):
                 for other in found[at + 1 :]:
-                    if not _may_share(one, other):
+                    if not any(_may_share(one, other, default) for default in self._defaults):
                         yield address, one.key, other.key
 
     # --- what users do excuses ----------------------------------------------------------------------------------------
@@ -101,20 +113,28 @@ class Judge:
         self.moved.add(key)
         if (found := self._server.services.get(key)) is not None:
             self.contested |= set(found.ingress_addresses)
+            for address in found.ingress_addresses:
+                self._rests.pop(address, None)
 
     def free(self) -> None:
-        """Whoever depends on the default group may have lost or changed it."""
+        """Whoever depends on the default group may have lost or changed it, and with it whom he shares with."""
+        self._defaults.add(self._default())
         self.moved |= {key for key, each in self._server.services.items() if not each.declared_group}
+
+    def _default(self) -> str:
+        groups = self._server.objects[names.KEEPALIVED_GROUP].values()
+        return next((each.key for each in groups if isinstance(each, KeepalivedGroup) and each.is_default), "")
 
     # --- at rest ------------------------------------------------------------------------------------------------------
     def rest(self, lived: Snapshot, now: datetime, luck: random.Random) -> None:
         """Everything is delivered, answered and worked off: judge, and excuse nothing any more."""
-        self.writes()
+        self.writes(now)
         objects = [each for kind in self._server.objects.values() for each in kind.values()]
         luck.shuffle(objects)
         fresh = Snapshot.from_objects(objects)
         _ = fresh.parsed_pools
         fresh.rests.expire(now)
+        self._defaults = {self._default()}
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
             plan = plan_service(fresh, key, now=now)
@@ -131,6 +151,7 @@ class Judge:
             is_left = any(_reason(each) in _NOT_OURS or each.metadata.deletion_timestamp for each in pair)
             assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
         self.contested = {address for address, _, _ in self._doubles()}
+        self._rests = {rest.address: rest for name in fresh.pools for rest in fresh.rests.of(name)}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
     def late(self, adrift: Iterable[Request]) -> None:
@@ -182,16 +203,20 @@ _PROBES = (
 )
 
 
-def _may_share(one: Service, other: Service) -> bool:
+def _key(service: Service) -> str:
+    return service.metadata.annotation(names.SHARING_KEY_ANNOTATION)
+
+
+def _may_share(one: Service, other: Service, default: str) -> bool:
     """The rule of sharing in words of its own: the contract's, not the code's."""
-    keys = [each.metadata.annotation(names.SHARING_KEY_ANNOTATION) for each in (one, other)]
+    keys = [_key(each) for each in (one, other)]
     ports = [{(port.protocol, port.port) for port in each.spec.ports or ()} for each in (one, other)]
     local = [each.spec.external_traffic_policy == "Local" for each in (one, other)]
     return (
         bool(keys[0])
         and keys[0] == keys[1]
         and one.metadata.namespace == other.metadata.namespace
-        and one.declared_group == other.declared_group
+        and (one.declared_group or default) == (other.declared_group or default)
         and not ports[0] & ports[1]
         and local[0] == local[1]
         and (not local[0] or one.spec.selector == other.spec.selector)

@@ -161,11 +161,18 @@ class Histories(RuleBasedStateMachine):
         self.judge.pool(new)
         self.tell("pool", tale.of(new))
 
-    @rule(new=st.one_of(users.namespace(), users.node(), users.group()), stays=st.integers(0, 4))
+    @rule(space=st.sampled_from(users.SPACES))
+    def relabel(self, space: str) -> None:
+        """A namespace gets the other label."""
+        old = self.server.objects[names.NAMESPACE][space].metadata.label("env")
+        self.server.put(new := build.namespace(space, env="test" if old == "prod" else "prod"))
+        self.tell("put", tale.of(new))
+
+    @rule(new=st.one_of(users.node(), users.group()), stays=st.integers(0, 4))
     def surroundings(self, new: Any, stays: int) -> None:
-        """A namespace gets other labels, a node or a group other addresses; or one of the latter goes."""
+        """A node or a group gets other addresses, or goes."""
         kind, key = KINDS[type(new)], new.metadata.key
-        if not stays and kind != names.NAMESPACE:
+        if not stays:
             if key in self.server.objects[kind]:
                 self.tell("drop", kind, key)
                 self.server.drop(kind, key)
@@ -252,6 +259,16 @@ class Histories(RuleBasedStateMachine):
         """As :meth:`answer`."""
         self.answer(data, fate)
 
+    @precondition(lambda self: self.leader.line.requests)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        """A write is done, and nobody hears of it: what follows from that meets no fault."""
+        self.answer(data, Fate.LOST)
+        self.loop.spin()
+        for request in list(self.leader.line.requests):
+            self.tell("answer", request.by, tale.asked(request.key, request.body), Fate.DONE)
+            self.leader.line.settle(request, Fate.DONE)
+
     @precondition(lambda self: self.leader.line.adrift)
     @rule()
     def arrive(self) -> None:
@@ -303,7 +320,7 @@ class Histories(RuleBasedStateMachine):
             for request in list(self.leader.line.requests):
                 self.tell("  done", tale.asked(request.key, request.body))
                 self.leader.line.settle(request, Fate.DONE)
-            self.judge.writes()
+            self.judge.writes(self.leader.now)
             if (
                 self.leader.leads
                 and not self.leader.line.requests
@@ -331,7 +348,7 @@ class Histories(RuleBasedStateMachine):
         COUNTS["steps"] += 1
         self.steps += 1
         self.loop.spin()
-        self.judge.writes()
+        self.judge.writes(self.leader.now)
         self.leader.check()
         assert not (forgotten := self.leader.forgotten()), f"forgotten: {forgotten}"
         assert not self.loop.faults, self.loop.faults

@@ -4,13 +4,15 @@ Controllers that are broken on purpose, one rule each: the histories must find e
 What cannot fail proves nothing: this is how each judgement is seen to fail on the defect that it is for.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
 from kavip.controller import wakes
 from kavip.errors import ApiError
+from kavip.ipam.rest import Rests
+from kavip.ipam.stock import Shelf
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -44,12 +46,20 @@ def _is_anything(_: Any, before: Any, after: Any) -> bool:
     return before is not None and after is not None
 
 
+@contextmanager
+def _free_at_rest() -> Iterator[None]:
+    """Nobody is kept from an address at rest."""
+    with patch.object(Shelf, "cool", Shelf.free), patch.object(Rests, "keeping", lambda *_: None):
+        yield
+
+
 _OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks it
 
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
     "what is freed stays taken": _ignored("kavip.ipam.stock.Shelf.free"),
+    "what rests is free": _free_at_rest,
     "whoever has an address keeps it": _set("kavip.ipam.claims.holders", _all_standing),
     "an address stays only while its pool would give it": _set("kavip.ipam.case.Case.may_stay", _fits),
     "a key shares whatever the ports": _set("kavip.ipam.sharing.SharingIndex.fits", _has_key),

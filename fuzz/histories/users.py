@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.cluster import Namespace, Node
+from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation, VIPPool
@@ -183,9 +183,3 @@ def group(draw: st.DrawFn) -> KeepalivedGroup:
         node_selector={"none": "such"},
         virtual_ips=[GroupVirtualIP(address=own)] if own else None,
     )
-
-
-@st.composite
-def namespace(draw: st.DrawFn) -> Namespace:
-    """A namespace with other labels."""
-    return build.namespace(draw(st.sampled_from(SPACES)), env=draw(st.sampled_from(("prod", "test"))))
