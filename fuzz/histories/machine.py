@@ -85,9 +85,14 @@ class Histories(RuleBasedStateMachine):
                 each.die()
             self.loop.close()
 
-    @initialize(data=st.data(), count=st.integers(0, 8), calm=st.booleans())
-    def begin(self, data: st.DataObject, count: int, calm: bool) -> None:
-        """Some Services are there already, and served, or about to be."""
+    @initialize(data=st.data(), count=st.integers(0, 8), calm=st.booleans(), cools=st.booleans())
+    def begin(self, data: st.DataObject, count: int, calm: bool, cools: bool) -> None:
+        """Some Services are there already, and served, or about to be; what they free may rest for long."""
+        if cools:
+            wire = users.FIRST[0]
+            wire = msgspec.structs.replace(wire, spec=msgspec.structs.replace(wire.spec, cooldown_seconds=600))
+            self.server.put(wire)
+            self.tell("pool", tale.of(wire))
         for key in users.KEYS[:count]:
             self.apply(data, key)
         self.leader.line.deliver_all()
