@@ -61,7 +61,7 @@ class Terms(NamedTuple):
 
     def within(self, group: str) -> "Terms":
         """The same in *group*, where the Service declares none."""
-        if self.sharing is None or self.sharing.group:
+        if self.sharing is None or self.sharing.group or not group:
             return self
         return self._replace(sharing=self.sharing._replace(group=group))
 

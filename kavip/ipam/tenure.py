@@ -154,13 +154,13 @@ class Tenure(NamedTuple):
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, is_driven)
         message = f"{reasons.addressed(addresses)} from pool {listed(pools)}"
         if lacks := self.missing(addresses):
-            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {self.why_not_more(addresses)}"
+            message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {self.why_not_more(lacks[0], addresses)}"
         return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, is_driven)
 
-    def why_not_more(self, addresses: Sequence[Address]) -> str:
-        """Why the pool of *addresses*, which the Service has from now on, does not give it another."""
+    def why_not_more(self, family: int, addresses: Sequence[Address]) -> str:
+        """Why the pool of *addresses*, which the Service has from now on, does not give it one of *family* as well."""
         pool, namespace = next(filter(None, map(self.pools.pool_of, addresses))), self.request.namespace
-        left = self.ledger.quota_left(pool, namespace)
+        left = self.ledger.quota_left(pool, namespace) if pool.has(family) else None
         if left is not None and left <= sum(self.ledger.costs_quota(each, namespace) for each in addresses):
             return f"maxPerNamespace of pool {pool.name} leaves namespace {namespace} no more"
         return f"pool {pool.name} has none to give"

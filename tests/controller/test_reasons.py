@@ -56,6 +56,13 @@ CASES = (
         (build.pool("edge", "192.0.2.128/30", "2001:db8::/126", max_per_namespace=1),),
     ),
     Case(
+        Reason.ASSIGNED,
+        "True",
+        "192.0.2.128 from pool edge; no IPv6 address yet: pool edge has none to give",
+        web(families=("IPv4", "IPv6"), ip_family_policy="PreferDualStack"),
+        (build.pool("edge", "192.0.2.128/30", max_per_namespace=1),),
+    ),
+    Case(
         Reason.STRANDED,
         "True",
         "keeps 203.0.113.7, although 203.0.113.7 is in no pool; "
