@@ -132,6 +132,7 @@ class Transport:
                     )
                     payload = b"" if answer.status < 300 else await answer.read()
             self._judge("WATCH", answer, payload)
+            stack.callback(_cut, answer)
             yield await stack.enter_async_context(aclosing(self._split(answer.content)))
 
     async def _split(self, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
@@ -205,6 +206,12 @@ def _told(body: bytes | _Guarded | None) -> Iterator[None]:
         if isinstance(body, _Guarded) and body.withheld is not None:
             raise body.withheld from None
         raise
+
+
+def _cut(answer: aiohttp.ClientResponse) -> None:
+    """End a connection that nobody reads to its end; for a polite TLS goodbye its peer may never have time."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
 
 
 async def _to_the_end(call: Coroutine[Any, Any, bytes]) -> bytes:
