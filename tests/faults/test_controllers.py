@@ -54,7 +54,7 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
     """
     It is stopped in the middle of a backlog, for longer than its lease; the other finishes the work.
 
-    Continued, it has plans in its hands and connections open, and lets not one of them out.
+    Continued, it has plans in its hands and connections open, and lets none of them out.
     """
     pair = Pair(plane, LEASE)
     first, second = pair.replicas
@@ -77,7 +77,7 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
     assert lists == (1, 2)  # who leads from its start lists once; who takes over, again
     assert before < BACKLOG / 2  # it was in the middle
     assert asked(plane, second) > BACKLOG / 3
-    assert asked(plane, first, after=continued) <= 1  # the one that it was about to hand to the socket when it was stopped
+    assert asked(plane, first, after=continued) <= 1  # what it was just handing to the socket when it was stopped
     assert first.said("leading") == 1
     findings = Checker().replay(facts.read(plane.audit.path))
     assert (findings.doubles, findings.moves, findings.waiting, findings.needless) == ([], [], [], [])
