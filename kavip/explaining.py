@@ -30,6 +30,7 @@ from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import told
 
 _DEFAULTS: Final = Options()
+_TAKEN: Final = "references to them are taken as right, a namespaceSelector without Namespaces as matching"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Colle
     """*objects* of files, and what admission would say of the Service with *key* unless it stands in a cluster."""
     found = {type(each) for each in objects}
     absent = [KINDS[kind] for kind in offline.REFERRED if kind not in found]
-    notes = (f"the files hold no {', no '.join(absent)}: references to them are taken as right",) if absent else ()
+    notes = (f"the files hold no {', no '.join(absent)}: {_TAKEN}",) if absent else ()
     refused: tuple[str, ...] = ()
     if not any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
         judged = offline.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
@@ -229,12 +230,15 @@ def _steps(snapshot: Snapshot, found: Report) -> Iterator[str]:
             if len(groups) > 1:
                 yield f"or one of the other groups: {listed(group.key for group in groups[1:])}"
             if not groups:
-                yield f"create a KeepalivedGroup that serves namespace {service.metadata.namespace}"
+                yield (
+                    f"create a KeepalivedGroup that serves namespace {service.metadata.namespace}, labelled "
+                    f"{names.DEFAULT_GROUP_LABEL}=true or named by {names.GROUP_ANNOTATION}"
+                )
         return
     if decided is None:
         return
     wish = f" {names.ADDRESSES_ANNOTATION}-" if service.metadata.annotation(names.ADDRESSES_ANNOTATION) else ""
-    if decided.reason in (Reason.STRANDED, Reason.FOREIGN_STATUS):
+    if names.REASSIGN_ANNOTATION in decided.message:
         yield f"{annotate} {names.REASSIGN_ANNOTATION}=true{wish}"
     if decided.reason == Reason.LEFT_TO_PLATFORM and snapshot.parsed_pools.in_force:
         yield f"{annotate} {names.POOL_ANNOTATION}={snapshot.parsed_pools.in_force[0].name}"

@@ -122,7 +122,8 @@ def test_without_a_group_one_is_to_be_made() -> None:
     """Not one that is closed to the namespace."""
     closed = group("lb/closed", allowed_namespaces=CLOSED)
     found = explaining.report(Snapshot.from_objects([SHOP, closed, service("shop/web")]), "shop/web", NOW)
-    assert found.steps == ("create a KeepalivedGroup that serves namespace shop",)
+    (step,) = found.steps
+    assert step.startswith("create a KeepalivedGroup that serves namespace shop, labelled kavip.io/default-group=true")
 
 
 def test_an_address_asked_for_in_two_places_is_to_be_given_up_in_both() -> None:

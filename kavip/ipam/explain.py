@@ -241,7 +241,7 @@ class _View:
                 yield Step(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
         left = ledger.quota_left(pool, request.namespace)
         if left is not None and pool.max_per_namespace is not None:
-            is_enough = not all(offers) or self.case.serve(pool, self.families) is not None
+            is_enough = left > 0 if not all(offers) else self.case.serve(pool, self.families) is not None
             held = pool.max_per_namespace - left
             text = f"namespace {request.namespace} holds {held} of {pool.max_per_namespace}"
             yield Step("maxPerNamespace", is_enough, text)
