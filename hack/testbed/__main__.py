@@ -90,7 +90,9 @@ def up(name: str, nodes: int, archives: tuple[Path, ...]) -> None:
     runs.detach(state)
     click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl and helm of this cluster')
     say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
+    say("kavip itself there: kubectl kavip explain ns/name, with kubectl-kavip on the PATH")
     say(f"to load an image into its nodes: hack/venv python -m hack.testbed load --name {name} $(make image)")
+    say("to install it there: helm install ... --set image.repository=localhost/kavip --set image.tag=dev")
     say(f"to remove it: hack/venv python -m hack.testbed down --name {name}")
 
 

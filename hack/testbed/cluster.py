@@ -161,8 +161,13 @@ class Cluster:
         folder = self.state / "bin"
         folder.mkdir(exist_ok=True)
         for name in ("kubectl", "helm"):
-            program = self.control.command(self._programs[name], f"--kubeconfig={self.kubeconfig}")
-            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+            program = self.control.command(self._programs[name])
+            lines = (
+                "#!/bin/sh",
+                f"export KUBECONFIG={shlex.quote(str(self.kubeconfig))}",
+                f'exec {shlex.join(program)} "$@"',
+            )
+            (folder / name).write_text("\n".join((*lines, "")))
             (folder / name).chmod(0o755)
 
 
