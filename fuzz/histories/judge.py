@@ -29,6 +29,7 @@ from kavip.controller.pools import plan_pool
 from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_range, subtract
 from kavip.ipam.allocate import settle
+from kavip.ipam.request import Terms
 from kavip.ipam.rest import Rest
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
@@ -180,8 +181,9 @@ class Judge:
         for key in users.KEYS:
             assert one.held(key) == other.held(key), f"{key} holds {one.held(key)}, not {other.held(key)}"
         for address in map(parse_address, users.ADDRESSES):
-            assert one.claimants(address) == other.claimants(address), f"claimants of {address}"
-            assert one.wishes(address) == other.wishes(address), f"wishes for {address}"
+            # by key: while there is no default group, whoever lived through its going knows which it was
+            assert _keys(one.claimants(address)) == _keys(other.claimants(address)), f"claimants of {address}"
+            assert _keys(one.wishes(address)) == _keys(other.wishes(address)), f"wishes for {address}"
             assert one.owner(address) == other.owner(address), f"owner of {address}"
         for probe in _PROBES:
             answers = [
@@ -189,6 +191,10 @@ class Judge:
                 for each in (lived, fresh)
             ]
             assert answers[0] == answers[1], f"the order of events shows: {answers}"
+
+
+def _keys(terms: Iterable[Terms]) -> list[str]:
+    return [each.key for each in terms]
 
 
 _PROBES = (

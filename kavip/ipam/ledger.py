@@ -219,8 +219,8 @@ class Ledger(Register):
             for terms, is_standing in self._tenants.of(address)
             if is_standing and not self.belongs_to(address, terms)
         }
-        vacated, self._vacated = self._vacated, set()
-        asking = {terms for address in vacated for terms in self.wishes(address)}
+        passed, self._passed = self._passed, set()
+        asking = {terms for address in passed for terms in self.wishes(address)}
         told = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(asking)))
         return tuple(dict.fromkeys((*told, *self._waiting.call(self._can_serve))))
 

@@ -36,7 +36,7 @@ class Register:
         self._default_group = ""
         self._waiting = Waiting()
         self._contested: set[Address] = set()
-        self._vacated: set[Address] = set()  # asked for by name, and kept by others than before
+        self._passed: set[Address] = set()  # asked for by name, and kept by others than before
         self._stock = Stock(pools or Pools())
         self.rests = Rests(self._stock.pools, held=self._tenants, changed=self._review)
         """The addresses that cool down: who begins and ends that, and who is told."""
@@ -164,8 +164,8 @@ class Register:
             self._contested.add(address)
         is_held = address in tenants
         has = now is not None or (is_held and tenants.has_namespace(address, namespace))
-        if address in self._wishes and (was_held > is_held or (was_held < is_held and address in self.rests)):
-            self._vacated.add(address)
+        if was_held != is_held and address in self._wishes:
+            self._passed.add(address)
         if shelf is not None:
             shelf.count(namespace, has - had)
         self._change(address, shelf)
@@ -178,7 +178,7 @@ class Register:
 
     def _review(self, address: Address) -> None:
         if address in self._wishes:
-            self._vacated.add(address)
+            self._passed.add(address)
         self._change(address, self._stock.shelf_of(address))
 
     def _change(self, address: Address, shelf: Shelf | None) -> None:

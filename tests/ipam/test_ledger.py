@@ -288,7 +288,7 @@ def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatc
     assert asked == ["a/w000", "a/w002", "b/w001"]
 
 
-def test_who_asks_for_an_address_by_name_hears_that_its_holder_is_gone() -> None:
+def test_who_asks_for_an_address_by_name_hears_that_it_changes_hands() -> None:
     """What they are told names the holder: all of them are looked at again, the oldest first."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
     ledger = Ledger(pools)
@@ -298,6 +298,8 @@ def test_who_asks_for_an_address_by_name_hears_that_its_holder_is_gone() -> None
         ledger.observe(each.key, each)
     wait(ledger, pools, *asking)
     ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/w2020", "a/w2025")
+    ledger.observe("a/new", service("a/new", holds=["192.0.2.1"]))
     assert ledger.woken() == ("a/w2020", "a/w2025")
 
 
@@ -380,7 +382,7 @@ def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
 
 
 def test_memory_returns_to_where_it_was() -> None:
-    """When everybody is gone, no index keeps anything."""
+    """When everybody is gone, and who was to be told is told, no index keeps anything."""
     ledger = ledger_of()
     for index in range(50):
         key = f"n{index % 3}/s{index}"
@@ -391,7 +393,8 @@ def test_memory_returns_to_where_it_was() -> None:
     for index in range(50):
         ledger.observe(f"n{index % 3}/s{index}", None)
         ledger.reserve(f"Node {index}", [])
-    for name in ("_holdings", "_owners", "_wishes", "_vacated"):
+    assert ledger.woken() == ()
+    for name in ("_holdings", "_owners", "_wishes", "_passed"):
         assert not getattr(ledger, name), name
     for name in ("_claims", "_holders"):
         assert not getattr(ledger._tenants, name), name
