@@ -1,0 +1,69 @@
+"""A ledger of a leader whose clock only the test moves."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kavip.api.address import parse_address
+from kavip.api.service import Service
+from kavip.ipam.allocate import Allocation, settle
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from tests.build import pool, service
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FIRST = parse_address("192.0.2.128")
+EDGE = pool("edge", "192.0.2.128/30", cooldown_seconds=60)
+
+
+class Desk:
+    """A ledger of a leader over *pools*, with a clock that only the test moves."""
+
+    def __init__(self, *pools: Any) -> None:
+        """It is :data:`NOW`."""
+        self.now = NOW
+        self.pools = Pools.of(pools or (EDGE,))
+        self.ledger = Ledger(self.pools)
+        self.ledger.rests.lead(NOW)
+
+    def see(self, *services: Service) -> None:
+        """They stand like that."""
+        for each in services:
+            self.ledger.observe(each.key, each)
+            self.ledger.rests.cool(self.now)
+
+    def delete(self, *keys: str) -> None:
+        """They are gone."""
+        for key in keys:
+            self.ledger.observe(key, None)
+            self.ledger.rests.cool(self.now)
+
+    def later(self, seconds: float) -> None:
+        """Time passes, or the clock is set."""
+        self.now += timedelta(seconds=seconds)
+        self.ledger.rests.expire(self.now)
+
+    def configure(self, *pools: Any) -> None:
+        """The pools are these."""
+        self.pools = Pools.of(pools)
+        self.ledger.configure(self.pools)
+
+    def decided(self, subject: Service) -> Any:
+        """What *subject* would get now."""
+        return settle(subject, self.pools, self.ledger)
+
+    def given(self, subject: Service) -> list[str]:
+        """The addresses that *subject* would get now."""
+        found = self.decided(subject)
+        return [str(each) for each in found.addresses] if isinstance(found, Allocation) else []
+
+    def resting(self, name: str = "edge") -> list[tuple[str, str]]:
+        """Address and Service of each rest of the pool."""
+        return [(str(rest.address), rest.service) for rest in self.ledger.rests.of(name)]
+
+
+def freed(*pools: Any, **more: Any) -> Desk:
+    """A desk at which ``shop/web`` has just let go of the first address."""
+    desk = Desk(*pools)
+    desk.see(service("shop/web", holds=["192.0.2.128"], **more))
+    desk.delete("shop/web")
+    return desk

@@ -1,0 +1,178 @@
+"""Who is looked at again when something changes in the ledger: exactly those whom it may help."""
+
+from typing import Any
+
+import pytest
+
+from kavip.api.pool import Reservation
+from kavip.ipam.ledger import Ledger
+from kavip.ipam.pools import Pools
+from kavip.ipam.waiting import Waiter
+from tests.build import pool, service
+from tests.ipam.book import DUAL, SHARE, ip, wait
+
+
+def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
+    """Oldest first, one after the other; not those of another family, pool or wish, nor those beyond their quota."""
+    pools = Pools.of(
+        [
+            pool("four", "192.0.2.0/31", max_per_namespace=2),
+            pool("six", "2001:db8::/127"),
+            pool("other", "198.51.100.0", auto_assign=False),
+        ]
+    )
+    ledger = Ledger(pools)
+    addresses = ("192.0.2.0", "192.0.2.1", "2001:db8::", "2001:db8::1", "198.51.100.0")
+    for address, key in zip(addresses, ("a/h0", "a/h1", "c/h2", "c/h3", "c/h4"), strict=True):
+        ledger.observe(key, service(key, holds=[address]))
+    waiters: dict[str, dict[str, Any]] = {
+        "b/young": {"created": "2025"},
+        "b/old": {"created": "2020"},
+        "b/six": {"families": ("IPv6",)},
+        "b/other": {"pool": "other"},
+        "b/wants0": {"wants": "192.0.2.0", "created": "2019"},
+        "b/wants1": {"wants": "192.0.2.1", "created": "2018"},
+        "b/both": {"families": ("IPv4", "IPv6"), "ip_family_policy": "RequireDualStack"},
+    }
+    wait(ledger, pools, *(service(key, **more) for key, more in waiters.items()))
+    assert ledger.woken() == ()
+    ledger.observe("a/h0", None)
+    for key in ("b/wants0", "b/old", "b/young"):
+        assert ledger.woken() == (key,)
+        assert ledger.woken() == ()
+        ledger.answer(key)
+    assert ledger.woken() == ()
+    ledger.observe("c/h4", None)
+    assert ledger.woken() == ("b/other",)
+    assert set(ledger.waiters()) == set(waiters)
+
+
+def test_a_free_address_calls_one_waiter_after_the_other() -> None:
+    """Whoever leaves it, is gone or goes elsewhere makes way for the next; whoever takes the last one does not."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    ledger = Ledger(pools)
+    holders = [service(f"a/h{index}", holds=[f"192.0.2.{index}"]) for index in range(2)]
+    for each in holders:
+        ledger.observe(each.key, each)
+    waiters = [service(f"a/w{index}", created=f"202{index}") for index in range(6)]
+    wait(ledger, pools, *waiters)
+    ledger.observe("a/h0", None)
+    ledger.observe("a/h1", None)
+    assert ledger.woken() == ("a/w0",)
+    ledger.answer("a/w0")
+    assert ledger.woken() == ("a/w1",)
+    ledger.observe("a/w1", None)
+    assert ledger.woken() == ("a/w2",)
+    ledger.serve("a/w2")
+    assert ledger.woken() == ("a/w3",)
+    ledger.expect("a/w3", [ip("192.0.2.0")])
+    assert ledger.woken() == ("a/w0",)  # who left it before may want it now that something has changed
+    ledger.expect("a/w0", [ip("192.0.2.1")])
+    assert ledger.woken() == ()
+    assert ledger.waiters() == ("a/w4", "a/w5")
+
+
+def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a freed address costs does not grow with those that wait for it."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    asked: list[str] = []
+    can_serve = Ledger._can_serve
+
+    def counting(self: Ledger, name: str, waiter: Waiter) -> bool:
+        asked.append(waiter.request.key)
+        return can_serve(self, name, waiter)
+
+    monkeypatch.setattr(Ledger, "_can_serve", counting)
+    ledger = Ledger(pools)
+    for index in range(2):
+        ledger.observe(f"a/h{index}", service(f"a/h{index}", holds=[f"192.0.2.{index}"]))
+    wait(ledger, pools, *(service(f"{'ab'[index % 2]}/w{index:03}") for index in range(300)))
+    ledger.observe("a/h0", None)
+    assert ledger.woken() == ("a/w000",)
+    ledger.expect("a/w000", [ip("192.0.2.0")])
+    assert ledger.woken() == ()
+    assert asked == ["a/w000", "a/w002", "b/w001"]
+
+
+def test_who_asks_for_an_address_by_name_hears_that_it_changes_hands() -> None:
+    """What they are told names the holder: all of them are looked at again, the oldest first."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31")])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
+    asking = [service(f"a/w{year}", wants="192.0.2.1", created=year) for year in ("2025", "2020")]
+    for each in asking:
+        ledger.observe(each.key, each)
+    wait(ledger, pools, *asking)
+    ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/w2020", "a/w2025")
+    ledger.observe("a/new", service("a/new", holds=["192.0.2.1"]))
+    assert ledger.woken() == ("a/w2020", "a/w2025")
+
+
+def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
+    """A namespace at its limit waits for its own addresses, not for those of others."""
+    pools = Pools.of([pool("edge", "192.0.2.0/29", "2001:db8::/125", max_per_namespace=1)])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["2001:db8::1"], families=("IPv6",)))
+    ledger.observe("b/h", service("b/h", holds=["192.0.2.1"]))
+    wait(ledger, pools, service("a/web"))
+    ledger.observe("b/h", None)
+    assert ledger.woken() == ()
+    ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/web",)
+
+
+def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
+    """PreferDualStack, at the limit: a free IPv4 address would be one more, and the IPv6 one that it may share not."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31", "2001:db8::/127", max_per_namespace=1)])
+    ledger = Ledger(pools)
+    fellow = service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=80)
+    ledger.observe("a/h", fellow)
+    wait(ledger, pools, service("a/web", ip_family_policy="PreferDualStack", annotations=SHARE, port=80, **DUAL))
+    assert ledger.woken() == ()
+    ledger.observe("a/h", service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=443))
+    assert ledger.woken() == ("a/web",)
+
+
+def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
+    """An address that nobody frees can still become shareable."""
+    pools = Pools.of([pool("edge", "192.0.2.1")])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"], annotations=SHARE, port=80))
+    wait(ledger, pools, service("a/web", annotations=SHARE, port=80))
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"], annotations=SHARE, port=443))
+    assert ledger.woken() == ("a/web",)
+
+
+def test_a_reservation_wakes_its_own_service() -> None:
+    """A reserved address whose interim holder goes helps the Service that it is reserved for, and nobody else."""
+    reservation = Reservation(address="192.0.2.1", service="a/web")
+    pools = Pools.of([pool("edge", "192.0.2.1", reservations=[reservation])])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
+    wait(ledger, pools, service("a/web"), service("a/api"))
+    ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/web",)
+
+
+def test_prefer_dual_stack_waits_for_its_second_family() -> None:
+    """The missing address comes from the pool of the first, and its return wakes the Service."""
+    pools = Pools.of([pool("edge", "192.0.2.0/31", "2001:db8::1")])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["2001:db8::1"], families=("IPv6",)))
+    half = service("a/web", ip_family_policy="PreferDualStack", holds=["192.0.2.0"], **DUAL)
+    wait(ledger, pools, half)
+    ledger.observe("a/h", None)
+    assert ledger.woken() == ("a/web",)
+
+
+def test_who_is_served_or_gone_waits_no_longer() -> None:
+    """An expectation, a deletion and a change of type end the waiting."""
+    pools = Pools.of([pool("edge", "192.0.2.1")])
+    ledger = Ledger(pools)
+    ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
+    wait(ledger, pools, *(service(f"a/w{index}") for index in range(4)))
+    ledger.expect("a/w0", [ip("192.0.2.9")])
+    ledger.observe("a/w1", None)
+    ledger.observe("a/w2", service("a/w2", type="ClusterIP"))
+    assert ledger.waiters() == ("a/w3",)
