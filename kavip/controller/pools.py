@@ -70,7 +70,7 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
         return Verdict(
             "False",
             Reason.NO_ADDRESSES,
-            "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, and rejectedCIDRs of Network cluster",
+            "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, and on OpenShift rejectedCIDRs of its Network",
         )
     full = reasons.fill(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):
