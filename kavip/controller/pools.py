@@ -70,7 +70,7 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
         return Verdict(
             "False",
             Reason.NO_ADDRESSES,
-            "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, and on OpenShift rejectedCIDRs of its Network",
+            "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
         )
     full = reasons.fill(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):

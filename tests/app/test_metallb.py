@@ -70,7 +70,7 @@ def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
     finally:
         process.stop(running, grace=5)
         sys.stdout.write(f"--- MetalLB\n{process.tail(plane.state / 'metallb.log', 40)}\n")
-        plane.kubectl("delete", "crd", *(each["metadata"]["name"] for each in CRDS))
+        plane.kubectl("delete", "ipaddresspools", "--all", "-n", SYSTEM)  # kinds may take minutes to go: they stay
         plane.kubectl("delete", "pod", "controller", "-n", SYSTEM, "--grace-period=0", "--force")
 
 
