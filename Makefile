@@ -38,7 +38,7 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/cluster
 	@$(RUN) pytest tests/cluster
 
-test-unit: ## the tests that need neither root nor network, in less than 15 seconds
+test-unit: ## the tests that need neither root nor network, in less than half a minute
 	@$(RUN) pytest -n auto --dist worksteal -m "not ($(SLOW))" --timeout 120
 
 lint: ## ruff, mypy --strict, and the contracts between packages
