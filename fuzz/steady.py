@@ -8,4 +8,4 @@ test imported before, would change the examples, and no seed would bring a findi
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
 
-HypothesisProvider._local_constants = Constants()  # type: ignore[assignment]  # noqa: SLF001
+HypothesisProvider._local_constants = Constants()  # type: ignore[assignment]  # noqa: SLF001 - no setting

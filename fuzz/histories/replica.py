@@ -44,7 +44,7 @@ class _Frank(Worker):
     def _decide(self, key: Key) -> Plan:
         try:
             return super()._decide(key)
-        except Exception as error:
+        except Exception as error:  # raised again for the worker, kept for the judge
             self.error = self.error or error
             raise
 

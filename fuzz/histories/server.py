@@ -110,7 +110,8 @@ class Server:
         status = msgspec.convert(join(msgspec.to_builtins(found.status), body["status"]), type(found.status))
         if status == found.status:
             self.needless.append(f"{by} writes to {kind} {key} what stands there: {body}")
-            return found  # type: ignore[no-any-return]
+            stored: Object = found
+            return stored
         new = self._store(kind, msgspec.structs.replace(found, status=status))
         if isinstance(new, Service):
             self.writes.append(Write(by, found, new))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
@@ -15,7 +17,7 @@ def of(obj: Object) -> str:
         case Service():
             return _service(obj)
         case VIPPool():
-            told = {name: value for name, value in _fields(obj.spec) if value not in (None, [])}
+            told = {name: value for name, value in asdict(obj.spec).items() if value not in (None, [])}
             return f"pool {obj.name} {told}"
         case KeepalivedGroup():
             return f"group default={obj.is_default} VIPs={' '.join(map(str, own_virtual_ips(obj)))}"
@@ -31,10 +33,6 @@ def asked(key: str, body: Mapping[str, Any]) -> str:
     ]
     rest = {name: value for name, value in status.items() if name != "conditions"}
     return f"{key} since v{body['metadata']['resourceVersion']}: {rest} {' '.join(told)}"
-
-
-def _fields(spec: object) -> list[tuple[str, object]]:
-    return [(name, getattr(spec, name)) for name in type(spec).__struct_fields__]  # type: ignore[attr-defined]
 
 
 def _service(service: Service) -> str:

@@ -197,13 +197,13 @@ class Checker:
             others = (self._services[each] for each in self._holders[address] if each != uid)
             rivals = {each.uid for each in others if not each.shares_with(mine)}
         for other in rivals:
-            pair = (address, *sorted((uid, other)))
+            pair = (address, min(uid, other), max(uid, other))
             if pair not in self._open:
                 is_edited = not fact.is_kavips or self._did_share(fact, self._services[uid], self._services[other])
                 by = "" if is_edited else fact.user
                 keys = sorted((self._services[uid].key, self._services[other].key))
-                self._open[pair] = Double(address, (keys[0], keys[1]), by, fact.at)  # type: ignore[index]
-                (self.findings.doubles if by else self.findings.clashes).append(self._open[pair])  # type: ignore[index]
+                self._open[pair] = Double(address, (keys[0], keys[1]), by, fact.at)
+                (self.findings.doubles if by else self.findings.clashes).append(self._open[pair])
                 self._contested |= {(uid, address), (other, address)}
         for pair in [each for each in self._open if each[0] == address and uid in each[1:]]:
             if not rivals & set(pair[1:]):

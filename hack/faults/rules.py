@@ -144,7 +144,7 @@ def span(text: str) -> tuple[Ip, Ip]:
 
 
 def _within(address: Ip, spans: list[tuple[Ip, Ip]]) -> bool:
-    return any(first.version == address.version and first <= address <= last for first, last in spans)  # type: ignore[operator]
+    return any(first.version == address.version and int(first) <= int(address) <= int(last) for first, last in spans)
 
 
 def place(address: Ip, pools: Mapping[str, Pool]) -> Pool | None:

@@ -4,7 +4,6 @@ What becomes of a Service's addresses: what the IPAM decides, and whether it is 
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from kavip.api import conditions
 from kavip.api.address import Address
@@ -16,15 +15,11 @@ from kavip.ipam.allocate import loss, settle_request, waits_for
 from kavip.ipam.case import Case
 from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import read_request
+from kavip.ipam.tenure import GIVEN
 from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-
-ANOTHERS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
-"""Where kavip says so, what stands in status is not from kavip."""
-
-_GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +44,14 @@ def addressing_of(
 ) -> Addressing:
     """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
     told = told_of(service)
-    if told not in _GIVEN and told != Reason.FOREIGN_STATUS:
+    if told not in GIVEN and told != Reason.FOREIGN_STATUS:
         before = None
     found = _decided(snapshot, service, group, options=options, lost=before.addresses if before else ())
     if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
         return found
     if before is not None and now < before.until:
         return Addressing((), removals.verdict(before), removal=before)
-    if before is not None or told in _GIVEN:
+    if before is not None or told in GIVEN:
         return replace(found, removal=removals.removal(before, found.addresses, now=now))
     return found
 

@@ -14,12 +14,13 @@ from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.service import Service
 from kavip.controller import news, programmed, removals, unanswered
-from kavip.controller.addressing import ANOTHERS, Addressing, addressing_of, told_of
+from kavip.controller.addressing import Addressing, addressing_of, told_of
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
 from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
+from kavip.ipam.tenure import ANOTHERS
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, is_candidate

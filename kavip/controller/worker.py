@@ -173,7 +173,7 @@ class Worker:
         except ApiError as error:
             delay = self._queue.retry(key)
             log.warning("write failed", kind=key.kind, key=key.name, error=str(error), retry_seconds=round(delay, 2))
-        except Exception:
+        except Exception:  # the edge: one bad object must not stop the others
             self._queue.retry(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
             self._snapshot.ledger.answer(key.name)  # what it was called for, the next may take

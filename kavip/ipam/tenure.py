@@ -23,8 +23,11 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.request import KEEPS, Request
 from kavip.names import Reason
 
-_GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
-_NOT_OURS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
+"""Where kavip says so, what stands in status is from kavip."""
+
+ANOTHERS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+"""Where kavip says so, or nothing, it is not."""
 
 
 class Allocation(NamedTuple):
@@ -49,7 +52,7 @@ class Allocation(NamedTuple):
     @property
     def is_assigned(self) -> bool:
         """Whether ``AddressAssigned`` is True."""
-        return self.reason in _GIVEN or self.reason is Reason.FOREIGN_STATUS
+        return self.reason in GIVEN or self.reason is Reason.FOREIGN_STATUS
 
 
 class Tenure(NamedTuple):
@@ -83,9 +86,9 @@ class Tenure(NamedTuple):
     def is_given(self, address: Address) -> bool:
         """Whether *address*, which stands in status, is from kavip, and nobody has written it over what kavip gave."""
         told = self.request.told
-        if told in _NOT_OURS or self.pools.pool_of(address):
-            return told not in _NOT_OURS
-        if told in _GIVEN:
+        if told in ANOTHERS or self.pools.pool_of(address):
+            return told not in ANOTHERS
+        if told in GIVEN:
             return address in (self.request.spoken_of() or (address,))
         return address in self.request.kept_by_words()
 
