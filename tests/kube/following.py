@@ -1,6 +1,8 @@
 """What the tests of the informer share: one to follow, and what it tells."""
 
-from collections.abc import Callable, MutableMapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -9,6 +11,7 @@ from kavip.api.workload import ConfigMap
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer, Timing
 from kavip.kube.resources import CONFIGMAPS, Resource
+from tests.kube.conftest import running
 from tests.kube.fake import FakeApi
 
 FAST = Timing(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
@@ -37,6 +40,16 @@ def recorder(informer: Informer[ConfigMap]) -> list[str]:
 
     informer.subscribe(record)
     return told
+
+
+@asynccontextmanager
+async def following(client: Client) -> AsyncIterator[tuple[Informer[ConfigMap], list[str]]]:
+    """An informer that has listed and runs, and what it tells (:func:`recorder`)."""
+    informer = follow(client)
+    told = recorder(informer)
+    async with running(informer.run()):
+        await asyncio.wait_for(informer.synced.wait(), 30)
+        yield informer, told
 
 
 def phrases(logged: Log) -> list[str]:

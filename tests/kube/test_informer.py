@@ -10,17 +10,14 @@ from kavip.api.workload import ConfigMap
 from kavip.kube.resources import Resource
 from tests.kube.conftest import running, until
 from tests.kube.fake import configmap, line, refusal
-from tests.kube.following import OPTIONAL, SPARE, Api, Log, follow, once, phrases, recorder
+from tests.kube.following import OPTIONAL, SPARE, Api, Log, follow, following, once, phrases, recorder
 
 
 async def test_the_store_follows_and_subscribers_see_what_it_holds(api: Api) -> None:
     """Creation, change and deletion are told in order; a late subscriber begins with what is there."""
     fake, client = api
     await fake.put("a/one")
-    informer = follow(client)
-    told = recorder(informer)
-    async with running(informer.run()):
-        await asyncio.wait_for(informer.synced.wait(), 30)
+    async with following(client) as (informer, told):
         await fake.put("a/two")
         await fake.put("a/one")
         await fake.remove("a/two")
@@ -218,10 +215,7 @@ async def test_what_is_told_again_takes_nothing_back(api: Api) -> None:
     """An old copy, or an old deletion, after what came later: the store stays as it is, and nobody is told."""
     fake, client = api
     await fake.put("a/one")
-    informer = follow(client)
-    told = recorder(informer)
-    async with running(informer.run()):
-        await asyncio.wait_for(informer.synced.wait(), 30)
+    async with following(client) as (informer, told):
         await fake.put("a/one")
         await until(lambda: told == ["+a/one", "~a/one"])
         newest = int(informer.store["a/one"].metadata.resource_version)
