@@ -1,0 +1,134 @@
+"""What a client, the wire and the daemons' own counters say of a change."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hack.demo.prober import longest_silence
+from tests.changes import wire
+from tests.changes.client import Row
+from tests.changes.rig import Rig
+from tests.changes.wire import Advert, Double
+
+FEWEST: Final = 5
+"""Requests that a client must have sent to a VIP for its silence to mean anything."""
+
+_IDENTITY: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_router_id (\d+)$", re.MULTILINE)
+_PATIENCE: Final = 30.0
+
+Changes = dict[str, dict[str, tuple[int, int]]]
+"""By instance and node: how often it became master, and how often it stopped being one."""
+
+
+@dataclass
+class Seen:
+    """What was seen between the beginning and the end of a ``with watching(...)``; nothing before its end."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    adverts: list[Advert] = field(default_factory=list)
+    transitions: Changes = field(default_factory=dict)
+    router_ids: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many requests to each VIP were not answered; none: the VIP is not there."""
+        lost = {vip: sum(took is None for _, took, _ in rows) for vip, rows in self.rows.items()}
+        return {vip: count for vip, count in lost.items() if count}
+
+    @property
+    def longest_silence(self) -> float:
+        """Seconds between an answered request and the next that was, where some between them were not."""
+        return max(longest_silence([(sent, took) for sent, took, _ in rows]) for rows in self.rows.values())
+
+    @property
+    def double_masters(self) -> tuple[Double, ...]:
+        """Every time that two nodes were heard as masters of one VRID, and for how long."""
+        return wire.doubles(self.adverts)
+
+    @property
+    def masters(self) -> dict[str, list[str]]:
+        """The nodes that were heard as master of each instance, one after the other."""
+        found: dict[str, list[str]] = {}
+        for (router_id, family), adverts in wire.by_router(self.adverts).items():
+            name = self.router_ids.get(router_id, str(router_id))
+            reigns = wire.reigns(adverts)
+            found[f"{name}/v6" if family == 6 else name] = [reign.node for reign in reigns]
+        return found
+
+    def answering(self, vip: str) -> list[str]:
+        """The nodes that answered for *vip*, one after the other."""
+        nodes = [node for _, took, node in self.rows[vip] if took is not None]
+        return [node for node, before in zip(nodes, ["", *nodes], strict=False) if node != before]
+
+    def first_answer(self, vip: str, node: str) -> float:
+        """When (monotonic) *node* first answered a request for *vip*: the moment of the answer."""
+        return min(sent + took for sent, took, who in self.rows[vip] if took is not None and who == node)
+
+
+@contextmanager
+def watching(rig: Rig, vips: Sequence[str]) -> Iterator[Seen]:
+    """Ask *vips* every 10 ms, hear the wire and compare the daemons' counters as long as the block lasts."""
+    seen = Seen()
+    seen.router_ids = router_ids(rig.text)
+    before = rig.transitions()
+    command = [sys.executable, "-m"]
+    ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire"))
+    mouth = _Worker(rig.lan.client.command(*command, "tests.changes.client", *vips))
+    try:
+        yield seen
+    finally:
+        rows, adverts = mouth.end(), ears.end()
+    seen.rows = {vip: [(sent, took, node) for sent, took, node in found] for vip, found in rows.items()}
+    seen.adverts = [Advert(*each) for each in adverts]
+    seen.transitions = changes(before, rig.transitions())
+    seen.router_ids |= router_ids(rig.text)
+    silent = [vip for vip in vips if len(seen.rows[vip]) < FEWEST]
+    assert not silent, f"nobody asked {silent}"
+    assert seen.adverts or not seen.router_ids, "the wire was not heard"
+
+
+def changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Changes:
+    """The transitions between two readings (node -> instance -> counts); a daemon that is new counts from nothing."""
+    found: Changes = {}
+    for node, instances in sorted(after.items()):
+        for name, counts in sorted(instances.items()):
+            old = before.get(node, {}).get(name, (0, 0))
+            base = old if all(now >= was for now, was in zip(counts, old, strict=True)) else (0, 0)
+            gained, lost = (now - was for now, was in zip(counts, base, strict=True))
+            if gained or lost:
+                found.setdefault(name, {})[node] = gained, lost
+    return found
+
+
+def moves(transitions: Changes) -> Counter[str]:
+    """How often each instance came to a new master."""
+    return Counter({name: sum(gained for gained, _ in nodes.values()) for name, nodes in transitions.items()})
+
+
+def router_ids(text: str) -> dict[int, str]:
+    """The instances of *text* by VRID; those of IPv6 bear the name of the whole."""
+    found, name = {}, ""
+    for match in _IDENTITY.finditer(text):
+        name = match[1] or name
+        if match[2]:
+            found.setdefault(int(match[2]), name.removesuffix("/v6"))
+    return found
+
+
+class _Worker:
+    """A program that works until its standard input closes, and then says what it has found."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n", command
+
+    def end(self) -> Any:
+        said, _ = self._process.communicate(timeout=_PATIENCE)
+        return json.loads(said)

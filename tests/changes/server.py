@@ -1,0 +1,34 @@
+"""An HTTP server that answers every request, to whatever address of its node, with the node's name."""
+
+import asyncio
+import sys
+
+PORT = 80
+
+
+class Answering(asyncio.Protocol):
+    """One connection."""
+
+    body = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer, whatever was asked."""
+        assert isinstance(self._transport, asyncio.Transport)
+        self._transport.write(b"HTTP/1.0 200 OK\r\n\r\n" + self.body)
+        self._transport.close()
+
+
+async def main() -> None:
+    """Serve for ever."""
+    Answering.body = sys.argv[1].encode()
+    server = await asyncio.get_running_loop().create_server(Answering, None, PORT, backlog=1024)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
