@@ -127,7 +127,7 @@ def model_of(
         draft.add(member)
     draft.fill_slots()
     instances = (
-        _instance(group, unit, family, peers=peers, held=anchors)
+        instance_of(group, unit, family, peers=peers, held=anchors)
         for unit in draft.units.values()
         for family in unit.families
     )
@@ -140,7 +140,7 @@ def model_of(
     )
 
 
-def _instance(
+def instance_of(
     group: KeepalivedGroup,
     unit: Unit,
     family: int,
@@ -148,6 +148,7 @@ def _instance(
     peers: Sequence[Peer],
     held: Mapping[str, Address],
 ) -> Instance:
+    """The instance of *unit* for *family*; *held* are the anchors that are advertised now, by instance."""
     spec, name = group.spec, keys.instance_name(unit.name, family)
     vips = sorted(vip for vip in unit.vips if vip.address.family == family)
     if unit.slot:

@@ -34,19 +34,21 @@ def assign(
     *,
     blacklist: AbstractSet[int],
     taken: AbstractSet[int],
+    avoid: AbstractSet[int] = frozenset(),
 ) -> Assignment:
     """
     Give each of *wanted* a VRID.
 
     *held* is what is persisted; keys that are no longer wanted free theirs. Nobody gets one of *blacklist*, or of
-    *taken*, the VRIDs of other groups of the segment: who holds one of these gets another.
+    *taken*, the VRIDs of other groups of the segment: who holds one of these gets another. Those to
+    *avoid* still run somewhere: new ones get them last.
     """
     usable = ALL - blacklist - taken
     kept: dict[str, int] = {}
     for key in sorted(set(wanted) & held.keys()):
         if held[key] in usable and held[key] not in kept.values():
             kept[key] = held[key]
-    free = iter(sorted(usable - set(kept.values())))
+    free = iter(sorted(usable - set(kept.values()), key=lambda number: (number in avoid, number)))
     overflow: list[str] = []
     for key in dict.fromkeys(wanted):
         if key in kept:

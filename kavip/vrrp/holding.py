@@ -1,0 +1,126 @@
+"""
+What nodes may be told one after the other while something else waits for the moment at which all of them switch.
+
+An instance that runs keeps its identity, and an address that runs in one instance stays there although another is to
+have it: both change for all nodes at once, when the wanted model becomes the text. Everything else goes through at
+once: other addresses come and go, nodes join, new instances start. A new instance that needs a VRID or an anchor which
+still runs elsewhere starts with the switch. Those that can start before do: when the VIPs move into Shared instances,
+these have settled masters, and the move costs no election.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from kavip.api.address import Address
+from kavip.api.group import KeepalivedGroup
+from kavip.vrrp.identity import Running, agree, identity_of
+from kavip.vrrp.instances import Instance, Model, instance_of
+from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.units import Unit
+from kavip.vrrp.virtualips import VirtualIP, is_anchor
+
+_IPV6: Final = "/v6"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What instances are rebuilt from."""
+
+    group: KeepalivedGroup
+    peers: Sequence[Peer]
+    members: Mapping[str, Member]
+    owners: Mapping[Address, str]
+
+
+def hold(
+    wanted: Model,
+    running: Mapping[str, Running],
+    *,
+    group: KeepalivedGroup,
+    members: Sequence[Member],
+    peers: Sequence[Peer],
+) -> Model:
+    """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
+    places = {vip.address: each.name for each in wanted.instances for vip in virtual_ips_of(each)}
+    moving: dict[str, list[VirtualIP]] = {}
+    for name, run in running.items():
+        for vip in run.virtual_ips:
+            if places.get(vip.address, name) != name:
+                moving.setdefault(name, []).append(vip)
+    if not moving and all(_agrees(each, running) for each in wanted.instances):
+        return wanted
+    by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
+    owners = {address: member.key for member in by_age for address in member.addresses}
+    ground = _Ground(group, peers, {member.key: member for member in members}, owners)
+    leaving = frozenset(vip.address for each in moving.values() for vip in each)
+    now, fresh = [], []
+    for each in wanted.instances:
+        kept = [vip for vip in virtual_ips_of(each) if vip.address not in leaving]
+        if each.name in running:
+            run = running[each.name]
+            staying = moving.pop(each.name, [])
+            is_same = len(kept) == len(virtual_ips_of(each)) and not staying and _agrees(each, running)
+            now.append(each if is_same else _held(ground, run, [*kept, *staying], each))
+        elif each.anchor.address not in leaving:
+            fresh.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
+    now += [_held(ground, running[name], vips, None) for name, vips in moving.items()]
+    taken = {_place(each) for each in now}
+    now += [each for each in fresh if _place(each) not in taken]
+    return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
+
+
+def virtual_ips_of(instance: Instance) -> tuple[VirtualIP, ...]:
+    """The VIPs of *instance*, without an anchor that is none."""
+    return tuple(vip for vip in (instance.anchor, *instance.excluded) if not is_anchor(vip.address))
+
+
+def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Instance | None) -> Instance:
+    """*run* as it is, with *vips*; what all nodes need not agree on is as *wanted*."""
+    identity, group = run.identity, ground.group
+    family = identity.anchor.address.family
+    unit_name = run.name.removesuffix(_IPV6) if family == 6 else run.name
+    before, where = group.spec.interface, identity.anchor.interface
+    placed = {vip.address: replace(vip, interface=where) if vip.interface == before else vip for vip in vips}
+    is_slot = is_anchor(identity.anchor.address)
+    if not is_slot:
+        placed.setdefault(identity.anchor.address, identity.anchor)
+    member = ground.members.get("/".join(unit_name.split("/")[:2]))
+    unit = Unit(
+        unit_name,
+        identity.router_id,
+        slot=is_slot,
+        vips=list(placed.values()),
+        lines=member.lines if member is not None and not is_slot else (),
+        services=sorted({ground.owners[address] for address in placed if address in ground.owners}),
+    )
+    spec = msgspec.structs.replace(
+        group.spec, unicast_enabled=identity.unicast, interface=where, vrrp_interface=identity.interface
+    )
+    made = instance_of(
+        msgspec.structs.replace(group, spec=spec),
+        unit,
+        family,
+        peers=ground.peers,
+        held={run.name: identity.anchor.address},
+    )
+    rolls = wanted is not None and wanted.version == identity.version == 3
+    return replace(
+        made,
+        version=identity.version,
+        interval=wanted.interval if wanted is not None and rolls else identity.interval,
+        authenticated=identity.authenticated,
+    )
+
+
+def _agrees(instance: Instance, running: Mapping[str, Running]) -> bool:
+    run = running.get(instance.name)
+    return run is None or agree(run.identity, identity_of(instance))
+
+
+def _place(instance: Instance) -> tuple[int, int, str]:
+    """What only one instance of a node can have."""
+    return instance.router_id, instance.family, instance.interface
+

@@ -1,0 +1,108 @@
+"""
+What all nodes must agree on for one VRRP instance, and what of it runs.
+
+Where two nodes differ in one of these, each becomes master: a change of them cannot roll from node to node. The text
+that is published is the record of what runs. An interval of version 3 is learned from the master, so it may roll.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from kavip.api.address import read_address
+from kavip.vrrp.instances import Instance
+from kavip.vrrp.virtualips import VirtualIP, is_anchor
+
+_BLOCK: Final = re.compile(r"^vrrp_instance (\S+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_ROUTER_ID: Final = re.compile(r"^    virtual_router_id ([0-9]{1,3})$", re.MULTILINE)
+_INTERFACE: Final = re.compile(r"^    interface (\S+)$", re.MULTILINE)
+_VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
+_INTERVAL: Final = re.compile(r"^    advert_int ([0-9.]+)$", re.MULTILINE)
+_ADDRESSES: Final = re.compile(r"^    virtual_ipaddress(_excluded)? \{\n(.*?)^    \}", re.MULTILINE | re.DOTALL)
+_ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$", re.MULTILINE)
+_UNICAST: Final = "\n    unicast_peer {\n"
+_AUTHENTICATED: Final = "\n    # kavip: authentication\n"
+_ROLLS: Final = 3  # the version whose interval a backup learns
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What nodes must agree on; *interval* only in version 2, of the *anchor* its address and its interface."""
+
+    router_id: int
+    interface: str
+    version: int
+    interval: str
+    unicast: bool
+    authenticated: bool
+    anchor: VirtualIP
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One instance as a text has it; *virtual_ips*: all but an anchor that is nobody's VIP."""
+
+    name: str
+    identity: Identity
+    virtual_ips: tuple[VirtualIP, ...]
+
+
+NOTHING: Final[Mapping[str, Running]] = MappingProxyType({})
+
+
+def agree(one: Identity, other: Identity) -> bool:
+    """Whether a node with *one* and a node with *other* hear each other."""
+    return _essence(one) == _essence(other)
+
+
+def identity_of(instance: Instance) -> Identity:
+    """What nodes must agree on for *instance*."""
+    return Identity(
+        instance.router_id,
+        instance.interface,
+        instance.version,
+        instance.interval,
+        bool(instance.sources),
+        instance.authenticated,
+        instance.anchor,
+    )
+
+
+@lru_cache(maxsize=16)
+def identities_of(text: str) -> Mapping[str, Running]:
+    """What runs where *text* does, by instance; texts and instances that kavip did not write have none."""
+    found = (_running(match[1], match[2]) for match in _BLOCK.finditer(text))
+    return MappingProxyType({each.name: each for each in found if each is not None})
+
+
+def _essence(identity: Identity) -> Identity:
+    interval = "" if identity.version == _ROLLS else identity.interval
+    return replace(identity, interval=interval, anchor=replace(identity.anchor, prefix=0))
+
+
+def _running(name: str, block: str) -> Running | None:
+    router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
+    version, interval = _VERSION.search(block), _INTERVAL.search(block)
+    lists = {match[1] or "": _virtual_ips(match[2]) for match in _ADDRESSES.finditer(block)}
+    if not (router_id and interface and version and interval and lists.get("")):
+        return None
+    anchor = lists[""][0]
+    identity = Identity(
+        int(router_id[1]),
+        interface[1],
+        int(version[1]),
+        interval[1],
+        _UNICAST in block,
+        _AUTHENTICATED in block,
+        anchor,
+    )
+    every = (*lists[""], *lists.get("_excluded", ()))
+    return Running(name, identity, tuple(each for each in every if not is_anchor(each.address)))
+
+
+def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
+    found = ((read_address(match[1]), match) for match in _ADDRESS.finditer(block))
+    return tuple(VirtualIP(address, int(match[2]), match[3]) for address, match in found if address is not None)

@@ -1,0 +1,184 @@
+"""What may roll from node to node goes through, and what may not waits for all of them."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kavip.api.group import Instances, KeepalivedGroup
+from kavip.api.service import Service
+from kavip.vrrp import config, keys, routerids
+from kavip.vrrp.holding import hold, virtual_ips_of
+from kavip.vrrp.identity import agree, identities_of, identity_of
+from kavip.vrrp.instances import Model, model_of
+from kavip.vrrp.members import Peer, member_of
+from tests import build
+from tests.vrrp.samples import NEW, annotated, nodes, shared
+
+WEB, API = annotated("shop/web", "192.0.2.130", "192.0.2.131"), annotated("shop/api", "192.0.2.140")
+MULTICAST = {**NEW, "unicast_enabled": False}
+
+
+def both(
+    group: KeepalivedGroup,
+    services: list[Service],
+    running: str,
+    *,
+    peers: list[Peer] | None = None,
+    held: dict[str, int] | None = None,
+) -> tuple[Model, Model]:
+    """What is wanted, and what of it may be published beside the text that is *running*."""
+    members = [member_of(service, group) for service in services]
+    found = identities_of(running)
+    ids = routerids.assign(
+        held or {},
+        keys.wanted_keys(group, members),
+        blacklist=routerids.blacklist_of(group.spec),
+        taken=frozenset(),
+        avoid=frozenset(each.identity.router_id for each in found.values()),
+    ).ids
+    anchors = {name: each.identity.anchor.address for name, each in found.items()}
+    among = peers or nodes(2)
+    wanted = model_of(group, members, among, ids, anchors=anchors)
+    return wanted, hold(wanted, found, group=group, members=members, peers=among)
+
+
+def text_of(group: KeepalivedGroup, services: list[Service], **more: Any) -> str:
+    """The text of a group that nothing runs of yet."""
+    return config.render(both(group, services, "", **more)[0]).text
+
+
+def places(model: Model) -> dict[str, list[str]]:
+    """The VIPs of each instance."""
+    return {each.name: [str(vip.address) for vip in virtual_ips_of(each)] for each in model.instances}
+
+
+def test_nothing_waits_where_all_agrees() -> None:
+    """A Service that comes, an address that goes: the text is the wanted one."""
+    running = text_of(build.group(**NEW), [WEB])
+    wanted, now = both(build.group(**NEW), [annotated("shop/web", "192.0.2.130"), API], running, held={"shop/web": 1})
+    assert now is wanted
+
+
+def test_an_instance_that_runs_stays_multicast() -> None:
+    """The running one stays what it is, with its lines and the new node; a new one is what is wanted."""
+    running = text_of(build.group(**MULTICAST), [WEB])
+    wanted, now = both(build.group(**NEW), [WEB, API], running, peers=nodes(3), held={"shop/web": 1})
+    found = {each.name: (bool(each.sources), len(each.priorities)) for each in now.instances}
+    assert found == {"shop/api": (True, 3), "shop/web": (False, 3)}
+    assert all(each.sources for each in wanted.instances)
+    assert places(now) == places(wanted)
+
+
+def test_an_anchor_stays_until_the_switch() -> None:
+    """A Service loses the address that its instance advertises: it is advertised until all nodes change it."""
+    running = text_of(build.group(**NEW), [WEB])
+    moved = annotated("shop/web", "192.0.2.131", "192.0.2.132")
+    wanted, now = both(build.group(**NEW), [moved], running, held={"shop/web": 1})
+    assert places(wanted) == {"shop/web": ["192.0.2.131", "192.0.2.132"]}
+    assert places(now) == {"shop/web": ["192.0.2.130", "192.0.2.131", "192.0.2.132"]}
+
+
+def test_slots_run_before_the_vips_move_into_them() -> None:
+    """PerService to Shared: make before break."""
+    running = text_of(build.group(**NEW), [WEB, API])
+    wanted, now = both(build.group(**NEW, instances=shared(2)), [WEB, API], running)
+    assert places(now) == {
+        "group/0": [],
+        "group/1": [],
+        "shop/api": ["192.0.2.140"],
+        "shop/web": ["192.0.2.130", "192.0.2.131"],
+    }
+    assert {each.router_id for each in now.instances} == {1, 2, 3, 4}
+    assert set(places(wanted)) == {"group/0", "group/1"}
+
+
+def test_a_new_service_goes_where_it_belongs_at_once() -> None:
+    """While the others wait for their move to Shared instances a new Service is in one already."""
+    running = text_of(build.group(**NEW), [WEB])
+    wanted, now = both(build.group(**NEW, instances=shared(1)), [WEB, API], running)
+    assert places(now) == {"group/0": ["192.0.2.140"], "shop/web": ["192.0.2.130", "192.0.2.131"]}
+    assert places(wanted) == {"group/0": ["192.0.2.130", "192.0.2.131", "192.0.2.140"]}
+
+
+def test_shared_to_per_service() -> None:
+    """An instance whose anchor still runs elsewhere starts with the switch."""
+    running = text_of(build.group(**NEW, instances=shared(1)), [WEB, API])
+    wanted, now = both(build.group(**NEW), [WEB, API], running)
+    assert places(now) == {"group/0": ["192.0.2.130", "192.0.2.131", "192.0.2.140"]}
+    assert set(places(wanted)) == {"shop/api", "shop/web"}
+
+
+def test_an_address_moves_from_one_instance_to_another() -> None:
+    """The Service that carried a shared address is deleted: its instance holds the address until the switch."""
+    one, other = annotated("a/one", "192.0.2.150"), annotated("b/other", "192.0.2.150", "192.0.2.151")
+    running = text_of(build.group(**NEW), [one, other])
+    assert places(both(build.group(**NEW), [one, other], "")[0]) == {
+        "a/one": ["192.0.2.150"],
+        "b/other": ["192.0.2.151"],
+    }
+    wanted, now = both(build.group(**NEW), [other], running, held={"b/other": 2})
+    assert places(now) == {"a/one": ["192.0.2.150"], "b/other": ["192.0.2.151"]}
+    assert places(wanted) == {"b/other": ["192.0.2.151", "192.0.2.150"]}
+
+
+def test_a_taken_router_id_waits() -> None:
+    """A new instance whose VRID runs under another name starts with the switch."""
+    running = text_of(build.group(**NEW), [WEB], held={"shop/web": 7})
+    _, now = both(build.group(**NEW), [WEB, API], running, held={"shop/web": 1, "shop/api": 7})
+    assert [(each.name, each.router_id) for each in now.instances] == [("shop/web", 7)]
+
+
+SPECS = [
+    NEW,
+    MULTICAST,
+    {"vrrp_version": 2, "unicast_enabled": True},
+    {**NEW, "interface": "eth1"},
+    {**NEW, "instances": Instances(mode="Shared", count=2)},
+    {**NEW, "blacklist_router_ids": [1, 2]},
+]
+ADDRESSES = [f"192.0.2.{number}" for number in range(130, 134)] + ["2001:db8::1", "2001:db8::2"]
+WORLDS = st.lists(
+    st.tuples(
+        st.sampled_from(SPECS),
+        st.dictionaries(
+            st.sampled_from(["a/one", "b/two", "c/three"]),
+            st.tuples(st.lists(st.sampled_from(ADDRESSES), unique=True, max_size=4), st.booleans()),
+            max_size=3,
+        ),
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+@given(WORLDS)
+def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """
+    Whatever was changed before: nodes with the running text and nodes with the next one hear each other.
+
+    No address runs in two instances, on whichever of these nodes, and none that is still wanted is given up.
+    """
+    running = ""
+    for spec, services in history:
+        found = [annotated(key, *vips, spread=spread) for key, (vips, spread) in services.items()]
+        wanted, now = both(build.group(**spec), found, running)
+        text = config.render(now).text
+        before, after = identities_of(running), identities_of(text)
+        for name in before.keys() & after.keys():
+            assert agree(before[name].identity, after[name].identity)
+        assert {each.name: identity_of(each) for each in now.instances} == {
+            name: each.identity for name, each in after.items()
+        }
+        had = {vip.address: name for name, each in before.items() for vip in each.virtual_ips}
+        has = [(vip.address, name) for name, each in after.items() for vip in each.virtual_ips]
+        assert len({address for address, _ in has}) == len(has)
+        assert all(had.get(address, name) == name for address, name in has)
+        wanted_ones = {vip.address for each in wanted.instances for vip in virtual_ips_of(each)}
+        assert wanted_ones & had.keys() <= dict(has).keys()
+        at = [(each.router_id, each.family, each.interface) for each in now.instances]
+        assert len(set(at)) == len(at)
+        assert (
+            hold(wanted, identities_of(config.render(wanted).text), group=build.group(), members=(), peers=()) is wanted
+        )
+        running = text
