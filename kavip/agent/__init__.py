@@ -12,6 +12,7 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
   the running daemon.
 * :mod:`~kavip.agent.sieve` finds the instances that keepalived refuses, :mod:`~kavip.agent.witness` sees what the
   daemon does, :mod:`~kavip.agent.runner` makes it run a configuration, with :mod:`~kavip.agent.penalty` for those that
-  failed, :mod:`~kavip.agent.sweeper` takes away what one left.
+  failed and :mod:`~kavip.agent.tracks` for what it is to know of the node, :mod:`~kavip.agent.sweeper` takes away what
+  one left.
 * :mod:`~kavip.agent.reloader` puts them in order, :mod:`~kavip.agent.server` answers, :mod:`~kavip.agent.run` starts.
 """

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kavip.vrrp.tracking import Track
 from kavip.vrrp.virtualips import VirtualIP
 
 DEFAULT_PRIORITY: Final = 100
@@ -18,6 +19,7 @@ class Instance:
     interface: str
     priority: int = DEFAULT_PRIORITY
     virtual_ips: tuple[VirtualIP, ...] = ()
+    tracks: tuple[Track, ...] = ()
 
     @property
     def family(self) -> int:

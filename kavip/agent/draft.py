@@ -2,11 +2,16 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from kavip.agent.configuration import DEFAULT_PRIORITY, Instance
 from kavip.api.address import BITS, read_address
 from kavip.names import MAX_ROUTER_ID
+from kavip.vrrp.tracking import Track
 from kavip.vrrp.virtualips import VirtualIP
+
+_WEIGHT: Final = re.compile(r"0|-?[1-9][0-9]{0,2}")
+_MOST_WEIGHT: Final = 253
 
 
 @dataclass(slots=True)
@@ -18,10 +23,13 @@ class Draft:
     interface: str = ""
     priority: int = DEFAULT_PRIORITY
     virtual_ips: list[VirtualIP] = field(default_factory=list)
+    tracks: list[Track] = field(default_factory=list)
 
     def finished(self) -> Instance:
         """What was read, as it stands."""
-        return Instance(self.name, self.router_id, self.interface, self.priority, tuple(self.virtual_ips))
+        return Instance(
+            self.name, self.router_id, self.interface, self.priority, tuple(self.virtual_ips), tuple(self.tracks)
+        )
 
     def fault(self) -> str:
         """What is wrong with the instance as a whole."""
@@ -64,6 +72,14 @@ class Draft:
             return "an address without an interface"
         self.virtual_ips.append(VirtualIP(address, prefix, interface))
         return ""
+
+    def follow(self, given: list[str]) -> str:
+        """Take a line of the block of track files; what is wrong with it, or an empty text."""
+        match given:
+            case (name, "weight", weight) if _WEIGHT.fullmatch(weight) and abs(int(weight)) <= _MOST_WEIGHT:
+                self.tracks.append(Track(name, int(weight)))
+                return ""
+        return f"a track file wants a name and a weight from -{_MOST_WEIGHT} to {_MOST_WEIGHT}"
 
 
 def _number(values: list[str], lowest: int, highest: int) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from kavip.agent.configuration import Instance, interfaces_of
 from kavip.api.address import BITS, Address, read_address
+from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 KUBE_PROXY_INTERFACE: Final = "kube-ipvs0"
@@ -31,13 +32,18 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What this node is: its interfaces and addresses, and the VIPs that kavip may have put there."""
+    """
+    What this node is: its interfaces and addresses, and the VIPs that kavip may have put there.
+
+    *track_dir* is where its agent writes the track files.
+    """
 
     node: str
     address: Address | None = None
     interfaces: frozenset[str] = frozenset()
     held: tuple[Held, ...] = ()
     ours: frozenset[VirtualIP] = frozenset()
+    track_dir: str = TRACK_DIR
 
 
 def interface_of(text: str, facts: Facts) -> str:

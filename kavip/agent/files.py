@@ -23,6 +23,7 @@ CONFIG: Final = "keepalived.conf"
 GOOD: Final = "good.conf"  # the last configuration that the daemon was seen to run
 CANDIDATE: Final = "candidate.conf"
 RECORD: Final = "vips.json"
+TRACKS: Final = "track"
 _MODE: Final = 0o644  # keepalived ignores files with an x bit
 
 
@@ -40,6 +41,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / CONFIG
+        self.tracks = path / TRACKS
 
     def load(self) -> Localized | None:
         """The configuration that keepalived reads at its start; None when there is none, or none of ours."""

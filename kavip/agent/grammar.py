@@ -6,7 +6,7 @@ while a file is being checked. So a text is read here first, and what is not of 
 Messages name a line and what is wrong with it; they never quote the line, which may hold a password.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,12 +61,17 @@ def examine(text: str, *, settled: Configuration = _NOTHING) -> Examined | Refus
         return Refused("there is no global_defs block: this is not a configuration that kavip wrote")
     if doubled := first_doubled([each.name for each in drafts]):
         return Refused(f"instance {doubled} stands twice")
-    faults = {each.name: each.fault() for each in drafts if each.fault()} | faults
+    faults = {each.name: why for each in drafts if (why := each.fault() or _lost(each, outside.tracks))} | faults
     instances = tuple(each.finished() for each in drafts)
     faults |= _conflicts([each for each in instances if each.name not in faults], settled)
     return Examined(
         tuple(sorted(instances, key=lambda each: each.name)), {name: Fault(text) for name, text in faults.items()}
     )
+
+
+def _lost(draft: Draft, tracks: Collection[str]) -> str:
+    missing = sorted({each.name for each in draft.tracks} - set(tracks))
+    return f"track file {missing[0]} is not defined" if missing else ""
 
 
 def _conflicts(instances: Iterable[Instance], settled: Configuration) -> dict[str, str]:

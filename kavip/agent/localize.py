@@ -18,6 +18,7 @@ from kavip.agent.configuration import Configuration, Fault, Localized, Refused
 from kavip.agent.facts import Facts, interface_of, unfit
 from kavip.agent.prune import spares_of, without
 from kavip.api.address import read_address
+from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 AUTHENTICATION_MARKER: Final = "# kavip: authentication"
@@ -25,6 +26,8 @@ _PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
+_OLD_TRACK_FILE: Final = "vrrp_track_file "
+_TRACK_FILE: Final = f'    file "{TRACK_DIR}/'
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f]*)")
 
@@ -62,7 +65,7 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
                 f"no interface of node {facts.node} is in the subnet of {mounted.interface_from_ip} (interfaceFromIP)"
             )
             return replace(empty(facts.node, config_hash=mounted.config_hash), note=note)
-    lines = list(_resolved(mounted.text, facts.node))
+    lines = [_placed(line, facts.track_dir) for line in _resolved(mounted.text, facts.node)]
     if any(line.strip() == AUTHENTICATION_MARKER for line in lines):
         if fault := _password_fault(mounted.password):
             return Refused(fault)
@@ -117,6 +120,20 @@ def _resolved(text: str, node: str) -> Iterator[str]:
             yield line
         elif (match[3] == node) != bool(match[2]):
             yield match[1] + match[4]
+
+
+def _placed(line: str, track_dir: str) -> str:
+    """
+    *line*, with the folder of this agent where it names one of a track file.
+
+    The group's text has keepalived's old keyword, which agents of earlier versions take; keepalived itself says at
+    every reload, once for each file, that it is deprecated.
+    """
+    if line.startswith(_OLD_TRACK_FILE):
+        return line.removeprefix("vrrp_")
+    if line.startswith(_TRACK_FILE):
+        return f'    file "{track_dir}/{line.removeprefix(_TRACK_FILE)}'
+    return line
 
 
 def _authenticated(line: str, password: str) -> Iterator[str]:

@@ -6,12 +6,16 @@ that it no longer has, nothing that another instance has now. A mistake in a cha
 VIP, as it always was where the whole configuration is refused.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kavip.agent.blocks import Block, joined, split
 from kavip.agent.configuration import Configuration, Fault, Instance, LeftOut, Localized, Refused
 from kavip.agent.facts import Facts, unfit
+
+_TRACK_FILE: Final = re.compile(r"^track_file (\S+) \{$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,11 @@ def without(localized: Localized, faults: Mapping[str, Fault], spares: Spares) -
     running = {each.name: each for each in localized.configuration.instances if each.name not in faults}
     wanted = {each.name: each for each in localized.configuration.instances}
     kept: dict[str, Spare] = {}
+    defined = frozenset(_TRACK_FILE.findall(localized.text))
     for name in sorted(faults.keys() - known.keys()):
         spare = spares.get(name)
         if spare and _stands_for(spare.instance, wanted[name]) and not _clashes(spare.instance, running.values()):
-            kept[name] = spare
+            kept[name] = spare = _following(spare, defined)
             running[name] = spare.instance
     for name, fault in faults.items():
         before = known.get(name) or LeftOut(name, fault, wanted[name].virtual_ips)
@@ -65,6 +70,16 @@ def without(localized: Localized, faults: Mapping[str, Fault], spares: Spares) -
         configuration=Configuration(tuple(running[name] for name in sorted(running))),
         left_out=left_out,
     )
+
+
+def _following(spare: Spare, defined: Collection[str]) -> Spare:
+    """*spare* without the track files that are not *defined* any more, for which keepalived would refuse it."""
+    gone = {f"{each.name} weight {each.weight}" for each in spare.instance.tracks if each.name not in defined}
+    if not gone:
+        return spare
+    lines = tuple(line for line in spare.block.lines if line.strip() not in gone)
+    tracks = tuple(each for each in spare.instance.tracks if each.name in defined)
+    return Spare(replace(spare.block, lines=lines), replace(spare.instance, tracks=tracks))
 
 
 def _stands_for(old: Instance, new: Instance) -> bool:

@@ -11,13 +11,16 @@ from typing import Final
 from kavip.agent.blocks import INSTANCE, OPEN, Block
 from kavip.agent.draft import Draft
 from kavip.vrrp.tokens import MAX_LINE
+from kavip.vrrp.tracking import TRACK_NAME
 
 _ALIEN: Final = re.compile(r"[^\x20-\x7e]")
 _SPECIAL: Final = re.compile(r"[\\$~!#]")  # escapes, definitions, repetitions, comments
 _WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
 _INLINE: Final = re.compile(r"[a-z0-9_]+ \{( [^{}\"]+)? \}")
-_BLOCKS: Final = frozenset({"global_defs", INSTANCE, "vrrp_track_file"})
+_TRACK_FILES: Final = frozenset({"track_file", "vrrp_track_file"})
+_BLOCKS: Final = frozenset({"global_defs", INSTANCE}) | _TRACK_FILES
 _ADDRESS_BLOCKS: Final = frozenset({"virtual_ipaddress", "virtual_ipaddress_excluded"})
+_PATH: Final = re.compile(r'"(/[A-Za-z0-9_.-]+)+"')
 _DENIED: Final = frozenset(
     {
         "config_save_dir",  # runs a shell, and does so while a file is being checked
@@ -46,13 +49,19 @@ class Spot:
 
 
 class Reader:
-    """Walks the lines of blocks; *drafts* are what came out, also of blocks in which something is wrong."""
+    """
+    Walks the lines of blocks; *drafts* are what came out, also of blocks in which something is wrong.
+
+    *tracks* are the track files that were defined.
+    """
 
     def __init__(self) -> None:
         self.drafts: list[Draft] = []
         self.seen: set[str] = set()
+        self.tracks: set[str] = set()
         self._open: list[str] = []
         self._inside = ""  # the instance whose block is being read
+        self._track = ""
 
     def fault(self, block: Block) -> Spot | None:
         """Read *block* to its end; the first thing that is wrong with it."""
@@ -98,11 +107,19 @@ class Reader:
             if self._inside != name:
                 return "vrrp_instance does not begin its line"
             self.drafts.append(Draft(name))
+        if not self._open and keyword in _TRACK_FILES:
+            if not TRACK_NAME.fullmatch(name):
+                return "a track file without a name of kavip's"
+            self.tracks.add(name)
+            self._track = name
         self._open.append(keyword)
         self.seen.add(keyword)
         return ""
 
     def _keyword(self, given: list[str]) -> str:
+        if self._open[0] in _TRACK_FILES:  # keepalived also knows keywords here that overwrite files
+            path = given[1] if len(given) == 2 and given[0] == "file" else ""
+            return "" if _PATH.fullmatch(path) and path.endswith(f'/{self._track}"') else "not a track file of kavip's"
         if self._open[0] != INSTANCE:
             return ""
         draft = self.drafts[-1]
@@ -110,7 +127,7 @@ class Reader:
             return draft.set(given)
         if self._open[1] in _ADDRESS_BLOCKS:
             return draft.add(given)
-        return ""
+        return draft.follow(given) if self._open[1] in _TRACK_FILES else ""
 
 
 def _lexical_fault(line: str) -> str:

@@ -35,6 +35,7 @@ from kavip.agent.runner import RECHECK, RETRY, Runner
 from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
 from kavip.agent.sweeper import Sweeper
+from kavip.agent.tracks import Tracks
 from kavip.agent.trial import Trial
 from kavip.agent.witness import Witness
 from kavip.api.address import Address
@@ -61,7 +62,8 @@ class Reloader:
         self._config_dir, self._password_file, self._run_dir = config_dir, password_file, run_directory.path
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
         self._witness = Witness(run_directory)
-        self._runner = Runner(node, run_directory, self._witness, self._sweeper)
+        self.tracks = Tracks(run_directory.tracks)
+        self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused] | None = None
         self._due = 0.0

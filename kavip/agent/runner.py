@@ -18,6 +18,7 @@ from kavip.agent.files import RunDirectory
 from kavip.agent.localize import empty
 from kavip.agent.penalty import Penalties
 from kavip.agent.sweeper import Sweeper
+from kavip.agent.tracks import Tracks
 from kavip.agent.witness import Witness
 
 RECHECK: Final = 30.0
@@ -39,14 +40,14 @@ class Reload:
 class Runner:
     """The configurations of one run directory, and what came of them."""
 
-    def __init__(self, node: str, files: RunDirectory, witness: Witness, sweeper: Sweeper) -> None:
+    def __init__(self, node: str, files: RunDirectory, witness: Witness, sweeper: Sweeper, tracks: Tracks) -> None:
         self.installed: Localized | None = None
         self.good: Localized | None = None
         self.penalties = Penalties()
         self.config_hash = ""  # of the configuration that the daemon runs
         self.reloads = self.failed_reloads = 0
         self.reload_seconds = 0.0
-        self._node, self._files, self._witness, self._sweeper = node, files, witness, sweeper
+        self._node, self._files, self._witness, self._sweeper, self._tracks = node, files, witness, sweeper, tracks
         self._running: tuple[Daemon, str] | None = None
 
     @property
@@ -58,6 +59,8 @@ class Runner:
         """Read what an earlier agent of this pod left."""
         self.installed = await asyncio.to_thread(self._files.load)
         self.good = await asyncio.to_thread(self._files.load_good)
+        if self.installed:
+            await self._tracks.follow(self.installed.configuration)
 
     def has(self, localized: Localized) -> bool:
         """Whether *localized* is installed."""
@@ -66,6 +69,7 @@ class Runner:
     async def install(self, localized: Localized) -> None:
         """Make *localized* what keepalived reads next; its VIPs are recorded before it can put them anywhere."""
         await self._sweeper.expect(localized.configuration.virtual_ips)
+        await self._tracks.follow(localized.configuration)
         await asyncio.to_thread(self._files.install, localized)
         self.installed = localized
 
@@ -92,6 +96,7 @@ class Runner:
         self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
         await asyncio.to_thread(self._files.keep_good, localized)
         await self._sweeper.settle(localized.configuration.virtual_ips)
+        await self._tracks.settle()
         self.reloads += 1
         self.reload_seconds = time.monotonic() - began
         log.info(

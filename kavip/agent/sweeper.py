@@ -28,7 +28,7 @@ class Sweeper:
         """What the node is now."""
         interfaces, held = await network.look()
         ours = await asyncio.to_thread(self._files.load_record)
-        return Facts(self._node, self._node_ip, interfaces, held, ours)
+        return Facts(self._node, self._node_ip, interfaces, held, ours, str(self._files.tracks))
 
     async def expect(self, virtual_ips: frozenset[VirtualIP]) -> None:
         """Record that a daemon may put *virtual_ips* somewhere."""

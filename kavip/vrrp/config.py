@@ -21,6 +21,7 @@ from kavip.errors import UnsafeValue
 from kavip.names import Reason
 from kavip.vrrp.instances import Model
 from kavip.vrrp.priorities import UNLISTED
+from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 MOST_BYTES: Final = 1_000_000
@@ -50,7 +51,7 @@ def render(model: Model) -> Config:
     Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
     can bring about.
     """
-    text = _TEMPLATE.render(model=model, unlisted=UNLISTED)
+    text = _TEMPLATE.render(model=model, track_dir=TRACK_DIR, unlisted=UNLISTED)
     return Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, text))
 
 

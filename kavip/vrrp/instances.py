@@ -18,11 +18,12 @@ from typing import Final
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.vrrp import keys, keywords, verbatim, virtualips
+from kavip.vrrp import keys, keywords, tracking, verbatim, virtualips
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.timing import timing_of
+from kavip.vrrp.tracking import Track
 from kavip.vrrp.units import Draft, Sharing, Unit
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -80,6 +81,7 @@ class Instance:
     excluded: tuple[VirtualIP, ...]
     lines: tuple[Line, ...]
     services: tuple[str, ...]
+    tracks: tuple[Track, ...] = ()
 
     @property
     def nobody(self) -> Address:
@@ -105,6 +107,11 @@ class Model:
     instances: tuple[Instance, ...]
     shared: tuple[Sharing, ...] = ()
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def tracks(self) -> tuple[str, ...]:
+        """The names of all track files, sorted."""
+        return tuple(sorted({track.name for instance in self.instances for track in instance.tracks}))
 
 
 def model_of(
@@ -170,6 +177,7 @@ def instance_of(
         excluded=tuple(vip for vip in vips if vip != anchor),
         lines=_lines(spec, unit, interface),
         services=tuple(sorted(unit.services)),
+        tracks=tracking.tracks_of(spec, local=tracking.local_track(unit.name) if unit.local else ""),
     )
 
 

@@ -31,11 +31,16 @@ class Sharing:
 
 @dataclass(slots=True)
 class Unit:
-    """What becomes one instance per family. A *slot* has its own anchor, and the families that all slots have."""
+    """
+    What becomes one instance per family. A *slot* has its own anchor, and the families that all slots have.
+
+    A *local* one follows the endpoints of its Service.
+    """
 
     name: str
     router_id: int
     slot: bool = False
+    local: bool = False
     vips: list[VirtualIP] = field(default_factory=list)
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
@@ -80,10 +85,13 @@ class Draft:
         if slot and member.lines:
             self._object(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
         if slot or not member.spread or self._slots:
-            self._place(member.key, vips, unit=slot or member.key, lines=() if slot else member.lines)
-            return
-        for vip in vips:
-            self._place(member.key, [vip], unit=f"{member.key}/{vip.address}", lines=member.lines)
+            placed = {slot or member.key: vips}
+        else:
+            placed = {f"{member.key}/{vip.address}": [vip] for vip in vips}
+        for unit, some in placed.items():
+            self._place(member.key, some, unit=unit, lines=() if slot else member.lines)
+            if member.local and unit in self.units:
+                self.units[unit].local = True
 
     def fill_slots(self) -> None:
         """

@@ -6,6 +6,7 @@ from kavip.agent import grammar
 from kavip.agent.configuration import Configuration, Localized, Refused
 from kavip.agent.grammar import Examined
 from kavip.agent.localize import localize
+from kavip.vrrp.tracking import Track
 from tests.agent import scene
 from tests.agent.test_localize import facts
 
@@ -53,6 +54,41 @@ def test_everything_that_kavip_renders_is_read() -> None:
         for node in ("n1", "n9"):
             found = localize(scene.mounted(text, password=scene.PASSWORD), facts(node=node))
             assert isinstance(found, Localized), found
+
+
+TRACKED = SOUND.replace(
+    "vrrp_instance", 'track_file check-a {\n    file "/run/kavip/track/check-a"\n}\nvrrp_instance', 1
+).replace("    virtual_ipaddress", "    track_file {\n        check-a weight -100\n    }\n    virtual_ipaddress")
+
+
+def test_track_files_are_read() -> None:
+    """Which files an instance follows, and with which weight, is known afterwards."""
+    found = grammar.read(TRACKED)
+    assert isinstance(found, Configuration), found
+    assert found.instances[0].tracks == (Track("check-a", -100),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("track_file check-a {", "track_file {", "line 5: a track file without a name"),
+        ("track_file check-a {", "track_file A/b {", "line 5: a track file without a name"),
+        ('"/run/kavip/track/check-a"', '"/etc/passwd"', "line 6: not a track file"),
+        ('"/run/kavip/track/check-a"', '"/run/kavip/track/check-a" x', "line 6: not a track file"),
+        ('"/run/kavip/track/check-a"\n', '"/run/kavip/track/check-a"\n    init_file 1 overwrite\n', "line 7: not a"),
+        ('    file "/run/kavip/track/check-a"\n', "    weight 5\n", "line 6: not a track file"),
+        ("check-a weight -100", "check-a weight -254", "instance shop/web: line 7 of the instance: a track file wants"),
+        ("check-a weight -100", "check-a", "instance shop/web: line 7 of the instance: a track file wants"),
+        ("check-a weight -100", "check-a weight 5 reverse", "instance shop/web: line 7 of the instance: a track file"),
+        ("check-a weight -100", "check-b weight -100", "instance shop/web: track file check-b is not defined"),
+    ],
+)
+def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
+    """keepalived can be told to overwrite any file, and refuses an instance that follows what is not defined."""
+    assert old in TRACKED
+    found = grammar.read(TRACKED.replace(old, new, 1))
+    assert isinstance(found, Refused)
+    assert why in found.reason
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from kavip.agent.configuration import Localized, Refused
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
 from kavip.agent.localize import empty, localize, named, recalled
 from kavip.api.address import BITS, parse_address
+from kavip.api.group import Check
+from kavip.vrrp.tracking import Track
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import scene
 
@@ -244,3 +246,13 @@ def test_addresses_of_kube_proxy_are_never_leftovers() -> None:
     ours = vip("192.0.2.130", KUBE_PROXY_INTERFACE)
     node = facts(held=(held("192.0.2.130", KUBE_PROXY_INTERFACE, added=True),), ours=frozenset({ours}))
     assert leftovers(node, wanted=frozenset({ours}), running=frozenset()) == ()
+
+
+def test_track_files_are_where_this_agent_writes_them() -> None:
+    """The folder is the agent's, and the keyword the one of which keepalived does not complain at every reload."""
+    text = scene.rendered({"shop/web": "192.0.2.130"}, checks=[Check(name="a", url="kubelet")])
+    assert 'vrrp_track_file check-a {\n    file "/run/kavip/track/check-a"\n}\n' in text
+    found = localize(scene.mounted(text), replace(facts(), track_dir="/elsewhere/x"))
+    assert isinstance(found, Localized)
+    assert '\ntrack_file check-a {\n    file "/elsewhere/x/check-a"\n}\n' in found.text
+    assert found.configuration.instances[0].tracks == (Track("check-a", 0),)

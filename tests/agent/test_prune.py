@@ -9,6 +9,7 @@ from kavip.agent.blocks import at, joined, split
 from kavip.agent.configuration import Fault, Localized, Refused
 from kavip.agent.localize import localize, recalled
 from kavip.agent.prune import spares_of, without
+from kavip.api.group import Check
 from tests.agent import scene
 from tests.agent.test_localize import facts, held
 
@@ -110,3 +111,24 @@ def test_what_has_become_the_nodes_own_does_not_run_on() -> None:
     found = localized(spoilt(GOOD), localized(GOOD), held=own)
     assert [(each.name, each.kept) for each in found.left_out] == [("shop/b", False)]
     assert "192.0.2.131" not in found.text
+
+
+CHECKED = scene.rendered(SERVICES, checks=[Check(name="a", url="kubelet"), Check(name="b", url="kubelet")])
+ONE_LESS = scene.rendered(SERVICES, checks=[Check(name="b", url="kubelet")])
+
+
+def test_what_runs_on_follows_what_there_is() -> None:
+    """An instance that is kept as it ran follows the track files that are still defined, and no other."""
+    good = localized(CHECKED)
+    found = localized(spoilt(ONE_LESS), good)
+    (left_out,) = found.left_out
+    assert left_out.kept
+    assert [track.name for each in found.configuration.instances for track in each.tracks] == ["check-b"] * 4
+    assert recalled(found.text) == Localized(found.text, found.config_hash, found.configuration)
+
+
+def test_an_instance_with_tracks_can_be_left_out() -> None:
+    """The others stay as they are; the definitions of its files do no harm."""
+    found = localized(spoilt(CHECKED))
+    assert [each.name for each in found.configuration.instances] == ["shop/a", "shop/c", "shop/c/v6"]
+    assert recalled(found.text) == Localized(found.text, found.config_hash, found.configuration)

@@ -24,6 +24,8 @@ class Seen:
     vips: frozenset[str]
     changes: tuple[int, int]
     """How often it became master, and how often it stopped being one."""
+    priority: int = 0
+    """The effective one."""
 
 
 class Daemon:
@@ -154,7 +156,7 @@ def _seen(each: dict[str, Any]) -> Seen:
     data, stats = each["data"], each["stats"]
     held = frozenset(text.split("/")[0] for text in (*data.get("vips", ()), *data.get("evips", ())))
     changes = (stats["become_master"], stats["release_master"])
-    return Seen(STATES[data["state"]], held, changes)
+    return Seen(STATES[data["state"]], held, changes, data["effective_priority"])
 
 
 def _inode(path: Path) -> int:

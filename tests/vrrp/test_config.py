@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ WORD = r"[A-Za-z0-9_.:/+=,-]+"
 SHAPES = re.compile(
     rf"""
       \#\ kavip:\ written\ by\ kavip\ for\ KeepalivedGroup\ {WORD};\ do\ not\ edit
-    | global_defs\ \{{ | vrrp_instance\ {WORD}\ \{{ | \}}
+    | global_defs\ \{{ | vrrp_instance\ {WORD}\ \{{ | vrrp_track_file\ {WORD}\ \{{ | \}}
     | \ {{4}}(@{WORD}\ )?[a-z][a-z0-9_]*(\ {WORD})*          # a keyword and its words
     | \ {{4}}[a-z][a-z0-9_]*\ "{WORD}(\ {WORD})*"             # a program
     | \ {{4}}\#\ kavip:\ authentication
@@ -138,7 +139,7 @@ def test_no_string_survives_outside_the_guard(bad: str, where: int) -> None:
 def test_missing_value_is_an_error() -> None:
     """A template that asks for what is not there fails instead of writing nothing."""
     with pytest.raises(UnsafeValue, match="Undefined"):
-        render(dataclasses.replace(hostile(), instances=(object(),)))  # type: ignore[arg-type]
+        render(dataclasses.replace(hostile(), instances=(SimpleNamespace(tracks=()),)))  # type: ignore[arg-type]
 
 
 def test_oversized() -> None:

@@ -1,0 +1,117 @@
+"""
+The track files of this node: what the agent knows of it, as the numbers that keepalived reads.
+
+They are written before keepalived reads a configuration that names them, and whenever a number changes; keepalived sees
+that at once (inotify, also for a rename). What somebody is to find out and has not yet stays as it was, so that an
+agent that starts again moves nothing; without a file it is taken to be well.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kavip.agent.configuration import Configuration
+from kavip.agent.files import replace_file
+from kavip.vrrp import tracking
+
+
+class Verdict(NamedTuple):
+    """What a health check has come to; *weight* is what it takes from priorities, 0 where it is FAULT."""
+
+    fails: bool
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """
+    What is known of this node, by the names of track files.
+
+    *checks* are the health checks that the agent runs. *unready* are the Services with the policy ``Local`` that have
+    no ready endpoint here, *awaited* those of which nobody knows yet; all others are ready. None: nothing was told.
+    """
+
+    checks: Mapping[str, Verdict] | None = None
+    unready: frozenset[str] = frozenset()
+    awaited: frozenset[str] | None = None
+
+    def leaves(self, name: str) -> bool:
+        """Whether the file *name* stays as an earlier agent left it: whoever is to know has not said."""
+        if tracking.is_local(name):
+            return self.checks is None or self.awaited is None or name in self.awaited
+        return self.checks is None
+
+
+def numbers(configuration: Configuration, findings: Findings) -> Mapping[str, int]:
+    """What each track file that *configuration* names has to hold, and each check's."""
+    checks = findings.checks or {}
+    lowered = sum(each.weight for each in checks.values() if each.fails)
+    found = {name: int(each.fails) for name, each in checks.items()}
+    for instance in configuration.instances:
+        for track in instance.tracks:
+            if tracking.is_local(track.name):
+                ready = track.name not in findings.unready
+                wanted = tracking.effective(instance.priority, lowered=lowered, ready=ready)
+                found[track.name] = instance.priority - wanted
+            else:
+                found.setdefault(track.name, 0)
+    return found
+
+
+class Tracks:
+    """The folder of track files, for the configuration that keepalived reads or will."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: dict[str, int] = {}
+        self._configuration, self._findings = Configuration(), Findings()
+        self._writing = asyncio.Lock()
+
+    async def follow(self, configuration: Configuration) -> None:
+        """Write what *configuration* needs, which keepalived reads next. Other files stay: a daemon may follow them."""
+        self._configuration = configuration
+        await self._write()
+
+    async def tell_checks(self, checks: Mapping[str, Verdict]) -> None:
+        """Let keepalived know what the health checks say; those that are not named are no more."""
+        self._findings = replace(self._findings, checks=checks)
+        await self._write()
+
+    async def tell_endpoints(self, *, unready: frozenset[str], awaited: frozenset[str] = frozenset()) -> None:
+        """Let keepalived know which Services have no ready endpoint here, and of which that is still *awaited*."""
+        self._findings = replace(self._findings, unready=unready, awaited=awaited)
+        await self._write()
+
+    async def settle(self) -> None:
+        """Remove the files that nothing follows, now that the daemon runs the configuration."""
+        async with self._writing:
+            await asyncio.to_thread(self._clean, numbers(self._configuration, self._findings).keys())
+
+    def before(self, name: str) -> int | None:
+        """What stands in a file, from this agent or an earlier one; None where there is none. Blocks."""
+        try:
+            return int((self._path / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    async def _write(self) -> None:
+        async with self._writing:
+            findings = self._findings
+            await asyncio.to_thread(self._put, numbers(self._configuration, findings), findings)
+
+    def _put(self, wanted: Mapping[str, int], findings: Findings) -> None:
+        self._path.mkdir(mode=0o755, exist_ok=True)
+        for name, number in sorted(wanted.items()):
+            path = self._path / name
+            if self._written.get(name) == number or (findings.leaves(name) and path.exists()):
+                continue
+            replace_file(path, f"{number}\n".encode())
+            self._written[name] = number
+
+    def _clean(self, wanted: Collection[str]) -> None:
+        for path in self._path.iterdir():
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+                self._written.pop(path.name, None)
