@@ -21,11 +21,14 @@ from kavip.api.meta import Condition
 from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
+from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.controller.difference import patched
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Apply, Options, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.names import Reason
+from kavip.overlay import Standing, key_of, laid
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
 from kavip.webhook import policy
@@ -56,13 +59,19 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would come of the files."""
+    """What would come of the files; *shown*: the Services that they concern, None for all that there are."""
 
     judged: tuple[Judged, ...]
     snapshot: Snapshot
     configurations: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    shown: frozenset[str] | None = None
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The keys of the Services that the files concern, sorted."""
+        return tuple(sorted(key for key in self.snapshot.services if self.shown is None or key in self.shown))
 
     @property
     def refused(self) -> tuple[Judged, ...]:
@@ -70,31 +79,49 @@ class Planned:
         return tuple(each for each in self.judged if not each.verdict.allowed)
 
 
-def admit(objects: Iterable[Object], *, homes: Collection[str] = (), manner: PolicyOptions = DEFAULTS) -> Planned:
+def admit(
+    objects: Iterable[Object],
+    *,
+    homes: Collection[str] = (),
+    manner: PolicyOptions = DEFAULTS,
+    standing: Standing | None = None,
+) -> Planned:
     """
     Judge *objects* in *manner*, each as if those before it were there; groups count only in the namespaces *homes*.
 
-    A Service that has addresses comes from a cluster and was there before all.
+    A Service that has addresses comes from a cluster and was there before all. With *standing*, a whole cluster was,
+    and what has a namesake there is judged as an update of it.
     """
     given = list(objects)
     absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
+    if standing is not None:
+        absent = {kind for kind in absent if KINDS[kind] in standing.absent}
     options = replace(manner, ipam="never") if VIPPool in absent else manner
-    around = (labelled(each) for each in given if not isinstance(each, _KINDS) or _has_addresses(each))
-    snapshot = Snapshot.from_objects(around, group_namespaces=homes)
+    before = [seen(labelled(each), {KINDS[kind] for kind in absent}) for each in standing.objects] if standing else []
+    olds = {key_of(each): each for each in standing.objects if isinstance(each, _KINDS)} if standing else {}
+    around = (
+        labelled(each)
+        for each in given
+        if not isinstance(each, _KINDS) or (_has_addresses(each) and key_of(each) not in olds)
+    )
+    snapshot = Snapshot.from_objects((*before, *around), group_namespaces=homes)
     judged = []
     for each in sorted((one for one in given if isinstance(one, _KINDS)), key=_turn):
-        subject = _defaulted(each) if isinstance(each, KeepalivedGroup) else each
+        old = olds.get(key_of(each))
+        subject = _defaulted(each) if isinstance(each, KeepalivedGroup) and not old else laid(each, old)
         asked = seen(each, {names.KEEPALIVED_GROUP}) if KeepalivedGroup in absent and _is_ours(each) else subject
-        verdict = policy.review(Review(Operation.CREATE, asked), snapshot, options=options)
+        operation = Operation.UPDATE if old else Operation.CREATE
+        verdict = policy.review(Review(operation, asked, old), snapshot, options=options)
         if KeepalivedGroup in absent:
             verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
         judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
         if verdict.allowed or each.metadata.uid:  # what stands in a cluster stands, whatever would be said of it today
             snapshot.put(seen(subject, {KINDS[kind] for kind in absent}))
-        else:
-            snapshot.drop(KINDS[type(each)], each.metadata.key)
+        elif not old:
+            snapshot.drop(*key_of(each))
     ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
-    return Planned(tuple(ordered), snapshot, notes=_notes(given, absent))
+    notes = standing.notes if standing is not None else _notes(given, absent)
+    return Planned(tuple(ordered), snapshot, notes=notes)
 
 
 def _turn(obj: Service | KeepalivedGroup | VIPPool) -> tuple[int, str, str]:
@@ -111,16 +138,25 @@ def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple
     return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 
 
-def plan(objects: Iterable[Object], *, homes: Collection[str] = (), manner: PolicyOptions = DEFAULTS) -> Planned:
-    """Admit *objects* in *manner* and work out everything that follows."""
-    admitted = admit(objects, homes=homes, manner=manner)
-    snapshot, manifests, options = admitted.snapshot, {}, Options(ipam=manner.ipam)
+def plan(
+    objects: Iterable[Object],
+    *,
+    homes: Collection[str] = (),
+    manner: PolicyOptions = DEFAULTS,
+    standing: Standing | None = None,
+    options: Options | None = None,
+) -> Planned:
+    """Admit *objects* in *manner*, beside or over what is *standing*, and work out everything that follows."""
+    admitted = admit(objects, homes=homes, manner=manner, standing=standing)
+    snapshot, manifests = admitted.snapshot, dict[tuple[str, str], Mapping[str, Any]]()
+    options, made = options or Options(ipam=manner.ipam), _made(standing)
     for _ in range(_ROUNDS):
         before = _state(snapshot)
+        manifests.clear()
         for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
             _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
         for key in sorted(snapshot.groups):
-            planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=Objects(), options=options)
+            planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=made, options=options)
             _write(snapshot, snapshot.groups[key], planned)
             manifests.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
         if before == _state(snapshot):
@@ -131,7 +167,28 @@ def plan(objects: Iterable[Object], *, homes: Collection[str] = (), manner: Poli
         if kind == names.CONFIG_MAP
     }
     bodies = tuple(body for _, body in sorted(manifests.items()))
-    return Planned(admitted.judged, snapshot, texts, bodies, admitted.notes)
+    shown = None if standing is None else _concerned(admitted.judged, snapshot, standing)
+    return Planned(admitted.judged, snapshot, texts, bodies, admitted.notes, shown)
+
+
+def _concerned(judged: Collection[Judged], snapshot: Snapshot, standing: Standing) -> frozenset[str]:
+    """The Services of the files, and those of the cluster that get, lose or change addresses by them."""
+    named = {f"{each.namespace}/{each.name}" for each in judged if each.kind == names.SERVICE}
+    before = {each.key: each.ingress_addresses for each in standing.objects if isinstance(each, Service)}
+    moved = {key for key, service in snapshot.services.items() if before.get(key) != service.ingress_addresses}
+    return frozenset(named | moved)
+
+
+def _made(standing: Standing | None) -> Objects:
+    """What groups have, so that running identities stay; a DaemonSet that is looked at is always applied again."""
+    found = Objects()
+    for what, each in (standing.written if standing else {}).items():
+        kind, key = what.split(" ", 1)
+        if kind == names.CONFIG_MAP:
+            found.configmaps[key] = msgspec.convert(msgspec.to_builtins(each), ConfigMap)
+        else:
+            found.daemonsets[key] = msgspec.convert(msgspec.to_builtins(each), DaemonSet)
+    return found
 
 
 def _state(snapshot: Snapshot) -> tuple[dict[str, Service], dict[str, KeepalivedGroup]]:
@@ -167,7 +224,7 @@ def as_data(planned: Planned) -> dict[str, Any]:
     snapshot = planned.snapshot
     return {
         **refusals(planned),
-        "services": [_service(snapshot, key) for key in sorted(snapshot.services) if _is_managed(snapshot, key)],
+        "services": [_service(snapshot, key) for key in planned.services if _is_managed(snapshot, key)],
         "groups": [
             {
                 "namespace": group.metadata.namespace,
@@ -231,7 +288,8 @@ def written(obj: W, planned: Plan) -> W:
             gone = {each["type"] for each in status.get("conditions", ()) if "$patch" in each}
             new = [msgspec.convert(each, Condition) for each in status.pop("conditions", ()) if "$patch" not in each]
             merged = [each for each in conditions.merged(old, new, now="") if each.type not in gone]
-            data["status"] = {**data.get("status", {}), **status, "conditions": msgspec.to_builtins(merged)}
+            new_status = patched(data.get("status", {}), status)
+            data["status"] = {**new_status, "conditions": msgspec.to_builtins(merged)}
             obj = msgspec.convert(data, type(obj))
     return obj
 

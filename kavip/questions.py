@@ -9,14 +9,19 @@ import asyncio
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 from kavip.settings import Settings, listed
+
+if TYPE_CHECKING:
+    from kavip.overlay import Standing
+    from kavip.snapshot import Object
+    from kavip.webhook.checks import Options
 
 _IPAM: Final = ("auto", "always", "never")
 
@@ -65,6 +70,17 @@ def _manner(command: F) -> F:
     return command
 
 
+def _cluster(command: F) -> F:
+    """Which cluster is asked."""
+    command = click.option("--context", default="", help="context of the kubeconfig; default: its current one")(command)
+    return click.option(
+        "--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, in a pod its account"
+    )(command)
+
+
+_live = click.option(
+    "--live", is_flag=True, help="judge beside what stands in the cluster, as `kubectl apply` would (it is only read)"
+)
 _output = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 
 
@@ -72,11 +88,23 @@ _output = click.option("-o", "--output", type=click.Choice(("text", "json")), de
 @_files
 @_homes
 @_manner
+@_live
+@_cluster
 @_output
-def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
+def check(
+    *,
+    paths: tuple[Path, ...],
+    homes: tuple[str, ...],
+    live: bool,
+    kubeconfig: str,
+    context: str,
+    output: str,
+    **manner: str,
+) -> None:
     """
     Say what the admission webhook would refuse of the objects in files.
 
+    With --live references of kinds that the files lack are read from the cluster, and what stands there is updated.
     Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
     refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
@@ -86,7 +114,9 @@ def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner
     gathered = files.gather(paths)
     for error in gathered.unread:
         click.echo(f"kavip: {error}", err=True)
-    judged = offline.admit((each.object for each in gathered.found), homes=homes, manner=Options(**manner))
+    given = [each.object for each in gathered.found]
+    standing = _standing(kubeconfig, context, given) if live else None
+    judged = offline.admit(given, homes=homes, manner=Options(**manner), standing=standing)
     places = {each.key: str(each) for each in gathered.found}
     for line in offline.remarks(judged, places):
         click.echo(line, err=True)
@@ -102,13 +132,35 @@ def check(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner
 @_files
 @_homes
 @_manner
+@click.option("--diff", is_flag=True, help="say instead what would change in the cluster; implies --live")
+@_live
+@_cluster
 @_output
-def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner: str) -> None:
-    """Say what would be refused, which address each Service gets, and which objects come out, without a cluster."""
+def plan(
+    *,
+    paths: tuple[Path, ...],
+    homes: tuple[str, ...],
+    diff: bool,
+    live: bool,
+    kubeconfig: str,
+    context: str,
+    output: str,
+    **manner: str,
+) -> None:
+    """
+    Say what would be refused, which address each Service gets, and which objects come out, without a cluster.
+
+    With --live beside what stands in one. Exit status: 0 nothing is refused, 1 something is, 2 a file or the cluster
+    cannot be read; with --diff: 0 nothing would change, 1 something would, 2 that cannot be said.
+    """
     from kavip import files, offline, tables
     from kavip.webhook.checks import Options
 
-    planned = offline.plan(files.load(paths), homes=homes, manner=Options(**manner))
+    given, chosen = files.load(paths), Options(**manner)
+    if diff:
+        _diff(given, kubeconfig, context, homes=homes, manner=chosen, output=output)
+    standing = _standing(kubeconfig, context, given) if live else None
+    planned = offline.plan(given, homes=homes, manner=chosen, standing=standing)
     for line in offline.remarks(planned) + offline.lines(planned):
         click.echo(line, err=True)
     if output == "json":
@@ -116,6 +168,39 @@ def plan(paths: tuple[Path, ...], homes: tuple[str, ...], output: str, **manner:
     else:
         click.echo(tables.text(planned))
     sys.exit(1 if planned.refused else 0)
+
+
+def _standing(kubeconfig: str, context: str, given: Collection["Object"]) -> "Standing":
+    from kavip import reading
+
+    told = kubeconfig or reading.usual_kubeconfig()
+    return asyncio.run(reading.standing(told, context=context, given=given))
+
+
+def _diff(
+    given: Collection["Object"],
+    kubeconfig: str,
+    context: str,
+    *,
+    homes: tuple[str, ...],
+    manner: "Options",
+    output: str,
+) -> NoReturn:
+    """Print what *given* would change in the cluster, and exit."""
+    from kavip import drift, offline, reading
+
+    told = kubeconfig or reading.usual_kubeconfig()
+    standing = asyncio.run(reading.whole(told, context=context, given=given))
+    options = drift.settings_of(standing, ipam=manner.ipam)
+    planned = offline.plan(given, homes=homes, manner=manner, standing=standing, options=options)
+    for line in offline.remarks(planned) + offline.lines(planned):
+        click.echo(line, err=True)
+    found = drift.drift_of(planned, standing)
+    if output == "json":
+        click.echo(json.dumps(drift.data(found), indent=2, sort_keys=True))
+    elif found:
+        click.echo(drift.text(found))
+    sys.exit(2 if planned.refused else 1 if found else 0)
 
 
 @click.command()
@@ -135,8 +220,7 @@ def render(paths: tuple[Path, ...], homes: tuple[str, ...], group: str) -> None:
 @click.argument("service")
 @_filename()
 @click.option("-n", "--namespace", default="", help="of SERVICE, where that is a bare name; default: the context's")
-@click.option("--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, in a pod its account")
-@click.option("--context", default="", help="context of the kubeconfig; default: its current one")
+@_cluster
 @click.option(
     "--ipam",
     type=click.Choice(("auto", "always", "never")),

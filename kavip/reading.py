@@ -4,13 +4,17 @@ One look at a cluster: LIST what decisions read, and nothing else; whatever a us
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.service import Service
+from kavip.api.workload import Written
 from kavip.errors import Forbidden, NotFound, SettingsError
 from kavip.explaining import Around
 from kavip.kube import resources
@@ -19,7 +23,8 @@ from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
 from kavip.kube.resources import Resource
 from kavip.kube.transport import Transport
-from kavip.snapshot import Object
+from kavip.overlay import Standing
+from kavip.snapshot import KINDS, Object
 
 _COSTS: Final = {
     names.SERVICE: "addresses that other namespaces hold look free here",
@@ -29,6 +34,17 @@ _COSTS: Final = {
     names.VIP_POOL: "what kavip would decide now cannot be said",
 }
 """What it means that a kind cannot be read."""
+
+_UNCHECKED: Final = {
+    **_COSTS,
+    names.KEEPALIVED_GROUP: "references to groups are not checked",
+    names.VIP_POOL: "references to pools are not checked",
+}
+_WRITTEN: Final = (
+    Resource(resources.CONFIGMAPS.api_version, "configmaps", names.CONFIG_MAP, Written),
+    Resource(resources.DAEMONSETS.api_version, "daemonsets", names.DAEMON_SET, Written),
+)
+_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,61 @@ async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -
     )
 
 
+async def standing(kubeconfig: str, *, context: str, given: Collection[Object]) -> Standing:
+    """The cluster around the objects *given* by files; of a kind that may not be read, what their namespaces hold."""
+    async with Client(Transport(Credentials(kubeconfig or None, context=context))) as client:
+        return await _standing(client, given)
+
+
+async def whole(kubeconfig: str, *, context: str, given: Collection[Object]) -> Standing:
+    """The same, and what kavip made for the groups; raises where something cannot be read that a difference needs."""
+    async with Client(Transport(Credentials(kubeconfig or None, context=context))) as client:
+        found = await _standing(client, given)
+        if found.hidden:
+            raise SettingsError(f"no difference can be told: {'; '.join(sorted(found.hidden.values()))}")
+        keys = sorted(each.key for each in found.objects if isinstance(each, KeepalivedGroup))
+        gate = asyncio.Semaphore(_AT_ONCE)
+        parts = await asyncio.gather(*(_written(client, resource, key, gate) for resource in _WRITTEN for key in keys))
+    return replace(found, written=dict(each for part in parts for each in part))
+
+
+async def _standing(client: Client, given: Collection[Object]) -> Standing:
+    namespaces = sorted({each.metadata.namespace for each in given} - {""})
+    lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
+    parts = await asyncio.gather(*(_reachable(client, resource, namespaces) for resource in resources.DECISIVE))
+    return Standing(
+        tuple(each for part in parts for each in part.objects),
+        absent=frozenset(part.resource.kind for part in parts if part.is_absent),
+        hidden={part.resource.kind: note for part in parts for note in part.notes},
+        notes=tuple(note for part in parts if part.resource.type in lacking for note in part.notes),
+    )
+
+
+async def _reachable(client: Client, resource: Resource[Any], namespaces: Collection[str]) -> _Part:
+    """What may be read of a kind: everything, or what *namespaces* hold."""
+    try:
+        return await _part(client, resource, "")
+    except Forbidden as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+    objects: dict[str, Object] = {}
+    for namespace in namespaces:
+        with suppress(Forbidden, NotFound):
+            found = await _of(client, resource, namespace)
+            objects.update((each.metadata.key, each) for each in found)
+    told = f"you may not list {resource.plural} of the whole cluster: {_UNCHECKED.get(resource.kind)}"
+    return _Part(resource, tuple(objects.values()), () if resource.optional else (told,), is_absent=not objects)
+
+
+async def _written(
+    client: Client, resource: Resource[Written], key: str, gate: asyncio.Semaphore
+) -> list[tuple[str, Written]]:
+    with suppress(NotFound):
+        async with gate:
+            return [(f"{resource.kind} {key}", await client.get(resource, key))]
+    return []
+
+
 async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Part:
     malformed: list[Malformed] = []
     try:
@@ -79,6 +150,8 @@ async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Par
             return _Part(resource)
         return _Part(resource, notes=(f"this cluster has no {resource.kind}: is kavip installed?",), is_absent=True)
     except Forbidden as error:
+        if not namespace:
+            raise
         return await _own(client, resource, namespace, error)
     notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.why}" for each in malformed)
     return _Part(resource, objects, notes)
@@ -90,13 +163,19 @@ async def _own(client: Client, resource: Resource[Any], namespace: str, error: F
         raise error
     objects: Sequence[Object] = ()
     try:
-        if resource is resources.NAMESPACES:
-            objects = [await client.get(resource, namespace)]
-        elif resource.namespaced:
-            objects, _ = await client.list(resource, namespace=namespace)
+        objects = await _of(client, resource, namespace)
     except Forbidden:
         if resource is resources.SERVICES:
             raise error from None
     told = f"you may not list {resource.plural} of the whole cluster: {_COSTS.get(resource.kind)}"
     # where there is no such kind, who may not read it is told the same
     return _Part(resource, objects, () if resource.optional else (told,), is_absent=not objects)
+
+
+async def _of(client: Client, resource: Resource[Any], namespace: str) -> Sequence[Object]:
+    """The objects of a kind that belong to *namespace*."""
+    if resource is resources.NAMESPACES:
+        return [await client.get(resource, namespace)]
+    if resource.namespaced:
+        return (await client.list(resource, namespace=namespace))[0]
+    return ()

@@ -35,7 +35,7 @@ def _planned(planned: Planned) -> Iterator[tuple[str, ...]]:
     """A row for each Service that asks for an address, and for each that would not come in."""
     snapshot = planned.snapshot
     refused = {f"{each.namespace}/{each.name}": each for each in planned.refused if each.kind == SERVICE}
-    for key in sorted({*snapshot.services, *refused}):
+    for key in sorted({*planned.services, *refused}):
         if key not in snapshot.services:
             found = refused[key].verdict.refusals
             yield key, "-", "-", "-", "refused", "; ".join(message_of(each) for each in found)

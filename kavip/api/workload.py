@@ -1,6 +1,8 @@
 """What kavip makes for a group, as far as it reads it back, and the Deployment of others."""
 
-from kavip.api.meta import Metadata, OwnerReference, Wire
+from typing import Any
+
+from kavip.api.meta import Metadata, OwnerReference, Passthrough, Wire, field
 
 
 class Container(Wire, frozen=True):
@@ -64,6 +66,30 @@ class ConfigMap(Wire, frozen=True):
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
+
+
+class ManagedFields(Wire, frozen=True):
+    """``metadata.managedFields[]``: which fields somebody owns."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: Passthrough | None = field(name="fieldsV1", default=None)
+
+
+class WrittenMetadata(Metadata, frozen=True):
+    """Metadata with who wrote what."""
+
+    managed_fields: list[ManagedFields] | None = None
+
+
+class Written(Wire, frozen=True):
+    """A ConfigMap or DaemonSet as it stands, whole, for those who compare it."""
+
+    metadata: WrittenMetadata = WrittenMetadata()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    spec: dict[str, Any] | None = None
 
 
 class PodMonitor(Wire, frozen=True):

@@ -19,3 +19,15 @@ def merge_patch(old: Json, new: Json) -> dict[str, Any]:
             continue
         patch[key] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
     return patch
+
+
+def patched(old: Json, patch: Json) -> dict[str, Any]:
+    """*old* after *patch*, as the API server does it."""
+    result = {key: value for key, value in old.items() if key not in patch}
+    for key, value in patch.items():
+        if isinstance(value, Mapping):
+            before = old.get(key)
+            result[key] = patched(before if isinstance(before, Mapping) else {}, value)
+        elif value is not None:
+            result[key] = value
+    return result

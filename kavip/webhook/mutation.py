@@ -38,11 +38,13 @@ def group(request: AdmissionRequest) -> Verdict:
     asked = review.question(request, KeepalivedGroup)
     if asked.subject.metadata.deletion_timestamp:
         return _NOTHING
-    if asked.old is None:
-        wanted = groups.defaults(asked.subject)
-    else:
-        wanted = _lost(asked.subject.spec, asked.old.spec) | _left(asked.subject.spec, asked.old.spec)
+    wanted = groups.defaults(asked.subject) if asked.old is None else kept(asked.subject.spec, asked.old.spec)
     return _patched(request, {("spec", name): value for name, value in wanted.items()})
+
+
+def kept(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:
+    """What an UPDATE from *old* to *new* puts back, by field of ``spec``; UNSET: what it takes out."""
+    return _lost(new, old) | _left(new, old)
 
 
 def _lost(new: GroupSpec, old: GroupSpec) -> dict[str, Any]:

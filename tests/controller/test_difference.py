@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kavip.controller.difference import merge_patch
+from kavip.controller.difference import merge_patch, patched
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,6 @@ from kavip.controller.difference import merge_patch
     ],
 )
 def test_only_what_changed_is_in_the_patch(old: dict[str, Any], new: dict[str, Any], patch: dict[str, Any]) -> None:
-    """A patch names what is new, what is different, and null for what is gone."""
+    """A patch names what is new, what is different, and null for what is gone; applied, it makes the new value."""
     assert merge_patch(old, new) == patch
+    assert patched(old, patch) == new
