@@ -7,7 +7,7 @@ give away what is held.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
@@ -26,6 +26,7 @@ from kavip.snapshot import KINDS, Object, Snapshot
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
 _COMPLAINTS = "reason=FailedCreate,regarding.kind=DaemonSet"
+_MOST_NAMES = 100  # in a URL; a name has up to 63 characters
 _RIVALS = (resources.OLD_LEASES, resources.OLD_DEPLOYMENTS)
 
 
@@ -47,6 +48,20 @@ def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Riv
 
 def _nobody(_: Key) -> None:
     """Wake nobody: this replica does not lead."""
+
+
+def selector(followed: Iterable[str]) -> str:
+    """
+    The labels of the EndpointSlices that are read: the API server's, and those of the Services *followed*.
+
+    A cluster has thousands of others, and each change of a pod's readiness is one of a slice. Selectors know names
+    alone, so slices of Services of the same name in other namespaces come along; where there are too many names for a
+    URL, all come.
+    """
+    wanted = sorted({key.rpartition("/")[2] for key in (names.API_SERVER_SERVICE, *followed)})
+    if len(wanted) > _MOST_NAMES:
+        return names.SERVICE_NAME_LABEL
+    return f"{names.SERVICE_NAME_LABEL} in ({','.join(wanted)})"
 
 
 class Outlook(NamedTuple):
@@ -79,6 +94,9 @@ class Caches:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)
+        self._slices: Informer[Object] = Informer(client, resources.ENDPOINT_SLICES, labels=selector(()))  # type: ignore[arg-type]
+        self._slices.subscribe(self._take)
+        self.informers.append(self._slices)
         self._monitoring = [_labelled(client, kind) for kind in _MONITORING if owned]
         watchers = [_labelled(client, kind) for kind in _OWNED if owned] + self._monitoring
         if owned:
@@ -105,6 +123,7 @@ class Caches:
         """Return as soon as every cache is filled."""
         for informer in self.informers:
             await informer.synced.wait()
+        await self._slices.caught_up()  # with what the Services ask for
 
     def open(self) -> None:
         """Let :meth:`fill` begin."""
@@ -126,6 +145,7 @@ class Caches:
         self._open.set()  # only now: what is listed for the first time need not be listed again
         for informer, number in asked:
             await informer.came(number)
+        await self._slices.caught_up()
         self.snapshot.ledger.settle()
         self.objects.settle()
 
@@ -152,6 +172,7 @@ class Caches:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
+        self._slices.select(selector(self.snapshot.followed))
         sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
         if self.wake is not _nobody:
             self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed

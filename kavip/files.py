@@ -14,10 +14,11 @@ from typing import IO, Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.cluster import Namespace, Network, Node
+from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
 from kavip.documents import Document, read
 from kavip.errors import BadFile
 from kavip.fields import strange
@@ -32,8 +33,10 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("", names.NODE): (Node, "v1"),
     ("", names.NAMESPACE): (Namespace, "v1"),
     ("config.openshift.io", names.NETWORK): (Network, "config.openshift.io/v1"),
+    ("discovery.k8s.io", names.ENDPOINT_SLICE): (EndpointSlice, "discovery.k8s.io/v1"),
+    ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }
-_NAMESPACED: Final = (Service, KeepalivedGroup)
+_NAMESPACED: Final = (Service, KeepalivedGroup, EndpointSlice)
 _OWN: Final = (KeepalivedGroup, VIPPool)  # of which the types here know every field of spec
 
 

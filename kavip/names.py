@@ -28,6 +28,8 @@ POD_MONITOR: Final = "PodMonitor"  # monitoring.coreos.com/v1
 ROLE: Final = "Role"
 ROLE_BINDING: Final = "RoleBinding"
 NETWORK: Final = "Network"  # config.openshift.io/v1
+ENDPOINT_SLICE: Final = "EndpointSlice"  # discovery.k8s.io/v1
+SERVICE_CIDR: Final = "ServiceCIDR"  # networking.k8s.io/v1
 
 # --- What users write ---------------------------------------------------------------------------------------------
 ANNOTATION_PREFIXES: Final = ("kavip.io/", "keepalived-operator.redhat-cop.io/")  # of what users write on a Service
@@ -77,6 +79,8 @@ LEASE_NAME: Final = "kavip-controller"
 OLD_OPERATOR_LEASE: Final = "03846a46.redhat.io"
 OLD_OPERATOR_DEPLOYMENTS: Final = ("keepalived-operator", "keepalived-operator-controller-manager")  # Helm's; OLM's
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"  # on EndpointSlices
+API_SERVER_SERVICE: Final = "default/kubernetes"  # its endpoints are the API servers
+API_SERVER: Final = "the API server"  # as messages name whose own those addresses are
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"

@@ -34,6 +34,7 @@ _COSTS: Final = {
     names.VIP_POOL: "what kavip would decide now cannot be said",
 }
 """What it means that a kind cannot be read."""
+_UNSEEN: Final = f"you may not list endpointslices of {names.API_SERVER_SERVICE}: its addresses look free here"
 
 _UNCHECKED: Final = {
     **_COSTS,
@@ -78,7 +79,9 @@ async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -
     async with Client(Transport(credentials)) as client:
         key = service if "/" in service else f"{namespace or credentials.namespace or 'default'}/{service}"
         home = key.partition("/")[0]
-        parts = await asyncio.gather(*(_part(client, resource, home) for resource in resources.DECISIVE))
+        parts = await asyncio.gather(
+            *(_part(client, resource, home) for resource in resources.DECISIVE), _api_server(client)
+        )
     return key, Around(
         tuple(each for part in parts for each in part.objects),
         frozenset(part.resource.kind for part in parts if part.is_absent),
@@ -155,6 +158,25 @@ async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Par
         return await _own(client, resource, namespace, error)
     notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.why}" for each in malformed)
     return _Part(resource, objects, notes)
+
+
+async def _api_server(client: Client) -> _Part:
+    """Where the API server is; of other Services nothing is to be known. Who may not read it is told nothing new."""
+    namespace, _, name = names.API_SERVER_SERVICE.partition("/")
+    try:
+        found, _ = await client.list(
+            resources.ENDPOINT_SLICES,
+            namespace=namespace,
+            labels=f"{names.SERVICE_NAME_LABEL}={name}",
+            undecodable=_nothing,
+        )
+    except Forbidden:
+        return _Part(resources.ENDPOINT_SLICES, notes=(_UNSEEN,))
+    return _Part(resources.ENDPOINT_SLICES, found)
+
+
+def _nothing(_: Malformed) -> None:
+    """Pass over what cannot be read."""
 
 
 async def _own(client: Client, resource: Resource[Any], namespace: str, error: Forbidden) -> _Part:

@@ -9,7 +9,7 @@ scans all Services. Readers hold a view, not a copy: decisions are synchronous, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -17,17 +17,18 @@ from typing import Any, Final, NamedTuple
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
-from kavip.api.cluster import Namespace, Network, Node
+from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
 from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.rest import Rests
 
-Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network
+Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
 KINDS: Final[Mapping[type, str]] = MappingProxyType(
     {
@@ -37,6 +38,8 @@ KINDS: Final[Mapping[type, str]] = MappingProxyType(
         Node: names.NODE,
         Namespace: names.NAMESPACE,
         Network: names.NETWORK,
+        EndpointSlice: names.ENDPOINT_SLICE,
+        ServiceCIDR: names.SERVICE_CIDR,
     }
 )
 
@@ -65,6 +68,10 @@ class Snapshot:
         self.nodes: dict[str, Node] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.networks: dict[str, Network] = {}
+        self.slices: dict[str, EndpointSlice] = {}
+        self.service_ranges: dict[str, ServiceCIDR] = {}
+        self.followed: set[str] = set()
+        """The Services whose VIPs are to be where their EndpointSlices say: no port of kube-proxy's tells it."""
         self.ledger = Ledger()
         self._parsed = Pools.of(())
         self._pools_stale = False
@@ -72,6 +79,7 @@ class Snapshot:
         self._declared: dict[str, str] = {}  # the inverse
         self._default: KeepalivedGroup | None = None
         self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
+        self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
     def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
@@ -101,13 +109,15 @@ class Snapshot:
             case Node():
                 self._crews.clear()
                 self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
+            case EndpointSlice():
+                self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", own_virtual_ips(obj))
                 self._choose_default()
 
     def drop(self, kind: str, key: str) -> None:
         """Forget the object of *kind* with *key*; unknown ones are none."""
-        self._store(kind).pop(key, None)
+        before = self._store(kind).pop(key, None)
         if kind == names.KEEPALIVED_GROUP:
             self.outside.pop(key, None)
         match kind:
@@ -118,6 +128,8 @@ class Snapshot:
                 self.ledger.rests.learn(key, None)
             case names.NETWORK:
                 self._pools_stale = True
+            case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
+                self._index_slice(key, before, None)
             case names.NODE | names.KEEPALIVED_GROUP:
                 self._crews.clear()
                 self.ledger.reserve(f"{kind} {key}", ())
@@ -131,6 +143,8 @@ class Snapshot:
             names.NODE: self.nodes,
             names.NAMESPACE: self.namespaces,
             names.NETWORK: self.networks,
+            names.ENDPOINT_SLICE: self.slices,
+            names.SERVICE_CIDR: self.service_ranges,
         }
         found: dict[str, Object] = stores[kind]
         return found
@@ -140,10 +154,24 @@ class Snapshot:
             self._candidates[before].discard(key)
             if not self._candidates[before]:
                 del self._candidates[before]
+        self.followed.discard(key)
         if service is not None and is_candidate(service):
             self._declared[key] = service.declared_group
             self._candidates[service.declared_group].add(key)
+            if service.follows_slices:
+                self.followed.add(key)
         self.ledger.observe(key, service)
+
+    def _index_slice(self, key: str, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
+        if before is not None:
+            self._slices_of[before.service].discard(key)
+            if not self._slices_of[before.service]:
+                del self._slices_of[before.service]
+        if after is not None:
+            self._slices_of[after.service].add(key)
+        if names.API_SERVER_SERVICE in {each.service for each in (before, after) if each is not None}:
+            found = (self.slices[each].addresses for each in self._slices_of.get(names.API_SERVER_SERVICE, ()))
+            self.ledger.reserve(names.API_SERVER, frozenset[Address]().union(*found))
 
     def _choose_default(self) -> None:
         labelled = (group for group in self.groups.values() if group.is_default)
@@ -250,6 +278,16 @@ class Snapshot:
         """The names of those that are ready."""
         return self._crew(group).ready
 
+    def endpoint_nodes(self, service: str) -> frozenset[str]:
+        """
+        The nodes on which kube-proxy answers for *service*, as far as its EndpointSlices are read.
+
+        Those of ready endpoints; where there are none, those of endpoints that end and still serve.
+        """
+        slices = [self.slices[key] for key in self._slices_of.get(service, ())]
+        ready = frozenset[str]().union(*(each.ready_nodes for each in slices))
+        return ready or frozenset[str]().union(*(each.draining_nodes for each in slices))
+
     def _crew(self, group: KeepalivedGroup) -> _Crew:
         """Every plan of a Service asks for the nodes of its group: they are looked for again after a Node's change."""
         wanted = group.spec.node_selector or {}
@@ -297,3 +335,11 @@ def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
         with suppress(BadInput):
             found.append(parse_network(text))
     return tuple(found)
+
+
+def service_ranges(objects: Iterable[ServiceCIDR]) -> Iterator[tuple[str, Range]]:
+    """The ranges of *objects*, each with the name of its object; unreadable entries are none."""
+    for each in sorted(objects, key=lambda one: one.metadata.name):
+        for text in each.spec.cidrs or ():
+            with suppress(BadInput):
+                yield each.metadata.name, parse_network(text)

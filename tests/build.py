@@ -13,11 +13,14 @@ from kavip.api.cluster import (
     Node,
     NodeAddress,
     NodeStatus,
+    ServiceCIDR,
+    ServiceCIDRSpec,
 )
 from kavip.api.group import GroupSpec, GroupStatus, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
+from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 
 
 def metadata(key: str, **more: Any) -> Metadata:
@@ -94,6 +97,23 @@ def node(name: str, *addresses: str, labels: dict[str, str] | None = None) -> No
 def namespace(name: str, **labels: str) -> Namespace:
     """A Namespace with labels."""
     return Namespace(metadata=metadata(name, labels={"kubernetes.io/metadata.name": name, **labels}))
+
+
+def endpoints(key: str, *ready: str, draining: Sequence[str] = (), addresses: Sequence[str] = ()) -> EndpointSlice:
+    """An EndpointSlice of Service ``ns/name``: nodes with a *ready* endpoint, and with one that ends."""
+    ends = EndpointConditions(ready=False, serving=True, terminating=True)
+    found = [
+        *(Endpoint(node_name=name, conditions=EndpointConditions(ready=True)) for name in ready),
+        *(Endpoint(node_name=name, conditions=ends) for name in draining),
+        *(Endpoint(addresses=[text]) for text in addresses),
+    ]
+    labels = {names.SERVICE_NAME_LABEL: key.rpartition("/")[2]}
+    return EndpointSlice(metadata=metadata(f"{key}-x1", labels=labels), endpoints=found)
+
+
+def service_range(*cidrs: str, name: str = "kubernetes") -> ServiceCIDR:
+    """The ranges of the cluster's own Services."""
+    return ServiceCIDR(metadata=metadata(name), spec=ServiceCIDRSpec(cidrs=list(cidrs)))
 
 
 def network(*assigns: str, **policy: list[str]) -> Network:

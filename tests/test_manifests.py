@@ -179,7 +179,7 @@ class TestRights:
     """config/rbac: what kavip may do."""
 
     FOUND = files.objects(files.CONFIG / "rbac" / "role.yaml")
-    OWN = (resources.SECRETS, resources.LEASES, resources.ENDPOINT_SLICES)
+    OWN = (resources.SECRETS, resources.LEASES)
     """Read and written in kavip's own namespace only."""
 
     NOT_OURS = frozenset(
@@ -199,7 +199,7 @@ class TestRights:
         assert granted(files.only(self.FOUND, "ClusterRole")) == expected | self.GRANTED_ON
 
     def test_the_role_has_the_verbs_that_are_used(self) -> None:
-        """The Role in kavip's namespace grants what is listed for Secrets, Leases and EndpointSlices."""
+        """The Role in kavip's namespace grants what is listed for Secrets and Leases."""
         assert granted(files.only(self.FOUND, "Role")) == used(self.OWN)
 
     def test_names_bind_what_they_can(self) -> None:

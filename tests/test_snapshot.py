@@ -2,9 +2,13 @@
 
 import random
 
+import msgspec
+
 from kavip import names
+from kavip.api.address import parse_address
 from kavip.api.meta import Condition, LabelSelector
 from kavip.api.service import ServiceStatus
+from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 from kavip.snapshot import Object, Snapshot
 from tests import build
 
@@ -134,3 +138,54 @@ def test_what_the_platform_rejects_is_read_as_the_platform_reads_it() -> None:
     usage = Snapshot.from_objects([build.pool("edge", "192.0.2.128/28"), rules])
     (edge,) = usage.parsed_pools.in_force
     assert [str(span) for span in edge.usable] == ["192.0.2.136/29"]
+
+
+def test_nodes_of_endpoints_are_those_that_kube_proxy_sends_to() -> None:
+    """Of ready endpoints in whatever slice; where nobody is ready, of those that end; of nobody else's slices."""
+    first, second = build.endpoints("shop/web", "n1", draining=["n2"]), build.endpoints("shop/web", "n3")
+    second = msgspec.structs.replace(second, metadata=msgspec.structs.replace(second.metadata, name="web-x2"))
+    snapshot = Snapshot.from_objects([first, second, build.endpoints("shop/db", "n9")])
+    assert snapshot.endpoint_nodes("shop/web") == {"n1", "n3"}
+    snapshot.drop(names.ENDPOINT_SLICE, "shop/web-x2")
+    assert snapshot.endpoint_nodes("shop/web") == {"n1"}
+    snapshot.put(build.endpoints("shop/web", draining=["n2"]))
+    assert snapshot.endpoint_nodes("shop/web") == {"n2"}
+    snapshot.drop(names.ENDPOINT_SLICE, "shop/web-x1")
+    assert snapshot.endpoint_nodes("shop/web") == set()
+
+
+def test_who_says_nothing_is_ready_and_ends_not() -> None:
+    """As Kubernetes means conditions that are absent; an endpoint on no node is on none."""
+    nameless = EndpointSlice(metadata=build.metadata("a/s"), endpoints=[Endpoint(node_name="n1"), Endpoint()])
+    assert (nameless.ready_nodes, nameless.draining_nodes) == ({"n1"}, set())
+    ends = Endpoint(node_name="n2", conditions=EndpointConditions(ready=False, terminating=True))
+    assert not ends.is_draining  # it does not serve any longer
+
+
+def test_slices_are_wanted_of_local_services_without_a_health_port() -> None:
+    """Of those that kavip manages, until they are gone or are so no longer."""
+    local = {"external_traffic_policy": "Local", "group": "lb/edge", "external_ips": ["192.0.2.1"]}
+    node_port = build.service("a/port", type="NodePort", **local)
+    snapshot = Snapshot.from_objects(
+        [
+            *(node_port, build.service("a/inner", type="ClusterIP", **local), build.service("a/lb", **local)),
+            build.service("a/other", type="NodePort", **{**local, "group": ""}),
+            build.service("a/cluster", type="NodePort", **{**local, "external_traffic_policy": "Cluster"}),
+        ]
+    )
+    assert snapshot.followed == {"a/port", "a/inner"}
+    snapshot.put(build.service("a/port", type="NodePort", **{**local, "external_traffic_policy": "Cluster"}))
+    snapshot.drop(names.SERVICE, "a/inner")
+    assert snapshot.followed == set()
+
+
+def test_the_address_of_the_api_server_is_its_own() -> None:
+    """Wherever its slices are; a node's is the node's first, and a group may have it as its virtual IP."""
+    snapshot = Snapshot.from_objects([build.endpoints("default/kubernetes", addresses=["192.0.2.1", "192.0.2.2"])])
+    snapshot.put(build.node("n1", "192.0.2.2"))
+    ledger = snapshot.ledger
+    assert [ledger.owner(parse_address(f"192.0.2.{n}")) for n in (1, 2, 3)] == ["the API server", "Node n1", ""]
+    snapshot.put(build.endpoints("default/kubernetes", addresses=["192.0.2.3"]))
+    assert [ledger.owner(parse_address(f"192.0.2.{n}")) for n in (1, 2, 3)] == ["", "Node n1", "the API server"]
+    snapshot.drop(names.ENDPOINT_SLICE, "default/kubernetes-x1")
+    assert ledger.owner(parse_address("192.0.2.3")) == ""

@@ -1,4 +1,4 @@
-"""What kavip reads of the cluster around Services: Nodes, Namespaces, Pods, Secrets and OpenShift's Network."""
+"""What kavip reads of the cluster around Services: Nodes, Namespaces, Pods, Secrets, ranges, OpenShift's Network."""
 
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Metadata, Wire, field
@@ -119,3 +119,16 @@ class Network(Wire, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: NetworkSpec = NetworkSpec()
+
+
+class ServiceCIDRSpec(Wire, frozen=True):
+    """``spec``."""
+
+    cidrs: list[str] | None = None
+
+
+class ServiceCIDR(Wire, frozen=True):
+    """``networking.k8s.io/v1`` ServiceCIDR: a range from which Services have their cluster IPs."""
+
+    metadata: Metadata = Metadata()
+    spec: ServiceCIDRSpec = ServiceCIDRSpec()

@@ -70,6 +70,16 @@ class Service(Wire, frozen=True):
         return self.spec.type == "LoadBalancer"
 
     @property
+    def is_local(self) -> bool:
+        """Whether only nodes with a ready endpoint answer on its VIPs."""
+        return self.spec.external_traffic_policy == "Local"
+
+    @property
+    def follows_slices(self) -> bool:
+        """Whether its VIPs are to be where its EndpointSlices say: only LoadBalancers have a port of kube-proxy's."""
+        return self.is_local and not self.is_load_balancer
+
+    @property
     def ingress_addresses(self) -> tuple[Address, ...]:
         """The addresses in status, in their order; host names and unreadable entries left out."""
         found = [read_address(entry.ip) for entry in self.status.load_balancer.ingress or ()]

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
-from kavip.api.cluster import Namespace, Node
+from kavip.api.cluster import Namespace, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
 from kavip.controller.echo import is_echo
 from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.snapshot import Object, Snapshot, is_candidate, own_virtual_ips
@@ -68,6 +69,10 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case Namespace() as namespace:
             if _labels(old) != _labels(new):
                 yield from _services_of(snapshot, namespace.metadata.name)
+        case EndpointSlice():
+            yield from _of_slice(snapshot, old, new)
+        case ServiceCIDR():
+            pass  # admission alone reads it
         case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
             yield from (_service(key) for key in sorted(snapshot.services))
             yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
@@ -120,6 +125,16 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
             yield _service(key)
 
 
+def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    """The group whose VIPs follow these endpoints, where they are on other nodes now; the API server's, the pools."""
+    seen = [each for each in (old, new) if isinstance(each, EndpointSlice)]
+    if len({(each.service, each.ready_nodes, each.draining_nodes) for each in seen}) != 1 or len(seen) == 1:
+        services = (snapshot.services.get(key) for key in sorted({each.service for each in seen}))
+        groups = {snapshot.group_of(service) for service in services if service is not None}
+        yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _pools_of(snapshot, _own(old) ^ _own(new))
+
+
 def _problematic(snapshot: Snapshot) -> set[str]:
     """The pools that are not in force, or are told that they are not: these another one's edit may concern."""
     told = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
@@ -160,8 +175,10 @@ def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Ke
 
 
 def _own(obj: Object | None) -> frozenset[Address]:
-    """The addresses that a node or a group has itself: no pool hands them out."""
+    """The addresses that a node, a group or the API server has itself: no pool hands them out."""
     match obj:
+        case EndpointSlice() if obj.service == names.API_SERVER_SERVICE:
+            return obj.addresses
         case Node():
             return frozenset(obj.addresses("InternalIP", "ExternalIP"))
         case KeepalivedGroup():

@@ -38,7 +38,7 @@ class Ledger(Register):
         return holding is not None and bool(holding.expected)
 
     def owner(self, address: Address) -> str:
-        """The node or group whose own *address* is, or ""."""
+        """The node or group whose own *address* is, or the API server; or ""."""
         return min(self._owners.get(address, ()), default="")
 
     def holders(self, address: Address) -> tuple[Terms, ...]:
@@ -56,7 +56,7 @@ class Ledger(Register):
 
     def belongs_to(self, address: Address, terms: Terms) -> bool:
         """
-        Whether the Service of *terms*, which has *address*, keeps it: nobody older has it, no node and no group.
+        Whether the Service of *terms*, which has *address*, keeps it: nobody older has it, and nobody owns it.
 
         Of an edit that is only proposed, the ledger knows older terms: then *terms* counts.
         """

@@ -22,7 +22,7 @@ class Names(dict[Address, set[str]]):
 
 
 class Owners(Names):
-    """The addresses that nodes and groups have themselves: no Service's."""
+    """The addresses that nodes, groups and the API server have themselves: no Service's."""
 
     def __init__(self) -> None:
         """Nobody has any."""

@@ -85,10 +85,10 @@ def barred(address: Address, why: str, request: Request) -> Refusal:
 
 
 def owned(address: Address, owner: str, request: Request) -> Refusal:
-    """An address that a node or a group has itself."""
-    is_node = owner.startswith(f"{names.NODE} ")
-    reason = Reason.ADDRESS_NOT_ALLOWED if is_node else Reason.ADDRESS_IN_USE
-    what = "is an address of" if is_node else "is a virtual IP of"
+    """An address that a node, the API server or a group has itself."""
+    is_vip = owner.startswith(f"{names.KEEPALIVED_GROUP} ")
+    reason = Reason.ADDRESS_IN_USE if is_vip else Reason.ADDRESS_NOT_ALLOWED
+    what = "is a virtual IP of" if is_vip else "is an address of"
     return Refusal(reason, f"address {address} {what} {owner}; ask for another", request.field_of(address))
 
 
@@ -176,7 +176,7 @@ def fill(pool: str, families: Sequence[int], ledger: Ledger) -> str:
             kind = f"{FAMILY_NAMES[family]} " if len(families) > 1 else ""
             kept = usage.total - usage.assigned - usage.cooling
             rest = f", {usage.cooling} at rest (cooldownSeconds)" if usage.cooling else ""
-            rest += f", {kept} kept for others (reservations, nodes, groups)" if kept > 0 else ""
+            rest += f", {kept} kept for others (reservations, nodes, groups, API server)" if kept > 0 else ""
             texts.append(f"{kind}{usage.assigned} of {usage.total} assigned{rest}")
     return " and ".join(texts)
 

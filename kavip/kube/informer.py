@@ -93,11 +93,27 @@ class Informer(Generic[T]):
         for obj in list(self._objects.values()):
             callback(None, obj)
 
+    def select(self, labels: str) -> None:
+        """Keep those objects that *labels* pick, as soon as a list has come."""
+        if labels != self._selection["labels"]:
+            self._selection["labels"] = labels
+            self.ask()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a list is wanted that has not come."""
+        return self._filled < self._wanted
+
     def ask(self) -> int:
         """Ask for a list that has not begun yet; its number, for :meth:`came`."""
         self._wanted = self._begun + 1
         self._asked.set()
         return self._wanted
+
+    async def caught_up(self) -> None:
+        """Return as soon as no list is wanted."""
+        while self.is_behind:
+            await self._news.wait()
 
     async def came(self, number: int) -> None:
         """Return as soon as the store holds what the list with *number* says, or a later one."""
@@ -108,7 +124,7 @@ class Informer(Generic[T]):
         """Keep the store until cancelled."""
         while True:
             try:
-                if not self._version or self._filled < self._wanted:
+                if not self._version or self.is_behind:
                     await self._list()
                 await self._watch_until_asked()
             except ApiError as error:

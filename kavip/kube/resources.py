@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from kavip import names
 from kavip.api.access import SubjectAccessReview
-from kavip.api.cluster import Namespace, Network, Node, Pod, Secret
+from kavip.api.cluster import Namespace, Network, Node, Pod, Secret, ServiceCIDR
 from kavip.api.event import Event
 from kavip.api.group import KeepalivedGroup
 from kavip.api.lease import Lease
@@ -172,8 +172,17 @@ DAEMONSET_EVENTS: Final = Resource(
     "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, dispensable=True
 )  # why a DaemonSet gets no pods
 ENDPOINT_SLICES: Final = Resource(
-    "discovery.k8s.io/v1", "endpointslices", "EndpointSlice", EndpointSlice, verbs=("list",)
-)  # whether a replica still stands behind the webhook's Service
+    "discovery.k8s.io/v1", "endpointslices", names.ENDPOINT_SLICE, EndpointSlice, dispensable=True
+)  # where the API server is, where endpoints are, and whether a replica still stands behind the webhook's Service
+SERVICE_CIDRS: Final = Resource(
+    "networking.k8s.io/v1",
+    "servicecidrs",
+    names.SERVICE_CIDR,
+    ServiceCIDR,
+    namespaced=False,
+    optional=True,
+    dispensable=True,
+)
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",
@@ -191,8 +200,8 @@ VALIDATING_WEBHOOKS: Final = Resource(
     verbs=(*_READ, *_APPLY),
 )
 
-DECISIVE: Final = (NETWORKS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
-"""What decisions about addresses look at, Services last: they are read by what the others say."""
+DECISIVE: Final = (NETWORKS, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
+"""What decisions about addresses look at, Services last: they are read by what the others say. Slices beside them."""
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
     SERVICES,
@@ -215,6 +224,7 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     ACCESS,
     DAEMONSET_EVENTS,
     ENDPOINT_SLICES,
+    SERVICE_CIDRS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )

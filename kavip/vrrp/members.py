@@ -15,7 +15,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION, Reason
-from kavip.vrrp import routerids, verbatim
+from kavip.vrrp import verbatim
 from kavip.vrrp.grammar import Line
 
 _FOLLOWS: Final = (
@@ -71,7 +71,7 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
         addresses=served((*ingress, *service.external_addresses)),
         created=service.metadata.creation_timestamp or "",
         spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
-        local=routerids.is_local(service),
+        local=service.is_local,
         lines=() if problem else found.lines,
         problem=problem,
     )
@@ -89,7 +89,7 @@ def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.Findings:
         allowed.discard("track_interface")
     text = service.metadata.annotation(VERBATIM_ANNOTATION)
     found = verbatim.read_service(text, allowed=allowed, interfaces=interfaces_of(spec) if spec else None)
-    if routerids.is_local(service) and any(line.keyword == "nopreempt" for line in found.lines):
+    if service.is_local and any(line.keyword == "nopreempt" for line in found.lines):
         refusal = Refusal.of(Reason.INVALID_VERBATIM, BadInput(verbatim.FIELD, "nopreempt", _FOLLOWS))
         return replace(found, refusals=(*found.refusals, refusal))
     return found

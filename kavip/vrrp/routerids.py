@@ -83,15 +83,10 @@ def needed(service: Service, group: KeepalivedGroup | None = None) -> int:
     ``externalTrafficPolicy: Local`` gives it instances of its own.
     """
     if group is not None and group.is_shared:
-        return int(is_local(service))
+        return int(service.is_local)
     if service.metadata.annotation(SPREAD_ANNOTATION) != "true":
         return 1
     return max(1, len(service.virtual_ips), expected_addresses(service))
-
-
-def is_local(service: Service) -> bool:
-    """Whether only nodes with a ready endpoint may hold the VIPs of *service*."""
-    return service.spec.external_traffic_policy == "Local"
 
 
 def expected_addresses(service: Service) -> int:

@@ -83,7 +83,7 @@ def nobody_follows_endpoints(group: KeepalivedGroup, context: Cluster) -> Findin
     """Where a VIP that comes back waits (``noPreempt``), no Service wants it to follow its endpoints (``Local``)."""
     if not group.spec.no_preempt:
         return
-    local = [service.key for service in context.snapshot.members(group.key) if routerids.is_local(service)]
+    local = [service.key for service in context.snapshot.members(group.key) if service.is_local]
     if local:
         message = (
             f"true: {listed(local, most=5)} {'has' if len(local) == 1 else 'have'} externalTrafficPolicy: Local, whose "
@@ -126,7 +126,7 @@ def some_node_is_selected(group: KeepalivedGroup, context: Cluster) -> Findings:
 
 
 def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:
-    """The group's own VIPs are nobody else's."""
+    """The group's own VIPs are nobody else's; the API server's own address may be one."""
     ledger, own = context.snapshot.ledger, f"{names.KEEPALIVED_GROUP} {group.key}"
     for index, entry in enumerate(group.spec.virtual_ips or ()):
         address = read_address(entry.address.partition("/")[0])
@@ -134,7 +134,7 @@ def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:
             continue
         holders = [str(terms) for terms in ledger.claimants(address)]
         owner = ledger.owner(address)
-        if owner not in ("", own):
+        if owner not in ("", own, names.API_SERVER):  # which may well listen on a VIP of this group
             holders.append(owner)
         if holders:
             message = f'"{entry.address}": in use by {listed(holders, most=3)}; choose another address'

@@ -13,12 +13,12 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
-from kavip.ipam.addresses import find
+from kavip.ipam.addresses import find, first_overlap
 from kavip.ipam.pool import Pool, cautions, parse_pool
 from kavip.ipam.request import read_request
 from kavip.ipam.stranding import Stranded, Stranding, stranding
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Snapshot, service_ranges
 from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
 from kavip.webhook.verdict import counted, listed, nearest_key, quoted
 
@@ -32,6 +32,17 @@ def pool_is_sound(pool: VIPPool, context: Cluster) -> Findings:
     """Ranges, exclusions and reservations can be read and fit, and no other pool has the same addresses."""
     yield from context.snapshot.parsed_pools.check(pool)
     yield from map(Caution, cautions(pool))
+
+
+def pool_is_outside_the_service_ranges(pool: VIPPool, context: Cluster) -> Findings:
+    """None of its addresses is a cluster IP of some Service, now or later, as far as the ranges are known."""
+    parsed, _ = parse_pool(pool)
+    if parsed is None:
+        return
+    for name, cidr in service_ranges(context.snapshot.service_ranges.values()):
+        if inside := first_overlap(parsed.ranges, cidr):
+            what = f"{inside} lies in the cluster's own range for Services, {cidr} ({names.SERVICE_CIDR} {name})"
+            yield Caution(f"spec.addresses: {what}; use others, for cluster IPs answer nobody outside")
 
 
 def groups_exist(pool: VIPPool, context: Cluster) -> Findings:
@@ -140,6 +151,7 @@ def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], ext
 
 CHAIN: Final[tuple[Check[VIPPool], ...]] = (
     Check(pool_is_sound, reads=spec_part),
+    Check(pool_is_outside_the_service_ranges, reads=lambda pool, _: pool.spec.addresses),
     Check(groups_exist, reads=spec_part),
     Check(nobody_is_stranded, reads=spec_part),
     Check(holders_still_match, reads=spec_part),

@@ -106,7 +106,7 @@ def verbatim_is_safe(service: Service, context: Cluster) -> Findings:
     found = members.verbatim_of(service, group.spec if group else None)
     yield from found.refusals
     yield from map(Caution, found.warnings)
-    if found.lines and group is not None and group.is_shared and not routerids.is_local(service):
+    if found.lines and group is not None and group.is_shared and not service.is_local:
         yield verbatim.shared(group.key)
 
 
@@ -132,7 +132,7 @@ def router_ids_suffice(service: Service, context: Cluster) -> Findings:
 def local_may_move(service: Service, context: Cluster) -> Findings:
     """``externalTrafficPolicy: Local`` needs a group whose VIPs may move to the nodes with endpoints."""
     group = _group(context)
-    if group is not None and group.spec.no_preempt and routerids.is_local(service):
+    if group is not None and group.spec.no_preempt and service.is_local:
         message = (
             f'"Local": the VIP must follow the endpoints, and in group "{group.key}" it stays (spec.noPreempt); '
             "want Cluster, or name another group"
@@ -217,11 +217,11 @@ def _which_group(service: Service, _: str) -> object:
 
 
 def _what_it_takes(service: Service, field: str) -> object:
-    return _which_group(service, field), routerids.needed(service), routerids.is_local(service)
+    return _which_group(service, field), routerids.needed(service), service.is_local
 
 
 def _which_policy(service: Service, field: str) -> object:
-    return _which_group(service, field), routerids.is_local(service)
+    return _which_group(service, field), service.is_local
 
 
 def _verbatim(service: Service, field: str) -> object:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import cast
 
-from kavip.caches import Caches
+from kavip.caches import Caches, selector
 from kavip.controller.outcome import Key, Kind
 from kavip.kube.client import Client
 from tests import build
@@ -59,3 +59,23 @@ def test_who_does_not_lead_begins_no_rest() -> None:
     caches.follow()
     caches._take(API, None)
     assert resting(caches) == []
+
+
+def test_slices_are_asked_for_by_name() -> None:
+    """The API server's always; where a URL cannot hold the names, all that belong to a Service."""
+    assert selector(()) == "kubernetes.io/service-name in (kubernetes)"
+    assert selector({"b/web", "a/web", "a/api"}) == "kubernetes.io/service-name in (api,kubernetes,web)"
+    assert selector(f"a/s{n}" for n in range(1000)) == "kubernetes.io/service-name"
+
+
+def test_what_services_want_followed_is_asked_for() -> None:
+    """As soon as one is seen, and no longer than that."""
+    caches = Caches(cast(Client, None), owned=False)
+    local = build.service(
+        *("shop/web",), group=GROUP, type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local"
+    )
+    caches._take(None, local)
+    assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes,web)"
+    assert caches._slices.is_behind
+    caches._take(local, None)
+    assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes)"

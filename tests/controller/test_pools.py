@@ -86,8 +86,8 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
             (build.service("shop/web", holds=["192.0.2.128"]), build.node("n9", "2001:db8::1")),
             "Ready",
             (
-                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept for others (reservations, nodes, groups); "
-                "free an address or add some to spec.addresses"
+                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept for others "
+                "(reservations, nodes, groups, API server); free an address or add some to spec.addresses"
             ),
         ),
         (

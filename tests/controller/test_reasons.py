@@ -160,7 +160,7 @@ CASES = (
     Case(
         Reason.POOL_EXHAUSTED,
         "False",
-        "pool edge is full: 1 of 3 assigned, 2 kept for others (reservations, nodes, groups); "
+        "pool edge is full: 1 of 3 assigned, 2 kept for others (reservations, nodes, groups, API server); "
         "free an address or enlarge the pool",
         web(),
         (

@@ -12,7 +12,7 @@ from kavip.api.meta import Condition
 from kavip.api.service import ServiceStatus
 from kavip.controller import wakes
 from kavip.controller.outcome import Key, Kind
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import KINDS, Object, Snapshot
 from tests import build
 from tests.controller.scenes import GROUP, cluster
 
@@ -29,7 +29,7 @@ def woken(snapshot: Snapshot, old: Object | None, new: Object | None) -> set[Key
     if new is not None:
         snapshot.put(new)
     elif old is not None:
-        snapshot.drop({type(build.service("a/b")): names.SERVICE}.get(type(old), names.NODE), old.metadata.key)
+        snapshot.drop(KINDS[type(old)], old.metadata.key)
     return set(wakes.of(snapshot, old, new))
 
 
@@ -164,3 +164,26 @@ def test_a_pool_concerns_no_other_pool_but_those_that_are_not_in_force() -> None
     pool = snapshot.pools["edge"]
     snapshot.drop(names.VIP_POOL, "edge")
     assert set(wakes.of(snapshot, pool, None)) == {POOL, Key(Kind.POOL, "clash")}
+
+
+def test_endpoints_concern_the_group_whose_vips_follow_them() -> None:
+    """Where they are on other nodes than before; not a change of anything else, nor slices of strangers."""
+    service = web(type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local")
+    snapshot, old = cluster(build.group(), service), build.endpoints("shop/web", "n1")
+    assert woken(snapshot, None, old) == {EDGE}
+    assert woken(snapshot, old, build.endpoints("shop/web", "n1", addresses=["10.0.0.1"])) == set()
+    assert woken(snapshot, old, build.endpoints("shop/web", "n2")) == {EDGE}
+    assert woken(snapshot, build.endpoints("shop/web", "n2"), None) == {EDGE}
+    assert woken(snapshot, None, build.endpoints("shop/db", "n2")) == set()
+
+
+def test_where_the_api_server_is_concerns_the_pool() -> None:
+    """Its address is not to be had, or is again."""
+    snapshot, found = cluster(build.pool()), build.endpoints("default/kubernetes", addresses=["192.0.2.129"])
+    assert woken(snapshot, None, found) == {POOL}
+    assert woken(snapshot, found, None) == {POOL}
+
+
+def test_the_range_of_services_concerns_nobody() -> None:
+    """Admission reads it."""
+    assert woken(cluster(build.pool(), web()), None, build.service_range("10.96.0.0/16")) == set()

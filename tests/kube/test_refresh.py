@@ -98,3 +98,21 @@ async def test_a_kind_that_is_absent_is_asked_for_at_once(api: Api) -> None:
         await asyncio.wait_for(informer.synced.wait(), 30)
         await listed(informer, informer.ask())
     assert len(fake.lists) == 2
+
+
+async def test_other_labels_are_another_list(api: Api) -> None:
+    """What they pick comes, what they do not goes, and the watch goes on with them; the same labels ask nothing."""
+    fake, client = api
+    informer = follow(client)
+    async with running(informer.run()):
+        await until(lambda: fake.watches)
+        informer.select("")
+        assert not informer.is_behind
+        informer.select("app in (web)")
+        assert informer.is_behind
+        await asyncio.wait_for(informer.caught_up(), 30)
+        await until(lambda: len(fake.watches) == 2)
+    assert [query.get("labelSelector") for query in (*fake.lists, *fake.watches)] == [
+        *(None, "app in (web)"),
+        *(None, "app in (web)"),
+    ]

@@ -1,0 +1,87 @@
+"""The API server's own address, on a real one: no pool hands it out, nobody gets it by name, and explain says so."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.app.conftest import Installation, a_group, a_pool, a_service, object_of, wait_for
+
+pytestmark = pytest.mark.apiserver
+
+WANTS = {"kavip.io/addresses": "192.0.2.128", "keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
+CIDRS = "--output=jsonpath={.spec.cidrs[0]}"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(installation: Installation) -> Iterator[None]:
+    """Afterwards nobody's address is the API server's."""
+    yield
+    installation.plane.kubectl("delete", "endpointslice", "others", "--namespace=default", "--ignore-not-found")
+
+
+def where(*addresses: str) -> dict[str, Any]:
+    """Another slice of default/kubernetes: the one that the API server writes may not hold this one's loopback."""
+    found = object_of("EndpointSlice", "others", namespace="default", version="discovery.k8s.io/v1")
+    found["metadata"]["labels"] = {"kubernetes.io/service-name": "kubernetes"}
+    return {**found, "addressType": "IPv4", "endpoints": [{"addresses": [each]} for each in addresses]}
+
+
+def test_the_address_of_the_api_server_is_nobodys(installation: Installation) -> None:
+    """It is skipped and counted as kept, refused by name, and free as soon as the API server is elsewhere."""
+    installation.applied(a_group("edge", default=True), a_pool("edge", "192.0.2.128/31"), where("192.0.2.128"))
+    installation.start()
+    installation.applied(a_service("one"), a_service("two"))
+    wait_for("the next address is given", lambda: installation.addresses("one") == ["192.0.2.129"])
+    wait_for("the other waits", lambda: installation.condition("two", "kavip.io/AddressAssigned"))
+    message = installation.condition("two", "kavip.io/AddressAssigned")["message"]
+    assert "1 of 2 assigned, 1 kept for others (reservations, nodes, groups, API server)" in message
+    wait_for("the pool counts it", lambda: numbers(installation) == {"total": 2, "assigned": 1, "available": 0})
+    refused = installation.apply(a_service("asks", annotations=WANTS))
+    assert "address 192.0.2.128 is an address of the API server; ask for another" in refused.stderr
+    installation.applied(where("192.0.2.77"))
+    wait_for("who waits is served", lambda: installation.addresses("two") == ["192.0.2.128"])
+
+
+def test_only_slices_that_matter_are_read(installation: Installation) -> None:
+    """By their labels: the API server's, and those of Services whose VIPs follow them, from the moment on they do."""
+    installation.applied(a_group("edge"))
+    installation.start("--external-ips-scope=off")
+    local = a_service("followed", annotations={"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"})
+    local["spec"] = {
+        "type": "NodePort",
+        "ports": [{"port": 80}],
+        "externalIPs": ["192.0.2.140"],
+        "externalTrafficPolicy": "Local",
+    }
+    installation.applied(local)
+
+    def selectors() -> set[str]:
+        own = {"system:apiserver", "system:kube-controller-manager"}
+        events = [each for each in installation.plane.audit if each.verb in ("list", "watch") and each.user not in own]
+        asked = [each.uri for each in events if "/endpointslices?" in each.uri]
+        return {uri.partition("labelSelector=")[2].partition("&")[0] for uri in asked}
+
+    wait_for("its slices are read", lambda: any("followed" in each for each in selectors()))
+    names = {
+        "kubernetes.io%2Fservice-name+in+%28kubernetes%29",
+        "kubernetes.io%2Fservice-name+in+%28followed%2Ckubernetes%29",
+    }
+    assert {each for each in selectors() if "kavip" not in each} == names
+
+
+def test_a_pool_in_the_range_of_services_is_warned_of(installation: Installation) -> None:
+    """As far as the API server says what that range is."""
+    installation.start()
+    cidr = installation.plane.kubectl("get", "servicecidr", "kubernetes", CIDRS).stdout
+    first = cidr.partition("/")[0]
+    done = installation.apply(a_pool("inside", f"{first}/32"))
+    assert done.returncode == 0, done.stderr
+    assert f"{first} lies in the cluster's own range for Services, {cidr} (ServiceCIDR kubernetes)" in done.stderr
+
+
+def numbers(installation: Installation) -> dict[str, int]:
+    """What the pool's status says of IPv4."""
+    found: dict[str, int] = (installation.get("vippool", "edge") or {}).get("status", {}).get("ipv4", {})
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
