@@ -76,7 +76,7 @@ class Settings:
     prometheus_account: str = setting(
         names.PROMETHEUS_ACCOUNT, "NAMESPACE/NAME of the service account of Prometheus, which a group's Role admits"
     )
-    probe_interval: int = setting(5, "seconds between two looks at an agent's /state when nothing changes", lowest=1)
+    probe_interval: int = setting(1, "seconds between two looks at an agent's /state when nothing changes", lowest=1)
     lease_seconds: int = setting(15, "seconds after which another replica may take over the controller", lowest=3)
     drain_seconds: int = setting(5, "seconds for which the webhook goes on answering after SIGTERM")
     log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))

@@ -8,6 +8,7 @@ line or a VRID that is not left, never stops the group.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ import msgspec
 
 from kavip import names
 from kavip.api.cluster import Node
-from kavip.api.group import GroupStatus, KeepalivedGroup
-from kavip.controller import belongings, monitoring, news, programmed
+from kavip.api.group import GroupStatus
+from kavip.controller import advertised, belongings, monitoring, news, programmed
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
@@ -27,6 +28,7 @@ from kavip.controller.misplaced import plan_misplaced
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import (
     Apply,
+    Doubt,
     Key,
     Kind,
     Options,
@@ -38,7 +40,8 @@ from kavip.controller.outcome import (
 )
 from kavip.controller.programmed import Case, Ground
 from kavip.controller.roster import Roster, roster_of
-from kavip.controller.standing import View, status_of
+from kavip.controller.standing import View, status_of, subjects_of
+from kavip.controller.tidings import Tidings
 from kavip.snapshot import Snapshot
 
 _SEEN: Final = Observed()
@@ -75,6 +78,9 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     if needed.refused:
         bodies = ()
     monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
+    ground = Ground.of(snapshot, group.key, observed)
+    tidings = Tidings.of(group, ground.ready, observed, group.key)
+    judged = _judged(ground, roster, tidings, objects.doubts.get(group.key, {}))
     config_hash = roster.config.hash if roster.config and bodies else group.status.config_hash
     view = View(
         snapshot=snapshot,
@@ -85,6 +91,8 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         accepted=accepted(snapshot, group, roster, needed=needed, monitored=monitored),
         config_hash=config_hash,
         complaint=objects.complaint(group.key),
+        tidings=tidings,
+        doubts=judged.doubts,
     )
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     return Plan(
@@ -93,9 +101,15 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         reserves=roster.reserved,
         left_out=roster.left_out,
         target=_target(roster, config_hash) if config_hash else None,
-        requeue_after=NUDGE if lacks_password(view) else RECHECK if needed or monitored else None,
-        also=_misjudged(snapshot, group, roster, observed),
+        doubts=judged.doubts,
+        requeue_after=min((*judged.waits, *_pauses(view, needed=bool(needed or monitored))), default=None),
+        also=judged.wrong,
     )
+
+
+def _pauses(view: View, *, needed: bool) -> tuple[float, ...]:
+    """After how many seconds to look again for what no watch tells."""
+    return (NUDGE,) if lacks_password(view) else (RECHECK,) if needed else ()
 
 
 def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
@@ -121,19 +135,42 @@ def _errands(
     return errands(view, data, now=owned.now)
 
 
-def _misjudged(snapshot: Snapshot, group: KeepalivedGroup, roster: Roster, observed: Observed) -> tuple[Key, ...]:
-    """The Services whose ``Programmed`` says something else than what is so; new ones have a plan of their own."""
-    ground = Ground.of(snapshot, group.key, observed)
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The Services whose conditions are *wrong*, what is told only if it lasts, and when to look again."""
+
+    wrong: tuple[Key, ...]
+    doubts: Mapping[str, Doubt]
+    waits: tuple[float, ...]
+
+
+def _judged(ground: Ground, roster: Roster, tidings: Tidings, before: Mapping[str, Doubt]) -> _Judged:
+    """Compare what is so with what Services say; new ones have a plan of their own."""
     problems = dict(roster.model.problems) if roster.model else {}
     problems |= {member.key: member.problem for member in roster.members if member.problem}
     problems |= roster.left_out
-    result = []
-    for service in snapshot.members(group.key):
+    wrong, waits, doubts = [], [], {}
+    for service in ground.snapshot.members(ground.key):
+        if not news.was_judged(service):
+            continue
         given = service.ingress_addresses if service.is_load_balancer else ()
         case = Case.of(service, given, ground, problems)
-        if news.was_judged(service) and news.is_wrong(service, programmed.verdict(case)):
-            result.append(Key(Kind.SERVICE, service.key))
-    return tuple(result)
+        found = advertised.look(case, tidings)
+        held = advertised.doubt_of(service, found, before.get(service.key), at=tidings.at)
+        if held:
+            doubts[service.key] = held
+        told = advertised.news_of(service, found, held, tidings)
+        if news.is_wrong(service, programmed.verdict(case)) or advertised.is_wrong(service, told):
+            wrong.append(Key(Kind.SERVICE, service.key))
+        elif told is None and (wait := advertised.wait(service, found, held, tidings)):
+            waits.append(wait)
+    for name, subject in subjects_of(ground.group, roster):
+        held_by = tidings.held(subject)
+        if held_by.reason in advertised.DOUBTED:
+            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=tidings.at)
+        if wait := advertised.wait_for(held_by, doubts.get(name), tidings):
+            waits.append(wait)
+    return _Judged(tuple(wrong), doubts, tuple(waits))
 
 
 def _status(view: View, now: datetime) -> tuple[StatusPatch, ...]:

@@ -7,6 +7,7 @@ Values that decisions read. The probe makes :class:`Observed`, the informers and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -17,23 +18,25 @@ from kavip.api.event import Event
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.controller.news import EVER
-from kavip.controller.outcome import Apply, Key, Removal, Reserved, StatusPatch
+from kavip.controller.outcome import Apply, Doubt, Key, Removal, Reserved, StatusPatch
 from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
+BACKUP: Final = "BACKUP"
 BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One VRRP instance as one node's keepalived reports it."""
+    """One VRRP instance as one node's keepalived reports it; *since*, by that node's clock, it is in its *state*."""
 
     name: str
     router_id: int
     family: int
     state: str
     virtual_ips: int
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """The last answer of one node's agent; *runs* are the VIPs of the configuration that keepalived has read."""
+    """
+    The last answer of one node's agent.
+
+    *instance_of*: the VIPs of the configuration that keepalived has read, and the name of the instance of each.
+    """
 
     config_hash: str = ""
     refused: str = ""
@@ -57,13 +64,29 @@ class NodeState:
     running: bool = True
     runs: frozenset[Address] = frozenset()
     masters: frozenset[Address] = frozenset()
+    instance_of: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
     instances: tuple[Sight, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """
+    When a node was heard, by the controller's monotonic clock.
+
+    *last*: what it last said was so then. *since*: from when on each of its instances is known to be in its state
+    without a break. *is_silent*: it has not answered for a while.
+    """
+
+    last: float = inf
+    since: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    is_silent: bool = False
 
 
 Owned = Made | Pod | Event
 
 NOTHING: Mapping[str, NodeState] = MappingProxyType({})
+UNHEARD: Mapping[str, Hearing] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +94,42 @@ class Observed:
     """
     Group -> node -> the last answer of its agent. A node that has never answered is absent.
 
-    *began*: when the agents were first asked.
+    *began*: when the agents were first asked. *hearings*: when each was heard. *at*: the moment of this view, by the
+    monotonic clock.
     """
 
     groups: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
     began: datetime = EVER
+    hearings: Mapping[str, Mapping[str, Hearing]] = field(default_factory=lambda: MappingProxyType({}))
+    at: float = 0.0
 
     def of(self, group: str) -> Mapping[str, NodeState]:
         """The answers of the nodes of *group*."""
         return self.groups.get(group, NOTHING)
 
+    def heard(self, group: str) -> Mapping[str, Hearing]:
+        """When the nodes of *group* were heard."""
+        return self.hearings.get(group, UNHEARD)
+
     def with_node(self, group: str, node: str, *, state: NodeState) -> "Observed":
         """The same, with the answer of *node* replaced."""
         return replace(self, groups={**self.groups, group: {**self.of(group), node: state}})
 
+    def with_hearing(self, group: str, node: str, *, hearing: Hearing) -> "Observed":
+        """The same, with *hearing* as the last of *node*."""
+        return replace(self, hearings={**self.hearings, group: {**self.heard(group), node: hearing}})
+
     def with_nodes(self, group: str, nodes: Iterable[str]) -> "Observed":
         """The same, without the answers of nodes that no longer belong to *group*; of no nodes: without the group."""
         kept = {node: state for node in nodes if (state := self.of(group).get(node))}
+        heard = {node: hearing for node in kept if (hearing := self.heard(group).get(node))}
         rest = {key: states for key, states in self.groups.items() if key != group}
-        return replace(self, groups={**rest, group: kept} if kept else rest)
+        hearings = {key: each for key, each in self.hearings.items() if key != group}
+        return replace(
+            self,
+            groups={**rest, group: kept} if kept else rest,
+            hearings={**hearings, group: heard} if heard else hearings,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +169,8 @@ class Objects:
     rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
     that the last status write was decided on, where that write has made a new one; *sent*: by Service, the last status
     write, until the watch shows something new of the Service. *left_out*: by group, the Services that it has no room
-    for. *removals*: by Service, what others took out of its status. *rivals* is what was seen of keepalived-operator
-    itself.
+    for; *doubts*: by group, what is told of its VIPs only if it lasts. *removals*: by Service, what others took out of
+    its status. *rivals* is what was seen of keepalived-operator itself.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)
@@ -146,6 +186,7 @@ class Objects:
     written: dict[Key, str] = field(default_factory=dict)
     sent: dict[str, StatusPatch] = field(default_factory=dict)
     left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
+    doubts: dict[str, Mapping[str, Doubt]] = field(default_factory=dict)
     removals: dict[str, Removal] = field(default_factory=dict)
     rivals: Rivals = field(default_factory=Rivals)
 
@@ -176,6 +217,7 @@ class Objects:
         """Forget what is remembered about a *group* that is gone."""
         self.reserved.pop(group, None)
         self.left_out.pop(group, None)
+        self.doubts.pop(group, None)
         for memory in (self.applied, self.strangers, self.refused):
             for name in [
                 name for name in memory if name.endswith((f" {group}", f" {group}{names.PROMETHEUS_ROLE_SUFFIX}"))

@@ -151,6 +151,14 @@ class Removal:
     until: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that is told only if it lasts: its *reason*, seen *since* (monotonic seconds)."""
+
+    reason: str
+    since: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
@@ -158,8 +166,9 @@ class Plan:
 
     *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
     waits for, None leaves it where it is; *unmet*: why it has not what it asks for. *reserves*, *left_out* (by Service,
-    why there is no room for it) and *target* are a group's. *requeue_after*: look again in so many seconds. *also*:
-    keys whose plan is no longer empty. *removal*: somebody has removed what kavip wrote.
+    why there is no room for it), *doubts* (by Service, instance or VIP) and *target* are a group's. *requeue_after*:
+    look again in so many seconds. *also*: keys whose plan is no longer empty. *removal*: somebody has removed what
+    kavip wrote.
     """
 
     writes: tuple[Write, ...] = ()
@@ -169,6 +178,7 @@ class Plan:
     unmet: str = ""
     reserves: Reserved | None = None
     left_out: Mapping[str, Refusal] | None = field(default=None, hash=False)
+    doubts: Mapping[str, Doubt] | None = field(default=None, hash=False)
     target: Target | None = None
     requeue_after: float | None = None
     also: tuple[Key, ...] = ()

@@ -13,11 +13,13 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.service import Service
-from kavip.controller import news, programmed, removals, unanswered
+from kavip.controller import advertised, news, programmed, removals, unanswered
 from kavip.controller.addressing import Addressing, addressing_of, told_of
+from kavip.controller.advertised import Found
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
+from kavip.controller.tidings import Tidings
 from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
 from kavip.ipam.tenure import ANOTHERS
@@ -75,12 +77,22 @@ def _plan(
     ground = Ground.of(snapshot, group, observed)
     left_out = objects.left_out.get(group, {}).get(key) if objects else None
     case = Case.of(service, given, ground, {key: left_out} if left_out else None)
-    return _difference(service, addressing, programmed.verdict(case), now=now, began=observed.began)
+    tidings = Tidings.of(ground.group, ground.ready, observed, group, wanted=case.vips)
+    doubt = objects.doubts.get(group, {}).get(key) if objects else None
+    found = advertised.look(case, tidings)
+    told = advertised.news_of(service, found, doubt, tidings), found
+    return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.began)
 
 
 # --- the write --------------------------------------------------------------------------------------------------------
 def _difference(
-    service: Service, addressing: Addressing | None, verdict: Verdict, *, now: datetime, began: datetime
+    service: Service,
+    addressing: Addressing | None,
+    verdict: Verdict,
+    masters: tuple[Verdict | None, Found],
+    *,
+    now: datetime,
+    began: datetime,
 ) -> Plan:
     fresh: dict[ConditionType, Verdict] = {}
     events: list[Notice] = []
@@ -91,6 +103,9 @@ def _difference(
     if news.is_wrong(service, verdict) or news.is_stale(service, verdict, now=now, began=began):
         fresh[ConditionType.SERVICE_PROGRAMMED] = verdict
         events += _notices(service, ConditionType.SERVICE_PROGRAMMED, verdict)
+    if held := _held(service, *masters, is_written=bool(fresh)):
+        fresh[ConditionType.ADVERTISED] = held
+        events += _notices(service, ConditionType.ADVERTISED, held)
     status = _status(service, addressing, fresh, now)
     removed = addressing.removal if addressing else None
     looks = (
@@ -106,6 +121,17 @@ def _difference(
         requeue_after=min((each for each in looks if each is not None), default=None),
         removal=removed,
     )
+
+
+def _held(service: Service, told: Verdict | None, found: Found, *, is_written: bool) -> Verdict | None:
+    """
+    What is to be written of ``Advertised``; None: nothing.
+
+    That VIPs are new, and run nowhere yet, waits for nothing where there is a write in any case.
+    """
+    if is_written and not found.is_run and conditions.find(service.status.conditions, ConditionType.ADVERTISED):
+        told = found.verdict
+    return told if advertised.is_wrong(service, told) else None
 
 
 def _status(
@@ -173,7 +199,7 @@ def _notices(
     if old is not None and old.reason == verdict.reason and not change:
         return []
     is_fine = verdict.status == "True" and verdict.reason not in (Reason.STRANDED, Reason.FOREIGN_STATUS)
-    is_calm = is_fine or verdict.reason in (Reason.PENDING, Reason.LEFT_TO_PLATFORM)
+    is_calm = is_fine or verdict.reason in (Reason.PENDING, Reason.LEFT_TO_PLATFORM, Reason.UNKNOWN)
     is_driven = addressing is not None and addressing.is_driven
     text = f"{verdict.message} ({change})" if change else verdict.message
     return [Notice(verdict.reason, text, warning=is_driven or not is_calm)]

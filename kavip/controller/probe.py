@@ -1,15 +1,23 @@
 """
 The eye on the agents: reads ``/state`` of every node of every group and keeps the last answer of each.
 
-One watcher per node and group: it looks often while the node does not yet run the wanted configuration, ever less often
-as time goes by, and at the ordinary interval once it does. Few requests are in flight at a time, none outlives its
-timeout, no answer is read beyond its limit. A node that does not answer keeps its last state: silence is not news.
+One watcher per node and group: it looks often while the node does not yet run the wanted configuration, or claims what
+another one claims too, ever less often as time goes by, and else at the ordinary interval, or as rarely as so many
+nodes demand. Few requests are in flight at a time, none outlives its timeout, no answer is read beyond its limit, and
+one that says what the last one said is not even decoded. What changes is told once for a group in :data:`FOLD` seconds,
+after the others were asked as well: a fail-over is two answers. A node that does not answer keeps its last state; that
+it has been silent for :data:`SILENCE` seconds is news.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final
 
 import aiohttp
@@ -17,19 +25,26 @@ import msgspec
 import structlog
 
 from kavip import names
-from kavip.api.address import read_address
+from kavip.api.address import Address, read_address
 from kavip.api.meta import Wire, field
 from kavip.controller.news import EVER
-from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Observed, Sight
+from kavip.controller.observed import BY_KEEPALIVED, MASTER, Hearing, LeftOut, NodeState, Observed, Sight
 from kavip.controller.outcome import Target
 
 log = structlog.get_logger()
 
+FOLD: Final = 0.2
+"""Seconds for which the answers of a group are gathered before they are told."""
+SILENCE: Final = 5.0
+"""Seconds without an answer after which a node counts as silent."""
 QUICK: Final = 0.2  # seconds; a new configuration is in a pod's mount after 0.4 to 0.9 s
 _STEADY_LOOKS: Final = 15  # quick looks before they become rarer
 _SLOWER: Final = 1.5
 _TIMEOUT: Final = 2.0
 _IN_FLIGHT: Final = 32
+_RATE: Final = 400  # looks per second over all nodes of all groups, when nothing is awaited
+_NEIGHBOURS: Final = 64  # nodes that are asked at once because another one says something new
+_LAG: Final = 0.2  # seconds by which what an agent says may be old (agent.witness.FRESH)
 _LARGEST: Final = 8 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
 
 
@@ -41,6 +56,7 @@ class InstanceReport(Wire, frozen=True):
     family: int = 4
     state: str = ""
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
+    last_transition: str = ""
 
 
 class LeftOutReport(Wire, frozen=True):
@@ -79,14 +95,16 @@ def state_of(body: bytes) -> Report:
 
 def summary(report: Report) -> NodeState:
     """What decisions need of *report*."""
-    runs, masters = set(), set()
+    runs: dict[Address, str] = {}
+    masters: set[Address] = set()
     for instance in report.instances:
         addresses = {address for text in instance.virtual_ips if (address := read_address(text))}
-        runs |= addresses
+        runs |= dict.fromkeys(addresses, instance.name)
         if instance.state == MASTER:
             masters |= addresses
     sights = (
-        Sight(each.name, each.router_id, each.family, each.state, len(each.virtual_ips)) for each in report.instances
+        Sight(each.name, each.router_id, each.family, each.state, len(each.virtual_ips), each.last_transition)
+        for each in report.instances
     )
     return NodeState(
         config_hash=report.config_hash,
@@ -95,6 +113,7 @@ def summary(report: Report) -> NodeState:
         running=report.keepalived.running,
         runs=frozenset(runs),
         masters=frozenset(masters),
+        instance_of=runs,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
         left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
     )
@@ -123,17 +142,24 @@ class Probe:
         session: aiohttp.ClientSession,
         *,
         changed: Callable[[str], None],
-        interval: float = 5.0,
+        interval: float = 1.0,
         began: datetime = EVER,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look every *interval* seconds when nothing is awaited; *began*: when that is."""
-        self.observed = Observed(began=began)
-        self._session, self._changed, self._interval = session, changed, interval
+        self._observed = Observed(began=began)
+        self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, Target] = {}
-        self._watchers: dict[tuple[str, str], asyncio.Event] = {}
+        self._watchers: dict[_Place, _Watcher] = {}
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._tasks: asyncio.TaskGroup | None = None
-        self._unreadable: set[tuple[str, str]] = set()  # told once
+        self._telling: dict[str, asyncio.TimerHandle] = {}
+        self._contested: dict[str, frozenset[str]] = {}  # by group, instances that two nodes claim
+
+    @property
+    def observed(self) -> Observed:
+        """The agents' last answers, as of now."""
+        return replace(self._observed, at=self._clock())
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -145,6 +171,8 @@ class Probe:
         finally:
             self._tasks = None
             self._watchers.clear()
+            for handle in self._telling.values():
+                handle.cancel()
 
     def aim(self, group: str, target: Target | None) -> None:
         """Look at the nodes of *target* from now on; None: *group* is gone."""
@@ -153,59 +181,132 @@ class Probe:
             return
         if target is None:
             del self._targets[group]
+            self._contested.pop(group, None)
         else:
             self._targets[group] = target
         hosts = target.hosts if target else {}
-        self.observed = self.observed.with_nodes(group, sorted(hosts))
-        for node in {*hosts, *(before.hosts if before else ())}:
-            if waker := self._watchers.get((group, node)):
-                waker.set()
+        self._observed = self._observed.with_nodes(group, sorted(hosts))
+        self._wake(group, {*hosts, *(before.hosts if before else ())})
         self._watch(group, hosts)
+
+    def _wake(self, group: str, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            if watcher := self._watchers.get((group, node)):
+                watcher.waker.set()
 
     def _watch(self, group: str, nodes: Iterable[str]) -> None:
         for node in sorted(nodes):
             if self._tasks is not None and (group, node) not in self._watchers:
-                waker = self._watchers[group, node] = asyncio.Event()
-                self._tasks.create_task(self._watcher(group, node, waker), name=f"probe {group} {node}")
+                watcher = self._watchers[group, node] = _Watcher(group, node, heard=self._clock())
+                self._tasks.create_task(self._follow(watcher), name=f"probe {group} {node}")
 
-    async def _watcher(self, group: str, node: str, waker: asyncio.Event) -> None:
+    async def _follow(self, watcher: "_Watcher") -> None:
         looks = 0
-        while (target := self._targets.get(group)) and (host := target.hosts.get(node)):
-            state = await self._look(group, node, f"http://{host}:{target.port}{names.STATE_PATH}")
+        while (target := self._targets.get(watcher.group)) and (host := target.hosts.get(watcher.node)):
+            state = await self._look(watcher, f"http://{host}:{target.port}{names.STATE_PATH}")
             looks += 1
-            is_there = state is not None and state.config_hash == target.config_hash
-            delay = self._interval if is_there else self._quick(looks)
+            contested = watcher.masters & self._contested.get(watcher.group, frozenset())
+            is_calm = state is not None and state.config_hash == target.config_hash and not contested
+            delay = self._pause if is_calm else self._quick(looks)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
-                    await waker.wait()
+                    await watcher.waker.wait()
                 looks = 0
-            waker.clear()
-        self._watchers.pop((group, node), None)
+            watcher.waker.clear()
+        self._watchers.pop((watcher.group, watcher.node), None)
+
+    @property
+    def _pause(self) -> float:
+        return max(self._interval, len(self._watchers) / _RATE)
 
     def _quick(self, looks: int) -> float:
-        return min(self._interval, QUICK * _SLOWER ** max(0, looks - _STEADY_LOOKS))
+        return min(self._pause, QUICK * _SLOWER ** max(0, looks - _STEADY_LOOKS))
 
-    async def _look(self, group: str, node: str, url: str) -> NodeState | None:
+    def _count(self, group: str) -> None:
+        """See which instances more than one node claims that answers; those nodes are asked again soon."""
+        watchers = [each for key, each in self._watchers.items() if key[0] == group and not each.is_silent]
+        claims = Counter(name for each in watchers for name in each.masters)
+        contested = frozenset(name for name, times in claims.items() if times > 1)
+        fresh, self._contested[group] = contested - self._contested.get(group, frozenset()), contested
+        for each in watchers if fresh else ():
+            if each.masters & fresh:
+                each.waker.set()
+
+    async def _look(self, watcher: "_Watcher", url: str) -> NodeState | None:
+        group, node, sent = watcher.group, watcher.node, self._clock()
         try:
             async with self._slots:
-                report = state_of(await self._ask(url))
+                sent = self._clock()
+                body = await self._ask(url)
+            digest = blake2b(body, digest_size=16).digest()
+            known = self._observed.of(group).get(node) if digest == watcher.digest else None
+            state = known or self._read(watcher, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("agent does not answer", group=group, node=node, error=type(error).__name__)
+            self._miss(watcher)
             return None
         except (msgspec.MsgspecError, ValueError) as error:
-            if (group, node) not in self._unreadable:
+            if not watcher.is_unreadable:
                 log.warning("agent's state cannot be read", group=group, node=node, error=str(error))
-            self._unreadable.add((group, node))
+            watcher.is_unreadable = True
+            self._miss(watcher)
             return None
-        self._unreadable.discard((group, node))
-        target = self._targets.get(group)
-        if report.group != group or target is None or node not in target.hosts:
-            return None  # the port belongs to another group's agent, or the node has left while it answered
-        state = summary(report)
-        if state != self.observed.of(group).get(node):
-            self.observed = self.observed.with_node(group, node, state=state)
-            self._changed(group)
+        watcher.is_unreadable = False
+        if state is None:
+            self._miss(watcher)
+            return None
+        watcher.digest = digest
+        self._hear(watcher, state, sent=sent)
         return state
+
+    def _read(self, watcher: "_Watcher", body: bytes) -> NodeState | None:
+        """What *body* says; None: the port is another group's agent's, or the node has left while it answered."""
+        report = state_of(body)
+        target = self._targets.get(watcher.group)
+        return summary(report) if report.group == watcher.group and target and watcher.node in target.hosts else None
+
+    def _hear(self, watcher: "_Watcher", state: NodeState, *, sent: float) -> None:
+        group, node = watcher.group, watcher.node
+        before, heard = self._observed.of(group).get(node), self._observed.heard(group).get(node)
+        hearing = Hearing(last=sent - _LAG, since=heard.since if heard else {})
+        if state != before:
+            hearing = replace(hearing, since=since(before, state, hearing, at=self._clock()))
+            self._observed = self._observed.with_node(group, node, state=self._alike(group, state))
+        self._observed = self._observed.with_hearing(group, node, hearing=hearing)
+        masters = frozenset(sight.name for sight in state.instances if sight.state == MASTER)
+        is_news, is_moved = state != before or watcher.is_silent, masters != watcher.masters or watcher.is_silent
+        watcher.masters, watcher.heard, watcher.is_silent = masters, self._clock(), False
+        if is_moved:
+            self._count(group)
+        if is_moved and before and len(self._targets[group].hosts) <= _NEIGHBOURS:
+            self._wake(group, (each for each in self._targets[group].hosts if each != node))
+        if is_news:
+            self._tell(group)
+
+    def _alike(self, group: str, state: NodeState) -> NodeState:
+        """The same *state*, sharing with another node's what the two have in common: all nodes run the same VIPs."""
+        for other in self._observed.of(group).values():
+            if other.instance_of == state.instance_of:
+                return replace(state, runs=other.runs, instance_of=other.instance_of)
+        return state
+
+    def _miss(self, watcher: "_Watcher") -> None:
+        group, node = watcher.group, watcher.node
+        if watcher.is_silent or self._clock() - watcher.heard < SILENCE:
+            return
+        watcher.is_silent = True
+        self._count(group)
+        if hearing := self._observed.heard(group).get(node):
+            self._observed = self._observed.with_hearing(group, node, hearing=replace(hearing, is_silent=True))
+        self._tell(group)
+
+    def _tell(self, group: str) -> None:
+        if group not in self._telling:
+            self._telling[group] = asyncio.get_running_loop().call_later(FOLD, self._told, group)
+
+    def _told(self, group: str) -> None:
+        del self._telling[group]
+        self._changed(group)
 
     async def _ask(self, url: str) -> bytes:
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
@@ -217,3 +318,29 @@ class Probe:
                 if len(body) > _LARGEST:
                     raise ValueError(f"answer is longer than {_LARGEST} bytes")
             return bytes(body)
+
+
+_Place = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Watcher:
+    """Who looks at one *node* of one *group*; *masters*: instances that it claims, *heard*: when it last answered."""
+
+    group: str
+    node: str
+    heard: float
+    waker: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    digest: bytes = b""
+    masters: frozenset[str] = frozenset()
+    is_silent: bool = False
+    is_unreadable: bool = False  # told once
+
+
+def since(before: NodeState | None, state: NodeState, hearing: Hearing, *, at: float) -> Mapping[str, float]:
+    """From when on each instance of *state* is known to be in its state without a break."""
+    same = {(sight.name, sight.state, sight.since) for sight in before.instances} if before else set()
+    return {
+        sight.name: hearing.since.get(sight.name, at) if (sight.name, sight.state, sight.since) in same else at
+        for sight in state.instances
+    }

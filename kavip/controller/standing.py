@@ -3,7 +3,7 @@ The status of a group: who has which VRID, what its nodes run, and its condition
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,10 +17,12 @@ from kavip.api.group import (
     KeepalivedGroup,
     NodesStatus,
 )
+from kavip.controller import advertised
 from kavip.controller.observed import MASTER, NodeState
-from kavip.controller.outcome import Verdict
+from kavip.controller.outcome import Doubt, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
+from kavip.controller.tidings import Subject, Tidings
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, own_virtual_ips
@@ -37,7 +39,12 @@ _WORST: Final = ("FAULT", "INIT", "BACKUP")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a group's status is made from; *accepted*, *config_hash* that it runs, *complaint* of its DaemonSet."""
+    """
+    What a group's status is made from.
+
+    *accepted*, the *config_hash* that it runs, who holds what (*tidings*) and what of that is told only if it lasts
+    (*doubts*), the *complaint* of its DaemonSet.
+    """
 
     snapshot: Snapshot
     group: KeepalivedGroup
@@ -46,6 +53,8 @@ class View:
     pods: Sequence[Pod]
     accepted: Verdict
     config_hash: str
+    tidings: Tidings
+    doubts: Mapping[str, Doubt]
     complaint: str = ""
 
 
@@ -186,47 +195,67 @@ def _ready_nodes(view: View) -> set[str]:
 
 
 # --- what the agents see ----------------------------------------------------------------------------------------------
+def subjects_of(group: KeepalivedGroup | None, roster: Roster) -> Iterator[tuple[str, Subject]]:
+    """What the status tells the master of, by the name under which it is doubted: instances, and the group's VIPs."""
+    for instance in roster.model.instances[:_MOST_INSTANCES] if roster.model else ():
+        yield f"instance {instance.name}", instance.name
+    for address in own_virtual_ips(group) if group else ():
+        yield f"VIP {address}", address
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """Where a VIP or an instance is, and in which state."""
+
+    node: str
+    state: str
+
+
+def _seat(view: View, name: str, subject: Subject, before: _Seat | None) -> _Seat:
+    """Where *subject* is; *before* as long as what is seen now may be a passing moment."""
+    held, doubt = view.tidings.held(subject), view.doubts.get(name)
+    if held.reason is None or (doubt is not None and advertised.patience(doubt, view.tidings) > 0):
+        return before or _Seat("", Reason.UNKNOWN)
+    if held.reason == Reason.MASTER:
+        return _Seat(held.nodes[0], MASTER)
+    return _Seat("", held.reason)
+
+
 def _instances(view: View) -> list[InstanceStatus]:
-    seen: dict[str, dict[str, list[str]]] = {}  # instance -> state -> nodes
+    """MASTER where one node is; the reason of the trouble where two are; else the worst that a node reports."""
+    worst: dict[str, str] = {}
     for node in view.roster.nodes:
         state = view.states.get(node.metadata.name)
         for sight in state.instances if state else ():
-            seen.setdefault(sight.name, {}).setdefault(sight.state, []).append(node.metadata.name)
+            worst[sight.name] = min(sight.state, worst.get(sight.name, sight.state), key=_rank)
+    before = {each.name: _Seat(each.node, each.state) for each in view.group.status.instances or ()}
     model = view.roster.model.instances if view.roster.model else ()
-    return [_instance(instance, seen.get(instance.name, {})) for instance in model[:_MOST_INSTANCES]]
+    return [_instance(view, each, before.get(each.name), worst.get(each.name, "")) for each in model[:_MOST_INSTANCES]]
 
 
-def _instance(instance: Instance, nodes: Mapping[str, Sequence[str]]) -> InstanceStatus:
-    masters = nodes.get(MASTER, ())
+def _instance(view: View, instance: Instance, before: _Seat | None, worst: str) -> InstanceStatus:
+    seat = _seat(view, f"instance {instance.name}", instance.name, before or _Seat("", worst))
+    if seat.state in advertised.DOUBTED:
+        seat = _Seat("", worst)
     vips = [vip for vip in (instance.anchor, *instance.excluded) if not is_anchor(vip.address)]
     return InstanceStatus(
         name=instance.name,
         router_id=instance.router_id,
         family=instance.family,
-        node=masters[0] if len(masters) == 1 else "",
-        state=_state(nodes),
+        node=seat.node,
+        state=seat.state,
         virtual_ips=len(vips),
     )
 
 
-def _state(nodes: Mapping[str, Sequence[str]]) -> str:
-    """MASTER where one node is; the reason of the trouble where two are; else the worst that a node reports."""
-    masters = nodes.get(MASTER, ())
-    if masters:
-        return MASTER if len(masters) == 1 else Reason.SPLIT_BRAIN
-    return next((state for state in _WORST if state in nodes), "")
+def _rank(state: str) -> int:
+    return _WORST.index(state) if state in _WORST else len(_WORST)
 
 
 def _virtual_ips(view: View) -> list[GroupVirtualIPStatus]:
+    before = {each.address: _Seat(each.node, each.state) for each in view.group.status.virtual_ips or ()}
     result = []
     for address in own_virtual_ips(view.group):
-        masters = [node.metadata.name for node in view.roster.nodes if address in _masters(view, node.metadata.name)]
-        state = (MASTER if len(masters) == 1 else Reason.SPLIT_BRAIN) if masters else Reason.NO_MASTER
-        node = masters[0] if len(masters) == 1 else ""
-        result.append(GroupVirtualIPStatus(address=str(address), node=node, state=state))
+        seat = _seat(view, f"VIP {address}", address, before.get(str(address)))
+        result.append(GroupVirtualIPStatus(address=str(address), node=seat.node, state=seat.state))
     return result
-
-
-def _masters(view: View, node: str) -> frozenset[object]:
-    state = view.states.get(node)
-    return frozenset(state.masters) if state else frozenset()

@@ -266,6 +266,8 @@ class Worker:
             self._objects.reserved[key.name] = decided.reserves
         if decided.left_out is not None:
             self._objects.left_out[key.name] = decided.left_out
+        if decided.doubts is not None:
+            self._objects.doubts[key.name] = decided.doubts
         if decided.target is not None:
             self._eye.aim(key.name, decided.target)
 

@@ -123,4 +123,3 @@ def _agrees(instance: Instance, running: Mapping[str, Running]) -> bool:
 def _place(instance: Instance) -> tuple[int, int, str]:
     """What only one instance of a node can have."""
     return instance.router_id, instance.family, instance.interface
-

@@ -1,6 +1,7 @@
 """What the tests of decisions share: a cluster in one line, agents' answers, and a world in which plans come true."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,13 +101,14 @@ class World:
 
     def plan(self, key: Key) -> Plan:
         """What would be done for *key*."""
+        observed = replace(self.observed, at=(self.now - NOW).total_seconds())
         match key.kind:
             case Kind.SERVICE:
                 return plan_service(
                     self.snapshot,
                     key.name,
                     now=self.now,
-                    observed=self.observed,
+                    observed=observed,
                     objects=self.objects,
                     options=self.options,
                 )
@@ -115,7 +117,7 @@ class World:
                     self.snapshot,
                     key.name,
                     now=self.now,
-                    observed=self.observed,
+                    observed=observed,
                     objects=self.objects,
                     options=self.options,
                 )
@@ -158,6 +160,8 @@ class World:
             self.objects.reserved[key.name] = plan.reserves
         if plan.left_out is not None:
             self.objects.left_out[key.name] = plan.left_out
+        if plan.doubts is not None:
+            self.objects.doubts[key.name] = plan.doubts
         for write in plan.writes:
             match write:
                 case StatusPatch():

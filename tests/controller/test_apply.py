@@ -221,13 +221,14 @@ async def test_conditions_of_others_stay_through_everything(live: Live) -> None:
         "patch", "service", "web", "--subresource=status", "-p", json.dumps({"status": {"conditions": [theirs]}})
     )
     await live.writer.send(await live.plan())
-    live.observed = Observed({f"{live.namespace}/edge": {"n1": running("h", VIP)}})
+    live.observed = Observed({f"{live.namespace}/edge": {"n1": running("h", VIP, master=True)}})
     await live.settle()
     await live.writer.send(await live.plan())
     assert {entry.type: entry.status for entry in (await live.service()).status.conditions or ()} == {
         "example.org/Healthy": "True",
         "kavip.io/AddressAssigned": "True",
         "kavip.io/Programmed": "True",
+        "kavip.io/Advertised": "True",
     }
     live.kubectl("annotate", "service", "web", f"{names.GROUP_ANNOTATION}-")
     await live.writer.send(await live.plan())

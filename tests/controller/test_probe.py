@@ -11,9 +11,13 @@ import pytest
 from aiohttp import web
 
 from kavip.api.address import parse_address
+from kavip.controller import probe as probing
 from kavip.controller.observed import LeftOut, NodeState
 from kavip.controller.outcome import Target
-from kavip.controller.probe import Probe, state_of, summary
+from kavip.controller.probe import Probe, Report, state_of, summary
+from kavip.controller.tidings import Tidings
+from kavip.names import Reason
+from tests import build
 
 PATIENCE = 20.0  # seconds; the machine may be busy, nothing here takes one
 
@@ -136,6 +140,86 @@ async def test_silence_keeps_the_last_answer() -> None:
         assert told.empty()
 
 
+async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has not answered for a while counts as silent, until it answers what it said before."""
+    monkeypatch.setattr(probing, "SILENCE", 0.1)
+    failing = [False]
+
+    def answer() -> web.StreamResponse:
+        return web.Response(status=503) if failing[0] else web.json_response(state("h1", "192.0.2.130"))
+
+    agent = Agent(answer)
+    async with serving(agent) as port, watching(interval=0.01) as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            for silent in (False, True, False):
+                failing[0] = silent
+                await told.get()
+                assert probe.observed.heard("lb/edge")["n1"].is_silent is silent
+            before = agent.asked
+            while agent.asked < before + 3:
+                await asyncio.sleep(0.01)
+        assert told.empty()
+
+
+async def test_a_fail_over_is_told_as_one_change() -> None:
+    """When one node loses its VIPs the others are asked at once, and both answers are one piece of news."""
+    masters = ["127.0.0.1"]
+
+    def answering(host: str) -> Agent:
+        return Agent(
+            lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER" if host in masters else "BACKUP"))
+        )
+
+    first, second = answering("127.0.0.1"), answering("127.0.0.2")
+    async with serving(first) as port, serving(second, "127.0.0.2", port), watching() as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            while len(probe.observed.of("lb/edge")) < 2:
+                await told.get()
+            while not told.empty():
+                told.get_nowait()
+            masters[:] = ["127.0.0.2"]
+            probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1 "))
+            await told.get()
+        seen = {node: bool(each.masters) for node, each in probe.observed.of("lb/edge").items()}
+        assert seen == {"n1": False, "n2": True}
+        assert told.empty()
+
+
+async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
+    """With an hour between ordinary looks, their claims are soon known to overlap."""
+    agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
+    async with serving(agent) as port, serving(agent, "127.0.0.2", port), watching() as (probe, _):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                tidings = Tidings.of(build.group(), ("n1", "n2"), probe.observed, "lb/edge")
+                if tidings.held("shop/web").reason == Reason.SPLIT_BRAIN:
+                    break
+                await asyncio.sleep(0.05)
+        assert tidings.held(parse_address("192.0.2.130")).nodes == ("n1", "n2")
+        assert agent.asked < 40
+
+
+async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand nodes say the same all day."""
+    read: list[bytes] = []
+
+    def reading(body: bytes) -> Report:
+        read.append(body)
+        return state_of(body)
+
+    monkeypatch.setattr(probing, "state_of", reading)
+    agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130")))
+    async with serving(agent) as port, watching(interval=0.01) as (probe, _):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            while agent.asked < 5:
+                await asyncio.sleep(0.01)
+        assert len(read) == 1
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"{", b'{"group": 7}', b'{"group": "lb/other"}', b"\xff\xfe", b'{"group": "' + b"x" * (9 * 2**20)],
@@ -164,7 +248,8 @@ async def test_a_node_that_leaves_is_forgotten() -> None:
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
-            await told.get()
+            while len(probe.observed.of("lb/edge")) < 2:
+                await told.get()
         assert sorted(probe.observed.of("lb/edge")) == ["n1", "n2"]
         probe.aim("lb/edge", Target({"n2": "127.0.0.2"}, port, "h1"))
         assert sorted(probe.observed.of("lb/edge")) == ["n2"]

@@ -199,6 +199,8 @@ def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: st
     world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
     world.observed = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
     world.settle(Key(Kind.GROUP, GROUP))
+    world.later(5)  # as long as a fail-over may take
+    world.settle(Key(Kind.GROUP, GROUP))
     (own,) = world.snapshot.groups[GROUP].status.virtual_ips or ()
     assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
 
