@@ -17,6 +17,7 @@ BENCHES: Final = (
     ("bench.crowd", "the allocator beside many pools, many that wait, many that share, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
+    ("bench.agent", "the agent beside keepalived with 255 instances: reload, idle, memory beside a bare process"),
     ("bench.memory", "resident memory of the agent"),
 )
 

@@ -14,5 +14,7 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
   daemon does, :mod:`~kavip.agent.runner` makes it run a configuration, with :mod:`~kavip.agent.penalty` for those that
   failed and :mod:`~kavip.agent.tracks` for what it is to know of the node, :mod:`~kavip.agent.sweeper` takes away what
   one left.
+* :mod:`~kavip.agent.alarm` wakes the agent: by :mod:`~kavip.agent.inotify` for the mounts, by
+  :mod:`~kavip.agent.rtnetlink` for the network.
 * :mod:`~kavip.agent.reloader` puts them in order, :mod:`~kavip.agent.server` answers, :mod:`~kavip.agent.run` starts.
 """

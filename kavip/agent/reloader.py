@@ -27,10 +27,11 @@ from kavip.agent import mount, network
 from kavip.agent.configuration import Localized, Refused
 from kavip.agent.daemon import Daemon
 from kavip.agent.dump import Dump
-from kavip.agent.facts import Facts
+from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import Mounted, localize, named
 from kavip.agent.prune import spares_of
+from kavip.agent.rtnetlink import Change
 from kavip.agent.runner import RECHECK, RETRY, Runner
 from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
@@ -65,7 +66,8 @@ class Reloader:
         self.tracks = Tracks(run_directory.tracks)
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
-        self._seen: tuple[Daemon | None, Mounted | Refused] | None = None
+        self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
+        self._moves = 0  # how often the node has changed
         self._due = 0.0
 
     @property
@@ -79,6 +81,11 @@ class Reloader:
             reload_seconds=self._runner.reload_seconds,
             removed_addresses=self._sweeper.removed,
         )
+
+    @property
+    def daemon(self) -> Daemon | None:
+        """The daemon that it saw last."""
+        return self._seen[0] if self._seen else None
 
     @property
     def moments(self) -> Moments:
@@ -106,12 +113,13 @@ class Reloader:
             log.exception("first configuration failed")
         await self._runner.ensure()
 
-    async def step(self) -> None:
-        """Do what is to be done now, if anything is."""
+    async def step(self) -> float:
+        """Do what is to be done now, if anything is; returns the seconds after which there may be more."""
         daemon = await self._witness.daemon()
-        mounted = await self._read()
-        if (daemon, mounted) == self._seen and time.monotonic() < self._due:
-            return
+        seen = daemon, await self._read(), self._moves
+        if seen == self._seen and (left := self._due - time.monotonic()) > 0:
+            return left
+        mounted = seen[1]
         pause = await self._settle(daemon, mounted)
         await self._runner.ensure()
         if daemon:
@@ -119,8 +127,22 @@ class Reloader:
             pause = min(pause, done.pause)
             if done.refused is not None:
                 self._update(refused=done.refused)
-        self._seen = daemon, mounted
+        self._seen = seen
         self._due = time.monotonic() + pause
+        return pause
+
+    def look_again(self) -> None:
+        """Know that the node has changed: the next step looks at it whatever the mount says."""
+        self._moves += 1
+
+    def matters(self, change: Change) -> bool:
+        """Whether *change* may change what is right here: VIPs come and go, and most interfaces are pods'."""
+        mounted = self._seen[1] if self._seen else None
+        texts = [each.text for each in (mounted, self._runner.installed) if isinstance(each, Mounted | Localized)]
+        if change.address:
+            return not any(f" {change.address}/" in text for text in texts)
+        ends = (f" {change.interface}\n", f" {change.interface} ")
+        return change.interface == KUBE_PROXY_INTERFACE or any(end in text for text in texts for end in ends)
 
     async def dump(self) -> Dump | None:
         """The daemon's instances, fresh; None when it does not answer."""

@@ -6,6 +6,7 @@ It succeeds whatever is in the mount: a bad configuration must not keep the pod,
 """
 
 import asyncio
+import ctypes
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ import structlog
 
 from kavip import names
 from kavip.agent import exporter
+from kavip.agent.alarm import Alarm
 from kavip.agent.files import RunDirectory
 from kavip.agent.reloader import Reloader
 from kavip.agent.server import JSON, Answer, Network, Page, Server
@@ -31,6 +33,7 @@ from kavip.settings import setting
 from kavip.settings import shown as shown_with
 
 _THREADS: Final = 4
+_M_ARENA_MAX: Final = -8  # mallopt(3): a heap for each thread costs megabytes, and one Python runs at a time anyway
 _REBIND: Final = 2.0
 """Seconds until the next attempt to bind: the address may come later, the port may be another group's."""
 
@@ -63,7 +66,11 @@ class AgentSettings:
         "", "comma-separated CIDRs whose clients are answered; the node itself always; empty: all"
     )
     metrics: str = setting(Exporter.GEN2BRAIN.value, "whose names keepalived's metrics bear", choices=tuple(Exporter))
-    poll_milliseconds: int = setting(250, "how often the mount is looked at", lowest=10)
+    poll_milliseconds: int = setting(
+        5000,
+        "how often the mount is looked at although nothing was heard of it: changes are told by the kernel",
+        lowest=10,
+    )
     once: bool = setting(False, "write the first configuration and exit (the init container)")
     log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
     log_format: str = setting(
@@ -102,6 +109,8 @@ class AgentSettings:
 
 async def main_async(settings: AgentSettings) -> int:
     """Run until SIGTERM or SIGINT, or just once; returns the exit status."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # musl has none, and no such heaps
+        mallopt(_M_ARENA_MAX, 1)
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     run_directory = RunDirectory(Path(settings.run_dir))
@@ -122,9 +131,11 @@ async def main_async(settings: AgentSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     await reloader.start()
+    mounts = {Path(settings.config_dir), *([Path(settings.password_file).parent] if settings.password_file else [])}
+    alarm = Alarm(mounts, run_directory.path, matters=reloader.matters, moved=reloader.look_again)
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_follow(reloader, pause=settings.poll_milliseconds / 1000)),
+            group.create_task(_follow(reloader, alarm, longest=settings.poll_milliseconds / 1000)),
             group.create_task(
                 _listen(Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks), settings)
             ),
@@ -160,15 +171,18 @@ def _probe(fault: str) -> Answer:
     return Answer(f"{fault}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE) if fault else Answer(b"ok\n")
 
 
-async def _follow(reloader: Reloader, *, pause: float) -> None:
+async def _follow(reloader: Reloader, alarm: Alarm, *, longest: float) -> None:
     """Step for ever; what goes wrong in one step is logged, and the next one tries again."""
-    while True:
-        try:
-            await reloader.step()
-        except Exception:  # the edge: keepalived runs on whatever happens here
-            log.exception("step failed")
-            await asyncio.sleep(1)
-        await asyncio.sleep(pause)
+    with alarm:
+        while True:
+            try:
+                pause = await reloader.step()
+                await alarm.follow(reloader.daemon)
+            except Exception:  # the edge: keepalived runs on whatever happens here
+                log.exception("step failed")
+                await asyncio.sleep(1)
+                pause = 0.0
+            await alarm.wait(min(pause, longest))
 
 
 async def _listen(server: Server, settings: AgentSettings) -> None:

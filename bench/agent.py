@@ -1,0 +1,199 @@
+"""
+The agent beside a real keepalived with 255 instances: landed to reloaded, what it costs idle, memory. It needs root.
+
+Idle is a /state every 2 s and a scrape every 15 s; memory is told beside a bare process with the same libraries.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.goal import row
+from bench.render import built, group, members
+from bench.timing import plain
+from hack.testbed import process, runs
+from hack.testbed.process import Process
+from hack.testbed.segment import Host, Segment
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.controller.manifests import config_map
+from kavip.vrrp.config import render
+from kavip.vrrp.members import Peer
+
+INSTANCES: Final = 255
+CHANGES: Final = 15
+IDLE: Final = 30.0
+SCRAPE: Final = 15.0
+ASK: Final = 2.0
+LIBRARIES: Final = "asyncio, click, msgspec, prometheus_client, pyroute2, structlog"
+
+
+class Node:
+    """The agent and keepalived on *host*; everything that they have is in *folder*."""
+
+    def __init__(self, host: Host, folder: Path) -> None:
+        self.host, self.folder = host, folder
+        self.mount, self.run_dir = folder / "mount", folder / "run"
+        self.agent_log, self.keepalived_log = folder / "agent.log", folder / "keepalived.log"
+        self.agent: Process | None = None
+        self.keepalived: Process | None = None
+        self._generation = 0
+
+    def mounts(self, data: dict[str, str]) -> None:
+        """Swap the mount to *data* as kubelet does it."""
+        self._generation += 1
+        fresh = self.mount / f"..{self._generation}"
+        fresh.mkdir(parents=True)
+        for name, text in data.items():
+            (fresh / name).write_text(text)
+        (self.mount / "..data_tmp").symlink_to(fresh.name)
+        os.replace(self.mount / "..data_tmp", self.mount / "..data")
+
+    def start(self) -> None:
+        """Start both, as kubelet does."""
+        self.run_dir.mkdir()
+        flags = [f"--node-name={self.host.name}", f"--node-ip={self.host.ipv4}", f"--config-dir={self.mount}"]
+        command = [sys.executable, "-m", "kavip", "agent", *flags, f"--run-dir={self.run_dir}"]
+        self.host.exec(*command, "--once")
+        files = ("use-file=keepalived.conf", "pid=keepalived.pid", "vrrp_pid=vrrp.pid")
+        options = [f"--{option}={self.run_dir / name}" for option, _, name in (each.partition("=") for each in files)]
+        daemon = ["env", f"TMPDIR={self.run_dir}", "keepalived", "-n", "-l", "--no-syslog", "-P", "-B", *options]
+        self.keepalived = self.host.spawn(*daemon, f"--config-id={self.host.name}", log=self.keepalived_log)
+        self.agent = self.host.spawn(*command, log=self.agent_log)
+
+
+def manifest(host: Host, count: int) -> dict[str, str]:
+    """The data of the ConfigMap of a group with *count* Services."""
+    edge = group("PerService")
+    text = render(built("PerService", members(count), [Peer(host.name, parse_address(host.ipv4))])).text
+    config_hash = sha256(text.encode()).hexdigest()[:16]
+    data: dict[str, str] = config_map(edge, text=text, config_hash=config_hash)["data"]
+    return data
+
+
+def changed(data: dict[str, str], number: int) -> dict[str, str]:
+    """*data* with another text, and its hash."""
+    text = data[names.CONFIG_KEY].replace("router_id edge", f"router_id edge-{number}", 1)
+    assert text != data[names.CONFIG_KEY]
+    meta = msgspec.json.decode(data[names.AGENT_KEY]) | {"configHash": sha256(text.encode()).hexdigest()[:16]}
+    return {names.CONFIG_KEY: text, names.AGENT_KEY: msgspec.json.encode(meta).decode()}
+
+
+def seconds_until(ready: Callable[[], bool]) -> float:
+    """How long it takes until *ready*."""
+    began = time.perf_counter()
+    process.wait_for("the daemon has reloaded", ready, timeout=60, interval=0.001)
+    return time.perf_counter() - began
+
+
+def reloads(node: Node, data: dict[str, str]) -> None:
+    """Print how long after it has landed a changed configuration is read by keepalived, and seen to run."""
+    read, confirmed = [], []
+    for number in range(CHANGES):
+        before = [_lines(node.keepalived_log, b"Reload complete"), _lines(node.agent_log, b"configuration runs")]
+        fresh = changed(data, number)
+        began = time.perf_counter()
+        node.mounts(fresh)
+        seconds_until(lambda: _lines(node.keepalived_log, b"Reload complete") > before[0])  # noqa: B023 - called here
+        read.append(time.perf_counter() - began)
+        seconds_until(lambda: _lines(node.agent_log, b"configuration runs") > before[1])  # noqa: B023 - called here
+        confirmed.append(time.perf_counter() - began)
+    median = statistics.median(read) * 1000
+    row(f"landed to reloaded, median of {CHANGES}", f"{median:.0f} ms", goal="under 200 ms", met=median < 200)
+    plain("  longest", f"{max(read) * 1000:.0f} ms")
+    plain("  and seen by the agent to run, median", f"{statistics.median(confirmed) * 1000:.0f} ms")
+
+
+def idle(node: Node) -> None:
+    """Print what the agent costs while its state is asked for every 2 s, and its metrics every 15 s."""
+    assert node.agent and node.keepalived
+    daemons = process.children([node.keepalived.pid])
+    before, theirs = _busy([node.agent.pid]), _busy(daemons)
+    began = time.perf_counter()
+    asked = 0
+    while (now := time.perf_counter() - began) < IDLE:
+        due = {names.STATE_PATH: int(now / ASK), names.METRICS_PATH: int(now / SCRAPE)}
+        _get(node, names.STATE_PATH)
+        if asked % round(SCRAPE / ASK) == 0:
+            _get(node, names.METRICS_PATH)
+        asked = due[names.STATE_PATH] + 1
+        time.sleep(max(0.0, asked * ASK - (time.perf_counter() - began)))
+    taken = time.perf_counter() - began
+    share = (_busy([node.agent.pid]) - before) / taken * 100
+    row(f"idle, of a core, over {taken:.0f} s", f"{share:.2f} %", goal="under 0.5 %", met=share < 0.5)
+    plain("  keepalived beside it", f"{(_busy(daemons) - theirs) / taken * 100:.2f} %")
+
+
+def memory(node: Node) -> None:
+    """Print what the agent has resident, beside a bare process."""
+    assert node.agent and node.keepalived
+    with _bare() as bare:
+        plain(f"bare process with {LIBRARIES}", "")
+        plain("  resident", f"{_resident(bare):.1f} MiB")
+        agent = _resident(node.agent.pid)
+        more = agent - _resident(bare)
+    row("agent resident above it", f"{more:.1f} MiB", goal="at most 12 MB", met=more * 2**20 <= 12e6)
+    plain("  resident", f"{agent:.1f} MiB")
+    plain("  keepalived beside it", f"{sum(map(_resident, process.children([node.keepalived.pid]))):.1f} MiB")
+
+
+@contextmanager
+def _bare() -> Iterator[int]:
+    """A process that has imported what the agent imports of others, and waits."""
+    code = f"import {LIBRARIES}, sys; print('up', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout and started.stdin
+        started.stdout.readline()
+        yield started.pid
+        started.stdin.close()
+
+
+def _get(node: Node, path: str) -> bytes:
+    """One page of the agent, from its own node."""
+    assert node.agent
+    answer = node.host.exec("curl", "-sS", f"http://{node.host.ipv4}:{names.AGENT_PORT}{path}")
+    return answer.stdout.encode()
+
+
+def _lines(log: Path, what: bytes) -> int:
+    return log.read_bytes().count(what)
+
+
+def _resident(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def _busy(pids: Iterator[int] | set[int] | list[int]) -> float:
+    """Seconds that the threads of *pids* have run."""
+    threads = (task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir())
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in threads) / 1e9
+
+
+def main(count: int = INSTANCES) -> None:
+    """Print the rows."""
+    with runs.temporary() as state, Segment(state, nodes=1) as segment:
+        host = segment.nodes[0]
+        node, data = Node(host, state / "node"), manifest(host, count)
+        node.mounts(data)
+        node.start()
+        held = ["ip", "-o", "-4", "addr", "show", "dev", "eth0"]
+        process.wait_for("every VIP is up", lambda: host.exec(*held).stdout.count("198.18.") == count, timeout=60)
+        time.sleep(8)  # the second set of gratuitous ARPs is out
+        reloads(node, data)
+        idle(node)
+        memory(node)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
