@@ -14,6 +14,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
+from kavip.api.meta import Wire
 from kavip.api.workload import ConfigMap, Role, RoleBinding
 from kavip.controller import manifests, monitoring
 from kavip.controller.manifests import Manifest, digest
@@ -26,6 +27,12 @@ RECHECK: Final = 60.0
 """Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
 
 LONGEST_NAME: Final = 63  # the name becomes a label's value
+
+
+class _Meta(Wire, frozen=True):
+    """What is read of the key ``agent.json``."""
+
+    config_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,15 @@ class Belongings:
         """The keepalived.conf of kavip's that is there."""
         ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
         return (ours.data or {}).get(names.CONFIG_KEY, "") if ours else ""
+
+    @property
+    def config_hash(self) -> str:
+        """The hash by which agents know that text; "" where there is none."""
+        found = (self.configmap.data or {}).get(names.AGENT_KEY, "") if self.configmap and self.text else ""
+        try:
+            return msgspec.json.decode(found, type=_Meta).config_hash
+        except msgspec.MsgspecError:  # somebody has been here; what should be there is about to be written
+            return ""
 
     def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
         """The first object of *kinds* that is not ours to write over."""

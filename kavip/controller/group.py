@@ -17,7 +17,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
-from kavip.controller import advertised, belongings, monitoring, news, programmed
+from kavip.controller import advertised, belongings, monitoring, news, programmed, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
@@ -39,6 +39,7 @@ from kavip.controller.outcome import (
     timestamp,
 )
 from kavip.controller.programmed import Case, Ground
+from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
 from kavip.controller.tidings import Tidings
@@ -71,7 +72,14 @@ def plan_group(
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:
     group, objects, now = owned.group, owned.objects, owned.now
-    roster = roster_of(snapshot, group, reserved=objects.reserved, running=owned.text, options=options)
+    roster = roster_of(
+        snapshot,
+        group,
+        reserved=objects.reserved,
+        running=owned.text,
+        options=options,
+        scene=_scene(snapshot, owned, observed),
+    )
     in_the_way = owned.in_the_way(_NEEDED)
     bodies = belongings.bodies_of(group, roster, options) if in_the_way is None and is_served(group) else ()
     needed = Trouble(in_the_way, owned.refused(bodies))
@@ -109,7 +117,13 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
 
 def _pauses(view: View, *, needed: bool) -> tuple[float, ...]:
     """After how many seconds to look again for what no watch tells."""
-    return (NUDGE,) if lacks_password(view) else (RECHECK,) if needed else ()
+    rolling = (rollout.RECHECK,) if view.roster.is_rolling else ()
+    return (*rolling, NUDGE) if lacks_password(view) else (*rolling, RECHECK) if needed else rolling
+
+
+def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
+    group, pods = owned.group, owned.objects.pods.get(owned.group.key, {})
+    return scene_of(snapshot, group, pods, observed, text=owned.text, config_hash=owned.config_hash, now=owned.now)
 
 
 def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:

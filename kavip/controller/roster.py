@@ -14,16 +14,17 @@ from kavip.api.address import Address
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.controller import vrids
+from kavip.controller import rollout, vrids
 from kavip.controller.fit import Fitted, fit
 from kavip.controller.outcome import Options, Reserved
+from kavip.controller.rollout import Scene
 from kavip.errors import UnsafeValue
 from kavip.names import Condition, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
 from kavip.vrrp.instances import Model
-from kavip.vrrp.members import Member, member_of, peer_of
+from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
 
 
@@ -34,6 +35,7 @@ class Roster:
 
     *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *config* is
     None where *refusal* says why there is none. *left_out*: by Service, why the text has no room for it.
+    *is_rolling*: nodes come, go or change their address, and wait for others to know.
     """
 
     members: tuple[Member, ...]
@@ -46,6 +48,7 @@ class Roster:
     config: Config | None
     refusal: Refusal | None
     left_out: Mapping[str, Refusal]
+    is_rolling: bool = False
 
     @property
     def reserved(self) -> Reserved:
@@ -60,8 +63,13 @@ def roster_of(
     reserved: Mapping[str, Reserved],
     running: str,
     options: Options,
+    scene: Scene | None = None,
 ) -> Roster:
-    """Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay."""
+    """
+    Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay.
+
+    *scene*: what its nodes do now.
+    """
     members = tuple(_members(snapshot, group))
     nodes = snapshot.group_nodes(group)
     held = group.status.router_ids or {}
@@ -73,7 +81,9 @@ def roster_of(
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
-    fitted, refusal = _fitted(group, members, nodes, persisted, config.anchors_of(running))
+    seeds = [instances.seed_of(group, key) for key in persisted]
+    peers = rollout.peers_of(nodes, scene, seeds=seeds)
+    fitted, refusal = _fitted(group, members, peers, persisted, config.anchors_of(running))
     return Roster(
         members=members,
         nodes=nodes,
@@ -85,6 +95,7 @@ def roster_of(
         config=fitted.config if fitted and not refusal else None,
         refusal=refusal,
         left_out=fitted.left_out if fitted else {},
+        is_rolling=not rollout.is_over(nodes, peers),
     )
 
 
@@ -154,12 +165,10 @@ def _holders(snapshot: Snapshot, group: str, address: Address) -> frozenset[str]
 def _fitted(
     group: KeepalivedGroup,
     members: tuple[Member, ...],
-    nodes: tuple[Node, ...],
+    peers: Sequence[Peer],
     router_ids: Mapping[str, int],
     anchors: Mapping[str, Address],
 ) -> tuple[Fitted | None, Refusal | None]:
-    peers = tuple(map(peer_of, nodes))
-
     def build(kept: Sequence[Member]) -> tuple[Model, Config]:
         model = instances.model_of(group, kept, peers, router_ids, anchors=anchors)
         return model, config.render(model)

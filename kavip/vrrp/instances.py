@@ -66,7 +66,11 @@ addresses: 1,082 frames instead of 5,410, the first 541 within 150 ms of the tak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One ``vrrp_instance``. With *sources* (node, address) it is unicast, without it is multicast."""
+    """
+    One ``vrrp_instance``. With *peers* (node, address) it is unicast, without it is multicast.
+
+    A node that is not among the *sources* (node, address) is held out, though the others may listen to it as a peer.
+    """
 
     name: str
     family: int
@@ -77,6 +81,7 @@ class Instance:
     authenticated: bool
     priorities: tuple[tuple[str, int], ...]
     sources: tuple[tuple[str, Address], ...]
+    peers: tuple[tuple[str, Address], ...]
     anchor: VirtualIP
     excluded: tuple[VirtualIP, ...]
     lines: tuple[Line, ...]
@@ -87,6 +92,11 @@ class Instance:
     def nobody(self) -> Address:
         """The source address for nodes that are not among the sources."""
         return NOBODY[self.family]
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether its only node has no other."""
+        return len({node for node, _ in self.peers}) == 1
 
     @property
     def lone_peer(self) -> Address:
@@ -171,8 +181,9 @@ def instance_of(
         interval=timing.seconds,
         interface=interface,
         authenticated=timing.version == 2 and _has_password(spec),
-        priorities=priorities(f"{group.key} {unit.name}", (peer.name for peer in peers)),
+        priorities=priorities(seed_of(group, unit.name), (peer.name for peer in peers if peer.is_listed)),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
+        peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
         excluded=tuple(vip for vip in vips if vip != anchor),
         lines=_lines(spec, unit, interface),
@@ -181,9 +192,20 @@ def instance_of(
     )
 
 
+def seed_of(group: KeepalivedGroup, unit: str) -> str:
+    """What the priorities of the instances of *unit* are drawn from."""
+    return f"{group.key} {unit}"
+
+
 def _sources(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:
     found = ((peer.name, peer.address(family)) for peer in peers)
     return tuple(sorted((name, address) for name, address in found if address))
+
+
+def _peers(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:
+    return tuple(
+        sorted((peer.name, address) for peer in peers for address in peer.addresses if address.family == family)
+    )
 
 
 def _lines(spec: GroupSpec, unit: Unit, interface: str) -> tuple[Line, ...]:

@@ -50,15 +50,26 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One node of a group; its addresses are those from which its advertisements come."""
+    """
+    One node of a group; its addresses are those from which its advertisements come.
+
+    *heard*: further ones at which the others listen to it already, or still. One that is not *listed* has no priority.
+    """
 
     name: str
     ipv4: Address | None = None
     ipv6: Address | None = None
+    heard: tuple[Address, ...] = ()
+    is_listed: bool = True
 
     def address(self, family: int) -> Address | None:
         """The node's address of *family*."""
         return self.ipv4 if family == 4 else self.ipv6
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All of its addresses, sorted."""
+        return tuple(sorted({*filter(None, (self.ipv4, self.ipv6)), *self.heard}))
 
 
 def member_of(service: Service, group: KeepalivedGroup) -> Member:

@@ -57,7 +57,7 @@ class Draft:
         self._group = group
         self._ids = router_ids
         self._slots = keys.slot_names(count)
-        self._node_of = {address: peer.name for peer in peers for address in (peer.ipv4, peer.ipv6) if address}
+        self._node_of = {address: peer.name for peer in peers for address in peer.addresses}
         self._carriers: dict[Address, Unit] = {}
         self._holders: dict[Address, list[str]] = {}
 

@@ -9,6 +9,7 @@ import base64
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
+from kavip.controller.observed import Hearing
 from kavip.controller.probe import state_of, summary
 from kavip.snapshot import Object
 from tests import build
@@ -123,6 +125,14 @@ class Rig:
         process.wait_for(f"one master of {instance}", one, timeout=PATIENCE)
         return found[0]
 
+    def lead(self, instance: str, node: str) -> None:
+        """Wait until *node* is the only master of *instance*."""
+        process.wait_for(
+            f"{node} leads {instance}",
+            lambda: [name for name, each in self.pods.items() if each.agent and instance in each.masters()] == [node],
+            timeout=PATIENCE,
+        )
+
     def stop(self) -> None:
         """End everything."""
         for each in self.pods.values():
@@ -137,7 +147,10 @@ class Rig:
             if status == 200:
                 state = summary(state_of(body.encode()))
                 self.world.observed = self.world.observed.with_node(GROUP, name, state=state)
-        self.world.observed = self.world.observed.with_nodes(GROUP, self.world.snapshot.nodes)
+                hearing = Hearing(last=time.monotonic())
+                self.world.observed = self.world.observed.with_hearing(GROUP, name, hearing=hearing)
+        observed = self.world.observed.with_nodes(GROUP, self.world.snapshot.nodes)
+        self.world.observed = replace(observed, at=time.monotonic())
         # a pod is ready while its agent says so
         before = self.world.objects.pods.get(GROUP, {})
         found = {}

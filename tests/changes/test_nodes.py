@@ -1,0 +1,57 @@
+"""Nodes that join and leave: only the VIPs that they are to hold, or held, move, and once."""
+
+from itertools import count
+
+import pytest
+
+from kavip.vrrp.priorities import priorities
+from tests.changes.conftest import MakeRig
+from tests.changes.rig import Rig, group, service
+from tests.changes.seen import moves, watching
+
+pytestmark = pytest.mark.netns
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+def ranked(number: int, *nodes: str) -> list[str]:
+    """*nodes* in the order in which they are to hold the Service of that *number*."""
+    drawn = dict(priorities(f"lb/edge shop/s{number}", nodes))
+    return sorted(nodes, key=lambda node: -drawn[node])
+
+
+def numbers(*orders: tuple[str, ...]) -> list[int]:
+    """For each of *orders* a Service for which the nodes rank so, from the first on."""
+    found: list[int] = []
+    for order in orders:
+        found.append(next(n for n in count() if n not in found and tuple(ranked(n, *NODES))[: len(order)] == order))
+    return found
+
+
+def start(rig: Rig, services: list[int], **spec: object) -> list[str]:
+    """Roll the group out with these Services, and wait for their masters; the VIPs."""
+    vips = [f"192.0.2.{130 + number}" for number in services]
+    rig.apply(group(**spec), *(service(f"shop/s{n}", vip) for n, vip in zip(services, vips, strict=True)))
+    for number in services:
+        rig.lead(f"shop/s{number}", ranked(number, *rig.pods)[0])
+    return vips
+
+
+def test_a_node_joins_and_one_leaves(make_rig: MakeRig) -> None:
+    """The new node takes over what it leads, the old one hands over what it held; nobody asks in vain."""
+    rig = make_rig(3)
+    (first, second, third) = services = numbers(("n4", "n2"), ("n1", "n3"), ("n2", "n3"))
+    vips = start(rig, services)
+    with watching(rig, vips) as joining:
+        rig.join("n4", delays={"n1": 0.4, "n2": 0.8})
+        rig.lead(f"shop/s{first}", "n4")
+    assert joining.failures == {}
+    assert joining.double_masters == ()
+    assert moves(joining.transitions) == {f"shop/s{first}": 1}
+    with watching(rig, vips) as leaving:
+        rig.leave("n1", delays={"n3": 0.8, "n4": 0.4})
+        rig.lead(f"shop/s{second}", "n3")
+    assert leaving.double_masters == ()
+    assert moves(leaving.transitions) == {f"shop/s{second}": 1}
+    assert set(leaving.failures) <= {vips[1]}
+    assert third
