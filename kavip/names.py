@@ -69,6 +69,7 @@ GROUP_LABEL: Final = "keepalivedGroup"  # DaemonSet selector and pods, ConfigMap
 METRICS_LABEL: Final = "metrics"
 METRICS_LABEL_VALUE: Final = "keepalived"
 CONFIG_KEY: Final = "keepalived.conf"
+TAKE_OVER_KEY: Final = "kavip.conf"  # in the same ConfigMap, while keepalived-operator's pods read the other one
 AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent must know beside it
 METRICS_PORT_NAME: Final = "metrics"
 PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"
@@ -182,6 +183,7 @@ class Reason(StrEnum):
     OBJECT_CONFLICT = "ObjectConflict"
     DUPLICATE_DEFAULT = "DuplicateDefault"
     OLD_OPERATOR_RUNNING = "OldOperatorRunning"
+    TAKING_OVER = "TakingOver"
     READY = "Ready"
     EXHAUSTED = "Exhausted"
     NO_ADDRESSES = "NoAddresses"

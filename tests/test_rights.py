@@ -42,6 +42,7 @@ HELD = {
     Right("", "endpoints", "get"): PROMETHEUS,
     Right("", "endpoints", "list"): PROMETHEUS,
     Right("", "endpoints", "watch"): PROMETHEUS,
+    Right("", "pods", "delete"): "this run has no pods of keepalived-operator's to take over",
     Right("", "pods", "get"): PROMETHEUS,
     Right("", "services", "get"): PROMETHEUS,
 }

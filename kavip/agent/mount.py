@@ -70,10 +70,18 @@ def _config(config_dir: Path) -> tuple[str, Meta]:
     swapped = config_dir / "..data"
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        text = _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode()
+        text = _text(folder)
         return text, msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
     finally:
         os.close(folder)
+
+
+def _text(folder: int) -> str:
+    """kavip's text: while keepalived-operator's pods run elsewhere, they have the other key to themselves."""
+    try:
+        return _content(names.TAKE_OVER_KEY, folder=folder, limit=_LARGEST).decode()
+    except FileNotFoundError:
+        return _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode()
 
 
 def _password(path: Path | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Metadata, Wire, field
+from kavip.api.workload import Container
 
 
 class NodeAddress(Wire, frozen=True):
@@ -72,6 +73,7 @@ class PodSpec(Wire, frozen=True):
     """``spec``."""
 
     node_name: str = ""
+    containers: list[Container] | None = None
 
 
 class Pod(Wire, frozen=True):

@@ -47,14 +47,14 @@ def accepted(
     if finding := _finding(group, roster):
         return _invalid(finding.message)
     if needed.in_the_way:
-        return _conflict(needed.in_the_way)
+        return _conflict(needed.in_the_way, group)
     if needed.refused:
         return _invalid(needed.refused)
     if group.is_default and default is not None and default.key != group.key:
         message = f"{default.key} is the default group already: take the label {names.DEFAULT_GROUP_LABEL} off"
         return Verdict("False", Reason.DUPLICATE_DEFAULT, message)
     if monitored.in_the_way:
-        return _conflict(monitored.in_the_way)
+        return _conflict(monitored.in_the_way, group)
     lacks = f", but Prometheus does not find it: {monitored.refused}" if monitored.refused else ""
     return Verdict("True", Reason.ACCEPTED, f"the group is served{lacks}")
 
@@ -67,9 +67,13 @@ def _invalid(message: str) -> Verdict:
     return Verdict("False", Reason.INVALID, message)
 
 
-def _conflict(found: InTheWay) -> Verdict:
+def _conflict(found: InTheWay, group: KeepalivedGroup) -> Verdict:
     what = found.what
     if found.why.predecessor:
-        message = f"{what} was made by keepalived-operator: stop the operator, then delete its DaemonSet and ConfigMap"
+        message = (
+            f"{what} and its pods are keepalived-operator's, and what is changed reaches no node; to have its VIPs "
+            f"taken over node by node: kubectl annotate keepalivedgroup {group.metadata.name} "
+            f"-n {group.metadata.namespace} {names.TAKE_OVER_ANNOTATION}=true"
+        )
         return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
     return Verdict("False", Reason.OBJECT_CONFLICT, f"{what} is {found.why.whose}: delete it, or rename the group")

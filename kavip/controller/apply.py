@@ -9,6 +9,7 @@ the client, right before the bytes leave (:meth:`kavip.kube.client.Client.guarde
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,11 +17,13 @@ from typing import Any, Final
 import structlog
 
 from kavip import names
+from kavip.controller import managed
+from kavip.controller.managed import Managed
 from kavip.controller.manifests import digest
 from kavip.controller.observed import Applied, Objects, Rejected, Stranger, memory_key
-from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.controller.owner import foreign
-from kavip.errors import Forbidden, NotFound, Refused
+from kavip.errors import Conflict, Forbidden, NotFound, Refused
 from kavip.kube.client import Client, PatchKind
 from kavip.kube.resources import (
     CONFIGMAPS,
@@ -40,6 +43,7 @@ log = structlog.get_logger()
 _OWNED: Final[dict[str, Resource[Any]]] = {
     each.kind: each for each in (CONFIGMAPS, DAEMONSETS, POD_MONITORS, ROLES, ROLE_BINDINGS)
 }
+_MANAGED: Final = {kind: replace(each, type=Managed) for kind, each in _OWNED.items()}
 _STATUS: Final[dict[Kind, tuple[Resource[Any], PatchKind]]] = {
     # Strategic merge keeps the conditions of others, which only built-in kinds can do.
     Kind.SERVICE: (SERVICES, "strategic"),
@@ -64,27 +68,58 @@ class Writer:
         """
         applies = [write for write in plan.writes if isinstance(write, Apply)]
         for write in applies:
-            if write.unseen and not await self._is_free(write):
+            if (write.unseen or write.adopts) and not await self._is_free(write):
                 return False
         for write in applies:
             if not await self._apply(write):
                 return False
         await self._tell_pods([write for write in plan.writes if isinstance(write, PodAnnotation)])
+        for removal in (write for write in plan.writes if isinstance(write, PodRemoval)):
+            await self._replace(removal)
         for each in plan.writes:
             if isinstance(each, StatusPatch):
                 await self._patch_status(each)
         return True
 
     async def _is_free(self, write: Apply) -> bool:
-        """Whether no object, or one of ours, has the name; the cache holds only objects that carry a group's label."""
+        """
+        Whether no object, or one of ours, has the name; the cache holds only objects that carry a group's label.
+
+        One of keepalived-operator's that is to be adopted becomes ours.
+        """
         try:
             found = await self._client.get(_OWNED[write.kind], write.key)
         except NotFound:
             return True
         why = foreign(found, group_uid=write.owner)
+        if why is not None and why.predecessor and write.adopts:
+            await self._inherit(write)
+            return True
         if why is not None:
             self._objects.strangers[memory_key(write)] = Stranger(why, self._now())
         return why is None
+
+    async def _inherit(self, write: Apply) -> None:
+        """
+        Take over who owns the fields of ``spec``, so that those that are not applied any more go.
+
+        Server-side apply would leave all that another manager wrote: containers, volumes, privileges.
+        """
+        found = await self._client.get(_MANAGED[write.kind], write.key)
+        body = {
+            "metadata": {
+                "resourceVersion": found.metadata.resource_version,
+                "managedFields": managed.inherited(found.metadata.managed_fields or (), by=names.FIELD_MANAGER),
+            }
+        }
+        await self._client.patch(_MANAGED[write.kind], write.key, body)
+        log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
+
+    async def _replace(self, write: PodRemoval) -> None:
+        self._objects.replaced[write.group] = write.uid
+        with suppress(NotFound, Conflict):  # the watch will say what is there instead
+            await self._client.delete(PODS, write.key, uid=write.uid)
+        log.info("pod of keepalived-operator replaced", pod=write.key)
 
     async def _apply(self, write: Apply) -> bool:
         try:

@@ -8,6 +8,7 @@ neither is written. What Prometheus needs (:mod:`.monitoring`) comes after them 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -15,16 +16,19 @@ import msgspec
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Wire
-from kavip.api.workload import ConfigMap, Role, RoleBinding
-from kavip.controller import manifests, monitoring
+from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
+from kavip.controller import manifests, monitoring, takeover
 from kavip.controller.manifests import Manifest, digest
 from kavip.controller.observed import Objects
 from kavip.controller.outcome import Apply, Options
-from kavip.controller.owner import Foreign, Made, foreign
+from kavip.controller.owner import PREDECESSOR, Foreign, Made, foreign
 from kavip.controller.roster import Roster
+from kavip.controller.takeover import Takeover
 
 RECHECK: Final = 60.0
 """Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
+
+_ON_DEMAND: Final = {"type": "OnDelete"}
 
 LONGEST_NAME: Final = 63  # the name becomes a label's value
 
@@ -43,23 +47,34 @@ class InTheWay:
     why: Foreign
 
 
-def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options) -> tuple[Manifest, ...]:
-    """The objects as they should be, in the order in which they are written: pods need their ConfigMap."""
+def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options, taken: Takeover) -> tuple[Manifest, ...]:
+    """
+    The objects as they should be, in the order in which they are written: pods need their ConfigMap.
+
+    While pods of keepalived-operator's are there no pod is replaced but by :mod:`~kavip.controller.takeover`.
+    """
     if roster.config is None or len(group.metadata.name) > LONGEST_NAME:
         return ()
     return (
-        manifests.config_map(group, text=roster.config.text, config_hash=roster.config.hash),
+        manifests.config_map(
+            group,
+            text=roster.config.text,
+            config_hash=roster.config.hash,
+            key=names.TAKE_OVER_KEY if taken.goes_on else names.CONFIG_KEY,
+            leads=taken.leads,
+        ),
         manifests.daemon_set(
             group,
             image=options.image,
             port=roster.port,
             allowed_cidrs=options.agent_allowed_cidrs,
             metrics=options.agent_metrics,
+            strategy=_ON_DEMAND if taken.goes_on else None,
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Belongings:
     """What *group* has, by *objects*, at the time *now*."""
 
@@ -76,7 +91,23 @@ class Belongings:
     def text(self) -> str:
         """The keepalived.conf of kavip's that is there."""
         ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
-        return (ours.data or {}).get(names.CONFIG_KEY, "") if ours else ""
+        data = (ours.data or {}) if ours else {}
+        return data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, "")) if names.AGENT_KEY in data else ""
+
+    @cached_property
+    def taken(self) -> Takeover:
+        """What is there of keepalived-operator's."""
+        seen = self.configmap
+        owner = controller_of(seen.metadata) if seen else None
+        ours = seen if owner is not None and owner.uid == self.group.metadata.uid else None
+        return takeover.survey(self.group, ours, tuple(self.objects.pods.get(self.group.key, {}).values()))
+
+    def holds(self, data: Mapping[str, str]) -> bool:
+        """Whether the ConfigMap holds *data*, and nothing else but the text of keepalived-operator's pods."""
+        there = dict((self.configmap.data if self.configmap else None) or {})
+        if names.TAKE_OVER_KEY in data:
+            there.pop(names.CONFIG_KEY, None)
+        return there == data
 
     @property
     def config_hash(self) -> str:
@@ -92,10 +123,13 @@ class Belongings:
         for kind in kinds:
             obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
             stranger = self.objects.strangers.get(what)
-            if obj is not None and (why := foreign(obj, group_uid=self.group.metadata.uid)):
-                return InTheWay(what, why)
+            why = foreign(obj, group_uid=self.group.metadata.uid) if obj is not None else None
             if obj is None and stranger is not None and (self.now - stranger.since).total_seconds() < RECHECK:
-                return InTheWay(what, stranger.why)
+                why = stranger.why
+            if why is not None and not (why.predecessor and self.taken.agreed):
+                return InTheWay(what, why)
+        if names.DAEMON_SET in kinds and self.taken.is_aside:
+            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", PREDECESSOR)
         return None
 
     def refused(self, bodies: Sequence[Manifest]) -> str:
@@ -114,7 +148,8 @@ class Belongings:
             kind, key = body["kind"], _key_of(body)
             seen = self._seen(kind, key)
             if seen is None or not self._is_current(seen, body):
-                result.append(Apply(kind, key, body, self.group.metadata.uid, unseen=seen is None))
+                owner, adopts = self.group.metadata.uid, self.taken.agreed
+                result.append(Apply(kind, key, body, owner, unseen=seen is None, adopts=adopts))
         return tuple(result)
 
     def _key(self, kind: str) -> str:
@@ -137,6 +172,8 @@ class Belongings:
         somebody else raises it. That costs one apply of each after a start, which changes nothing where nothing has
         changed, and mends what was edited while nobody led.
         """
+        if isinstance(seen, ConfigMap):
+            return self.holds(body["data"])
         if (content := _content(seen)) is not None:
             return all(content[name] == body.get(name) for name in content)
         applied = self.objects.applied.get(f"{body['kind']} {seen.metadata.key}")
@@ -149,12 +186,9 @@ class Belongings:
 
 
 def _content(seen: Made) -> Mapping[str, Any] | None:
-    match seen:
-        case ConfigMap():
-            return {"data": seen.data}
-        case Role() | RoleBinding():
-            body: dict[str, Any] = msgspec.to_builtins(seen)
-            return {name: value for name, value in body.items() if name != "metadata"}
+    if isinstance(seen, Role | RoleBinding):
+        body: dict[str, Any] = msgspec.to_builtins(seen)
+        return {name: value for name, value in body.items() if name != "metadata"}
     return None
 
 

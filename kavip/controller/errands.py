@@ -15,6 +15,7 @@ from kavip.api.workload import controller_of
 from kavip.controller.manifests import digest
 from kavip.controller.outcome import PodAnnotation
 from kavip.controller.standing import SECRET_MISSING, View
+from kavip.controller.takeover import is_old
 
 NUDGE: Final = 10.0
 """Seconds after which pods whose password is missing or of no use are told again; kubelet alone takes over a minute."""
@@ -30,7 +31,7 @@ def errands(view: View, data: Mapping[str, str], *, now: datetime) -> tuple[PodA
     value = digest(data)
     if lacks_password(view):
         value = f"{value}-{now.timestamp() // NUDGE:.0f}"
-    pods = sorted(view.pods, key=lambda pod: pod.metadata.key)
+    pods = sorted((pod for pod in view.pods if not is_old(pod, view.group)), key=lambda pod: pod.metadata.key)
     return tuple(PodAnnotation(pod.metadata.key, value) for pod in pods if _is_to_be_told(pod, view, value))
 
 

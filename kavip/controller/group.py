@@ -8,7 +8,7 @@ line or a VRID that is not left, never stops the group.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
-from kavip.controller import advertised, belongings, monitoring, news, programmed, rollout
+from kavip.controller import advertised, belongings, monitoring, news, programmed, rollout, takeover
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
@@ -34,14 +34,17 @@ from kavip.controller.outcome import (
     Options,
     Plan,
     PodAnnotation,
+    PodRemoval,
     StatusPatch,
     Target,
+    Verdict,
     timestamp,
 )
 from kavip.controller.programmed import Case, Ground
 from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
+from kavip.controller.takeover import Sighted, Takeover
 from kavip.controller.tidings import Tidings
 from kavip.snapshot import Snapshot
 
@@ -72,16 +75,10 @@ def plan_group(
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:
     group, objects, now = owned.group, owned.objects, owned.now
-    roster = roster_of(
-        snapshot,
-        group,
-        reserved=objects.reserved,
-        running=owned.text,
-        options=options,
-        scene=_scene(snapshot, owned, observed),
-    )
+    sighted, roster = _worked_out(snapshot, owned, observed, options)
     in_the_way = owned.in_the_way(_NEEDED)
-    bodies = belongings.bodies_of(group, roster, options) if in_the_way is None and is_served(group) else ()
+    is_ours = in_the_way is None and is_served(group)
+    bodies = belongings.bodies_of(group, roster, options, sighted.takeover) if is_ours else ()
     needed = Trouble(in_the_way, owned.refused(bodies))
     if needed.refused:
         bodies = ()
@@ -90,6 +87,8 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     tidings = Tidings.of(group, ground.ready, observed, group.key)
     judged = _judged(ground, roster, tidings, objects.doubts.get(group.key, {}))
     config_hash = roster.config.hash if roster.config and bodies else group.status.config_hash
+    applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
+    removal, taking_over = _taking_over(sighted, owned, roster, quiet=bool(bodies) and not applies)
     view = View(
         snapshot=snapshot,
         group=group,
@@ -101,14 +100,14 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         complaint=objects.complaint(group.key),
         tidings=tidings,
         doubts=judged.doubts,
+        taking_over=taking_over,
     )
-    applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     return Plan(
-        writes=(*applies, *_errands(view, bodies, applies, owned), *_status(view, now)),
+        writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
         events=notices(group, view.accepted),
         reserves=roster.reserved,
         left_out=roster.left_out,
-        target=_target(roster, config_hash) if config_hash else None,
+        target=_target(roster, config_hash, sighted.takeover) if config_hash else None,
         doubts=judged.doubts,
         requeue_after=min((*judged.waits, *_pauses(view, needed=bool(needed or monitored))), default=None),
         also=judged.wrong,
@@ -124,6 +123,37 @@ def _pauses(view: View, *, needed: bool) -> tuple[float, ...]:
 def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
     group, pods = owned.group, owned.objects.pods.get(owned.group.key, {})
     return scene_of(snapshot, group, pods, observed, text=owned.text, config_hash=owned.config_hash, now=owned.now)
+
+
+def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> tuple[Sighted, Roster]:
+    """What the group is to run, beside what is there of keepalived-operator's."""
+    group, running = owned.group, owned.text
+    sighted = Sighted(owned.taken, snapshot.group_nodes(group), observed.of(group.key))
+    sighted = replace(sighted, takeover=replace(owned.taken, leads=sighted.leads()))
+    roster = roster_of(
+        snapshot,
+        group,
+        reserved=owned.objects.reserved,
+        running=running,
+        options=options,
+        scene=_scene(snapshot, owned, observed),
+        succession=sighted.takeover.succession(running),
+    )
+    return sighted, roster
+
+
+def _taking_over(
+    sighted: Sighted, owned: Belongings, roster: Roster, *, quiet: bool
+) -> tuple[tuple[PodRemoval, ...], Verdict | None]:
+    """The pod that is replaced next, where pods of keepalived-operator's are left, and what the group says of it."""
+    if not sighted.takeover.goes_on:
+        return (), None
+    if not quiet:
+        return (), takeover.verdict(sighted, "its objects are being written")
+    removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
+    if removal is not None and owned.objects.replaced.get(owned.group.key) == removal.uid:
+        removal = None  # the watch has not shown yet what was done
+    return (removal,) if removal else (), takeover.verdict(sighted, doing)
 
 
 def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
@@ -144,7 +174,7 @@ def _errands(
         return ()
     data: Mapping[str, str] = bodies[0]["data"]
     is_written = any(each.kind == names.CONFIG_MAP for each in applies)
-    if not is_written and (owned.configmap is None or owned.configmap.data != data):
+    if not is_written and not owned.holds(data):
         return ()  # VRIDs first
     return errands(view, data, now=owned.now)
 
@@ -201,9 +231,10 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
     return body
 
 
-def _target(roster: Roster, config_hash: str) -> Target:
+def _target(roster: Roster, config_hash: str, taken: Takeover) -> Target:
     hosts = ((node.metadata.name, _host(node)) for node in roster.nodes)
-    return Target({name: host for name, host in hosts if host}, roster.port, config_hash)
+    old = frozenset(taken.old) if taken.goes_on else frozenset()
+    return Target({name: host for name, host in hosts if host}, roster.port, config_hash, old)
 
 
 def _host(node: Node) -> str:

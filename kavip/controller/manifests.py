@@ -6,7 +6,7 @@ A field that is absent from the group is absent here too, so that server-side ap
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -45,17 +45,30 @@ NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 Manifest = dict[str, Any]
 
 
-def config_map(group: KeepalivedGroup, *, text: str, config_hash: str) -> Manifest:
-    """The ConfigMap with keepalived's *text* and what the agent must know beside it."""
+def config_map(
+    group: KeepalivedGroup,
+    *,
+    text: str,
+    config_hash: str,
+    key: str = names.CONFIG_KEY,
+    leads: Collection[str] = (),
+) -> Manifest:
+    """
+    The ConfigMap with keepalived's *text* under *key* and what the agent must know beside it.
+
+    *leads* is a note of kavip's to itself (:mod:`~kavip.controller.takeover`).
+    """
     spec = group.spec
-    agent = {
+    agent: dict[str, object] = {
         "authentication": has_password(spec),
         "configHash": config_hash,
         "group": group.key,
         "interfaceFromIP": spec.interface_from_ip,
         "switchAt": "",
     }
-    data = {names.AGENT_KEY: _json(agent), names.CONFIG_KEY: text}
+    if leads:
+        agent["leads"] = sorted(leads)
+    data = {names.AGENT_KEY: _json(agent), key: text}
     return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
 
 
@@ -66,12 +79,13 @@ def daemon_set(
     port: int,
     allowed_cidrs: str = "",
     metrics: str = names.Exporter.GEN2BRAIN.value,
+    strategy: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """
     The DaemonSet: keepalived and its agent on every node of the group.
 
     *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer; *metrics* says
-    whose names their metrics bear.
+    whose names their metrics bear; *strategy* of updates counts before the group's own.
     """
     told = {"KAVIP_AGENT_PORT": str(port)}
     if allowed_cidrs:
@@ -84,8 +98,8 @@ def daemon_set(
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
     body: Manifest = {"selector": {"matchLabels": labels}, "template": template}
-    if spec.update_strategy:
-        body["updateStrategy"] = spec.update_strategy
+    if strategy or spec.update_strategy:
+        body["updateStrategy"] = strategy or spec.update_strategy
     return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": metadata_of(group), "spec": body}
 
 

@@ -166,7 +166,8 @@ class Objects:
     Informers on objects that carry the label of a group fill the first four through :meth:`see`; *pods* is by group,
     then by pod, *monitoring* by ``Kind ns/name``, *complaints* of a DaemonSet that gets no pods by group, then by
     Event. *has_monitors*: there are PodMonitors here. The writer fills the
-    rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group; *written*: the resourceVersion
+    rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group, and *replaced*, the UID of the
+    pod that was deleted last; *written*: the resourceVersion
     that the last status write was decided on, where that write has made a new one; *sent*: by Service, the last status
     write, until the watch shows something new of the Service. *left_out*: by group, the Services that it has no room
     for; *doubts*: by group, what is told of its VIPs only if it lasts. *removals*: by Service, what others took out of
@@ -183,6 +184,7 @@ class Objects:
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
     sent: dict[str, StatusPatch] = field(default_factory=dict)
     left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
@@ -216,6 +218,7 @@ class Objects:
     def forget(self, group: str) -> None:
         """Forget what is remembered about a *group* that is gone."""
         self.reserved.pop(group, None)
+        self.replaced.pop(group, None)
         self.left_out.pop(group, None)
         self.doubts.pop(group, None)
         for memory in (self.applied, self.strangers, self.refused):

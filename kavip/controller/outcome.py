@@ -86,7 +86,8 @@ class Apply:
     """
     Server-side apply of the whole *body* of an object that the object with *owner* (a UID) controls.
 
-    *unseen*: the cache holds no object of that name, so the writer looks first whose it is.
+    *unseen*: the cache holds no object of that name, so the writer looks first whose it is. *adopts*: what
+    keepalived-operator made of that name becomes ours, whole.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class Apply:
     body: Json = field(hash=False)
     owner: str
     unseen: bool
+    adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,16 @@ class PodAnnotation:
     value: str
 
 
-Write = Apply | StatusPatch | PodAnnotation
+@dataclass(frozen=True, slots=True)
+class PodRemoval:
+    """Replace the pod *key* with that *uid*, of *group*: its DaemonSet makes another one."""
+
+    key: str
+    uid: str
+    group: str
+
+
+Write = Apply | StatusPatch | PodAnnotation | PodRemoval
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +146,16 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*."""
+    """
+    Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*.
+
+    *old*: the nodes where keepalived-operator's pod is asked instead.
+    """
 
     hosts: Mapping[str, str] = field(hash=False)
     port: int
     config_hash: str
+    old: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

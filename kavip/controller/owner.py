@@ -6,6 +6,7 @@ merges into whatever has the name.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from kavip import names
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding, controller_of
@@ -20,6 +21,8 @@ class Foreign:
     predecessor: bool = False
 
 
+PREDECESSOR: Final = Foreign("made by keepalived-operator for this group", predecessor=True)
+
 Made = ConfigMap | DaemonSet | PodMonitor | Role | RoleBinding
 """What kavip makes for a group."""
 
@@ -32,7 +35,7 @@ def foreign(obj: Made, *, group_uid: str) -> Foreign | None:
     if owner.uid != group_uid:
         return Foreign(f"controlled by {owner.kind} {owner.name} (uid {owner.uid})")
     if not _made_by_kavip(obj):
-        return Foreign("made by keepalived-operator for this group", predecessor=True)
+        return PREDECESSOR
     return None
 
 

@@ -27,6 +27,7 @@ import structlog
 from kavip import names
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Wire, field
+from kavip.controller import exported
 from kavip.controller.news import EVER
 from kavip.controller.observed import BY_KEEPALIVED, MASTER, Hearing, LeftOut, NodeState, Observed, Sight
 from kavip.controller.outcome import Target
@@ -203,7 +204,10 @@ class Probe:
     async def _follow(self, watcher: "_Watcher") -> None:
         looks = 0
         while (target := self._targets.get(watcher.group)) and (host := target.hosts.get(watcher.node)):
-            state = await self._look(watcher, f"http://{host}:{target.port}{names.STATE_PATH}")
+            if watcher.node in target.old:
+                state = await self._look_back(watcher, f"http://{host}:{exported.PORT}{names.METRICS_PATH}")
+            else:
+                state = await self._look(watcher, f"http://{host}:{target.port}{names.STATE_PATH}")
             looks += 1
             contested = watcher.masters & self._contested.get(watcher.group, frozenset())
             is_calm = state is not None and state.config_hash == target.config_hash and not contested
@@ -257,6 +261,22 @@ class Probe:
             return None
         watcher.digest = digest
         self._hear(watcher, state, sent=sent)
+        return state
+
+    async def _look_back(self, watcher: "_Watcher", url: str) -> NodeState | None:
+        """Ask a pod of keepalived-operator's; silence is an answer, for nothing waits for a better one."""
+        sent = self._clock()
+        try:
+            async with self._slots:
+                sent = self._clock()
+                state = exported.state_of((await self._ask(url)).decode(errors="replace"))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            log.debug("exporter does not answer", group=watcher.group, node=watcher.node, error=type(error).__name__)
+            state = exported.SILENT
+        target = self._targets.get(watcher.group)
+        if target is not None and watcher.node in target.old:
+            watcher.digest = b""
+            self._hear(watcher, state, sent=sent)
         return state
 
     def _read(self, watcher: "_Watcher", body: bytes) -> NodeState | None:

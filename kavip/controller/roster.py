@@ -7,6 +7,7 @@ A Service that has just come is therefore left out until its VRID is persisted; 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kavip import names
 from kavip.api import conditions
@@ -26,6 +27,9 @@ from kavip.vrrp.config import Config
 from kavip.vrrp.instances import Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
+from kavip.vrrp.succession import Succession
+
+_ALONE: Final = Succession()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +68,29 @@ def roster_of(
     running: str,
     options: Options,
     scene: Scene | None = None,
+    succession: Succession = _ALONE,
 ) -> Roster:
     """
     Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay.
 
-    *scene*: what its nodes do now.
+    *scene*: what its nodes do now. *succession*: what it owes to pods that ran before kavip's; the VRIDs in their text
+    are theirs.
     """
     members = tuple(_members(snapshot, group))
     nodes = snapshot.group_nodes(group)
     held = group.status.router_ids or {}
+    wanted = keys.wanted_keys(group, members)
     assignment = routerids.assign(
-        held,
-        keys.wanted_keys(group, members),
+        {**succession.router_ids, **held},
+        wanted,
         blacklist=routerids.blacklist_of(group.spec),
-        taken=vrids.taken(snapshot, group, reserved),
+        taken=vrids.taken(snapshot, group, reserved) | succession.taken(wanted, held),
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     seeds = [instances.seed_of(group, key) for key in persisted]
     peers = rollout.peers_of(nodes, scene, seeds=seeds)
-    fitted, refusal = _fitted(group, members, peers, persisted, config.anchors_of(running))
+    fitted, refusal = _fitted(group, members, peers, persisted, config.anchors_of(running), succession=succession)
     return Roster(
         members=members,
         nodes=nodes,
@@ -168,9 +175,11 @@ def _fitted(
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
     anchors: Mapping[str, Address],
+    *,
+    succession: Succession,
 ) -> tuple[Fitted | None, Refusal | None]:
     def build(kept: Sequence[Member]) -> tuple[Model, Config]:
-        model = instances.model_of(group, kept, peers, router_ids, anchors=anchors)
+        model = succession.of(instances.model_of(group, kept, peers, router_ids, anchors=anchors), peers)
         return model, config.render(model)
 
     try:

@@ -43,7 +43,8 @@ class View:
     What a group's status is made from.
 
     *accepted*, the *config_hash* that it runs, who holds what (*tidings*) and what of that is told only if it lasts
-    (*doubts*), the *complaint* of its DaemonSet.
+    (*doubts*), the *complaint* of its DaemonSet. *taking_over*: what is to be said while pods of keepalived-operator's
+    are replaced.
     """
 
     snapshot: Snapshot
@@ -56,6 +57,7 @@ class View:
     tidings: Tidings
     doubts: Mapping[str, Doubt]
     complaint: str = ""
+    taking_over: Verdict | None = None
 
 
 def status_of(view: View, *, now: str) -> GroupStatus:
@@ -96,6 +98,8 @@ def _predecessors(accepted: Verdict) -> dict[ConditionType, Verdict]:
 def _programmed(view: View) -> Verdict:
     if not view.config_hash:
         return Verdict("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
+    if view.taking_over:
+        return view.taking_over
     ready = [node.metadata.name for node in view.roster.nodes if node.is_ready]
     lagging = [name for name in ready if not _runs(view, name)]
     if ready and not lagging:
@@ -237,7 +241,7 @@ def _instance(view: View, instance: Instance, before: _Seat | None, worst: str) 
     seat = _seat(view, f"instance {instance.name}", instance.name, before or _Seat("", worst))
     if seat.state in advertised.DOUBTED:
         seat = _Seat("", worst)
-    vips = [vip for vip in (instance.anchor, *instance.excluded) if not is_anchor(vip.address)]
+    vips = [vip for vip in (instance.anchor, *instance.also, *instance.excluded) if not is_anchor(vip.address)]
     return InstanceStatus(
         name=instance.name,
         router_id=instance.router_id,

@@ -70,6 +70,9 @@ class Instance:
     One ``vrrp_instance``. With *peers* (node, address) it is unicast, without it is multicast.
 
     A node that is not among the *sources* (node, address) is held out, though the others may listen to it as a peer.
+
+    *also* is advertised beside the anchor, as the nodes that run it already do. *trusting*: from whatever address of
+    theirs its peers speak.
     """
 
     name: str
@@ -87,6 +90,8 @@ class Instance:
     lines: tuple[Line, ...]
     services: tuple[str, ...]
     tracks: tuple[Track, ...] = ()
+    also: tuple[VirtualIP, ...] = ()
+    trusting: bool = False
 
     @property
     def nobody(self) -> Address:

@@ -14,7 +14,7 @@ from kavip.vrrp.instances import NOBODY
 
 _LINE: Final = re.compile(
     r"^ +@(?P<listed>\S+) priority \d+$|^ +@(?P<source>[^\s^]+) unicast_src_ip (?P<own>\S+)$"
-    r"|^ +@\^(?P<peer>\S+) (?P<heard>[0-9A-Fa-f:.]+) ",
+    r"|^ +@\^(?P<peer>\S+) (?P<heard>[0-9A-Fa-f:.]+)(?: |$)",
     re.MULTILINE,
 )
 _OPEN: Final = "vrrp_instance "

@@ -28,7 +28,7 @@ from kavip.api.workload import (
 from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
 from kavip.controller.observed import Applied, LeftOut, NodeState, Objects, Observed, memory_key
-from kavip.controller.outcome import Apply, Key, Kind, Options, Plan, PodAnnotation, StatusPatch
+from kavip.controller.outcome import Apply, Key, Kind, Options, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object, Snapshot
@@ -93,7 +93,9 @@ class World:
         """Start with *snapshot*; time stands still until told otherwise."""
         self.snapshot, self.objects, self.observed, self.options = snapshot, Objects(), observed, options
         self.now = NOW
+        self.removed: list[str] = []
         self._version = 1000
+        self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: those that others wrote stay
 
     def later(self, seconds: float) -> None:
         """Let time pass."""
@@ -170,6 +172,10 @@ class World:
                     self._apply(write)
                 case PodAnnotation():
                     self._annotate(write)
+                case PodRemoval():
+                    self.objects.replaced[write.group] = write.uid
+                    self.removed.append(write.key)
+                    del self.objects.pods[write.group][write.key]
         return plan
 
     def _patch(self, write: StatusPatch) -> None:
@@ -195,7 +201,11 @@ class World:
             {**body["metadata"], "uid": f"uid-{write.kind}", "generation": self._version}, Metadata
         )
         if write.kind == names.CONFIG_MAP:
-            self.objects.configmaps[write.key] = ConfigMap(metadata=metadata, data=body["data"])
+            there = self.objects.configmaps.get(write.key)
+            mine = self._applied_keys.get(write.key, set())
+            theirs = {key: text for key, text in ((there and there.data) or {}).items() if key not in mine}
+            self._applied_keys[write.key] = set(body["data"])
+            self.objects.configmaps[write.key] = ConfigMap(metadata=metadata, data={**theirs, **body["data"]})
         elif kind := MONITORING.get(write.kind):
             made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
             self.objects.see(None, made)

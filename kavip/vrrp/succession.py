@@ -1,0 +1,172 @@
+"""
+The model of a group whose VIPs are being taken over from keepalived-operator.
+
+Beside old daemons a new one must speak as they do: the same VRID, version, interval, authentication and mode, and the
+same list of addresses in each advertisement, else neither hears the other and both become master. Old nodes have the
+priority 100, with ``spreadvips`` 200 where an address is wanted. So new nodes keep below 100 as long as any node can be
+replaced that holds nothing; then, for each instance, one of those that are new by then leads with the highest priority
+and takes the VIPs from their holder, which lives and sees them go: no VIP moves more than once, and none is away.
+Those that *lead* stay in front when no old pod is left, so that nothing moves again by itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kavip.api.address import Address
+from kavip.api.refusal import Refusal
+from kavip.names import Reason
+from kavip.vrrp import virtualips
+from kavip.vrrp.inherited import Inherited
+from kavip.vrrp.instances import Instance, Model
+from kavip.vrrp.members import Peer
+from kavip.vrrp.priorities import BOTTOM, TOP
+
+Priorities = tuple[tuple[str, int], ...]
+
+_SPOKEN: Final = frozenset({"advert_int", "priority"})
+"""What a Service may have said to old nodes too, and what must not change beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """
+    What the new daemons of a group owe to those that ran before.
+
+    *old* are the instances of nodes that are not replaced yet, none where all are. *leads*: the nodes that hold the
+    VIPs from now on. *lists*: by instance, what the daemons of kavip advertise where it is more than one address.
+    """
+
+    old: tuple[Inherited, ...] = ()
+    leads: frozenset[str] = frozenset()
+    lists: Mapping[str, tuple[Address, ...]] | None = None
+
+    @property
+    def router_ids(self) -> Mapping[str, int]:
+        """The VRIDs that old nodes use, by the name of the instance, which is the key of its VRID."""
+        return {each.name: each.router_id for each in self.old}
+
+    def taken(self, wanted: Iterable[str], held: Mapping[str, int]) -> frozenset[int]:
+        """Those that nobody may be given who does not have them yet."""
+        keys = set(wanted)
+        return frozenset(number for name, number in self.router_ids.items() if name not in keys) - {
+            held[key] for key in keys & held.keys()
+        }
+
+    def of(self, model: Model, peers: Sequence[Peer]) -> Model:
+        """*model* as it may run beside the old daemons, and after them."""
+        if not self.old:
+            return (
+                replace(model, instances=tuple(map(self._settled, model.instances)))
+                if self.leads or self.lists
+                else model
+            )
+        heirs = {(each.router_id, each.family): each for each in self.old}
+        owners = {address: (each.router_id, each.family) for each in self.old for address in each.addresses}
+        kept: list[Instance] = []
+        problems = dict(model.problems)
+        for instance in model.instances:
+            identity = instance.router_id, instance.family
+            mine = [vip for vip in _vips(instance) if owners.get(vip.address, identity) == identity]
+            if len(mine) < len(_vips(instance)):
+                problems |= {name: _awaited(instance, name, owners) for name in instance.services}
+            if mine:
+                kept.append(self._beside(_holding(instance, mine), heirs.get(identity), peers))
+        return replace(model, instances=tuple(kept), problems=dict(sorted(problems.items())))
+
+    def leader(self, priorities: Priorities) -> str:
+        """The node that is to hold an instance; "" as long as none is."""
+        return next((node for node, _ in _ranked(priorities, self.leads) if node in self.leads), "")
+
+    def _beside(self, instance: Instance, heir: Inherited | None, peers: Sequence[Peer]) -> Instance:
+        instance = replace(instance, priorities=self._waiting(instance.priorities))
+        if heir is None:
+            return instance
+        vips = {vip.address: vip for vip in _vips(instance)}
+        nodes = _nodes(heir, peers) if heir.peers else ()
+        listed = tuple(
+            vips.get(address) or virtualips.host(address, instance.anchor.interface) for address in heir.addresses
+        )
+        return replace(
+            instance,
+            interface=heir.interface or instance.interface,
+            version=heir.version,
+            interval=heir.interval,
+            authenticated=heir.authenticated,
+            sources=tuple(each for each in nodes if each[1] in heir.peers),  # another would hear nothing, and be master
+            peers=nodes,
+            trusting=True,
+            anchor=listed[0],
+            also=listed[1:],
+            excluded=tuple(vip for vip in _vips(instance) if vip.address not in heir.addresses),
+            lines=tuple(line for line in instance.lines if line.keyword not in _SPOKEN),
+        )
+
+    def _waiting(self, priorities: Priorities) -> Priorities:
+        """Below all old nodes, but for the one that leads: it is above them."""
+        leader = self.leader(priorities)
+        return tuple((node, TOP if node == leader else max(1, number - BOTTOM)) for node, number in priorities)
+
+    def _settled(self, instance: Instance) -> Instance:
+        """Without old neighbours: in its own order, but behind those that lead; and with the list that it has."""
+        if self.leads & dict(instance.priorities).keys():
+            instance = replace(instance, priorities=_in_order(_ranked(instance.priorities, self.leads)))
+        listed = (self.lists or {}).get(instance.name, ())
+        vips = {vip.address: vip for vip in _vips(instance)}
+        held = tuple(vips[address] for address in listed if address in vips)
+        if instance.anchor not in held:
+            return instance
+        also = tuple(vip for vip in held if vip != instance.anchor)
+        return replace(instance, also=also, excluded=tuple(vip for vip in instance.excluded if vip not in also))
+
+
+def stranded(model: Model, old: Iterable[Inherited]) -> tuple[str, ...]:
+    """
+    The old instances whose VIPs are still wanted, and by no instance of theirs: they would be lost on the way.
+
+    That is so where ``spreadvips`` or the group's mode was changed while nobody acted on it.
+    """
+    there = {(each.router_id, each.family) for each in model.instances}
+    wanted = model.problems.keys()
+    return tuple(
+        each.name
+        for each in old
+        if (each.router_id, each.family) not in there and any(_is_of(each.name, service) for service in wanted)
+    )
+
+
+def _vips(instance: Instance) -> tuple[virtualips.VirtualIP, ...]:
+    return (instance.anchor, *instance.also, *instance.excluded)
+
+
+def _holding(instance: Instance, vips: Sequence[virtualips.VirtualIP]) -> Instance:
+    anchor = instance.anchor if instance.anchor in vips else vips[0]
+    return replace(instance, anchor=anchor, excluded=tuple(vip for vip in vips if vip != anchor))
+
+
+def _nodes(heir: Inherited, peers: Sequence[Peer]) -> tuple[tuple[str, Address], ...]:
+    found = ((peer.name, peer.address(heir.family)) for peer in peers)
+    return tuple(sorted((name, address) for name, address in found if address))
+
+
+def _ranked(priorities: Priorities, leads: AbstractSet[str]) -> list[tuple[str, int]]:
+    return sorted(priorities, key=lambda each: (each[0] not in leads, -each[1], each[0]))
+
+
+def _in_order(ranked: Sequence[tuple[str, int]]) -> Priorities:
+    step = max(1, (TOP - BOTTOM) // max(1, len(ranked) - 1))
+    return tuple(sorted((node, max(BOTTOM, TOP - rank * step)) for rank, (node, _) in enumerate(ranked)))
+
+
+def _awaited(instance: Instance, service: str, owners: Mapping[Address, tuple[int, int]]) -> Refusal:
+    address = next(vip.address for vip in _vips(instance) if owners.get(vip.address))
+    message = (
+        f"{address} of {service} is still held by pods of keepalived-operator in VRRP instance "
+        f"{owners[address][0]}, not {instance.router_id}; it comes when all of them are replaced"
+    )
+    return Refusal(Reason.PENDING, message)
+
+
+def _is_of(instance: str, service: str) -> bool:
+    return instance == service or instance.startswith(f"{service}/")

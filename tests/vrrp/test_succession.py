@@ -1,0 +1,124 @@
+"""What new daemons run beside keepalived-operator's, and after them."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from kavip.api.address import parse_address
+from kavip.vrrp import config, inherited
+from kavip.vrrp.instances import Instance, Model, model_of
+from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.priorities import TOP
+from kavip.vrrp.succession import Succession, stranded
+from tests import build
+from tests.predecessor.live import conf, instance
+
+NODES = tuple(Peer(f"n{n}", parse_address(f"192.0.2.{10 + n}")) for n in range(1, 5))
+WEB, API = "shop/web", "shop/api"
+
+
+def member(key: str, *vips: str, **more: Any) -> Member:
+    """A Service of the group."""
+    return Member(key=key, addresses=tuple(sorted(map(parse_address, vips))), **more)
+
+
+def model(*members: Member, ids: dict[str, int], **spec: Any) -> Model:
+    """The group's model as if it stood alone."""
+    return model_of(build.group(**spec), members, NODES, ids)
+
+
+def beside(old: str, plain: Model, *leads: str) -> dict[str, Instance]:
+    """The instances beside daemons with the text *old*."""
+    return {each.name: each for each in Succession(inherited.read(old), frozenset(leads)).of(plain, NODES).instances}
+
+
+def test_an_instance_speaks_as_its_neighbours_do() -> None:
+    """VRID, version, interval, mode, authentication and the whole list are theirs, whatever the group says now."""
+    old = conf(
+        instance(WEB, 7, "192.0.2.140", "192.0.2.141", peers=["192.0.2.11", "192.0.2.12", "192.0.2.13"], password="x")
+    )
+    plain = model(member(WEB, "192.0.2.140", "192.0.2.142"), ids={WEB: 7}, vrrp_version=3)
+    found = beside(old, plain)[WEB]
+    assert (found.version, found.interval, found.authenticated, found.trusting) == (2, "1", True, True)
+    assert [str(vip) for vip in (found.anchor, *found.also)] == ["192.0.2.140/32", "192.0.2.141/32"]
+    assert [str(vip) for vip in found.excluded] == ["192.0.2.142/32"]
+    assert [name for name, _ in found.sources] == ["n1", "n2", "n3"], "n4 would hear nobody"
+    text = config.render(Succession(inherited.read(old)).of(plain, NODES)).text
+    assert "check_unicast_src" not in text
+    assert inherited.read(text)[0].addresses == inherited.read(old)[0].addresses
+
+
+def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
+    """All are below 100; then the one that leads is above 200, alone."""
+    old = conf(instance(WEB, 7, "192.0.2.140", owner="edge-1"))
+    plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
+    waiting = dict(beside(old, plain)[WEB].priorities)
+    assert max(waiting.values()) < 100
+    leading = dict(beside(old, plain, "n1", "n2")[WEB].priorities)
+    above = {node for node, number in leading.items() if number >= 100}
+    assert len(above) == 1
+    assert above <= {"n1", "n2"}
+    assert leading[above.pop()] == TOP > inherited.read(old)[0].priority
+
+
+@given(some.sets(some.sampled_from([peer.name for peer in NODES])))
+def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str]) -> None:
+    """The leader is the same before and after, and nobody's priority passes another's on the way."""
+    plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
+    old = inherited.read(conf(instance(WEB, 7, "192.0.2.140")))
+    (before,), (after,) = (Succession(each, frozenset(leads)).of(plain, NODES).instances for each in (old, ()))
+    ranked = sorted(after.priorities, key=lambda each: -each[1])
+    assert len({number for _, number in ranked}) == len(NODES)
+    first = max(before.priorities, key=lambda each: each[1])[0]
+    assert first == ranked[0][0]
+    if leads:
+        assert {node for node, _ in ranked[: len(leads)]} == leads
+    else:
+        assert after == plain.instances[0]
+
+
+def test_the_list_stays_when_the_old_ones_are_gone() -> None:
+    """Without it nodes that take the next text one after the other would not hear each other; an address may go."""
+    plain = model(member(WEB, "192.0.2.140", "192.0.2.141", "192.0.2.142"), ids={WEB: 7})
+    old = inherited.read(conf(instance(WEB, 7, "192.0.2.141", "192.0.2.140")))
+    text = config.render(Succession(old).of(plain, NODES)).text
+    after = Succession(lists=config.lists_of(text)).of(plain, NODES)
+    assert [str(vip) for vip in after.instances[0].also] == ["192.0.2.141/32"]
+    assert config.lists_of(config.render(after).text) == config.lists_of(text)
+    fewer = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
+    assert Succession(lists=config.lists_of(text)).of(fewer, NODES) == fewer
+    assert config.lists_of(config.render(fewer).text) == {}
+
+
+def test_an_address_that_old_nodes_hold_elsewhere_waits() -> None:
+    """It was given to another Service meanwhile: until the last old pod is gone two nodes would have it."""
+    old = conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))
+    plain = model(member(API, "192.0.2.140", "192.0.2.150"), member(WEB, "192.0.2.141"), ids={WEB: 7, API: 8})
+    found = Succession(inherited.read(old)).of(plain, NODES)
+    assert [str(found.instances[0].anchor), *map(str, found.instances[0].excluded)] == ["192.0.2.150/32"]
+    assert "still held by pods of keepalived-operator in VRRP instance 1" in found.problems[API].message
+    assert stranded(found, inherited.read(old)) == (), "nobody wants it where it is"
+
+
+def test_vips_that_would_be_lost_are_told() -> None:
+    """A Service spread meanwhile has other VRIDs: its VIPs would go with the last old pod."""
+    old = inherited.read(conf(instance(WEB, 7, "192.0.2.140")))
+    plain = model(member(WEB, "192.0.2.140", spread=True), ids={f"{WEB}/192.0.2.140": 8})
+    found = Succession(old).of(plain, NODES)
+    assert found.instances == ()
+    assert stranded(found, old) == (WEB,)
+
+
+def test_vrids_of_old_nodes_are_taken() -> None:
+    """Their names hold them, and nobody else gets one."""
+    old = Succession(inherited.read(conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))))
+    assert old.router_ids == {"shop/gone": 1, WEB: 7}
+    assert old.taken([WEB, API], {}) == {1}
+    assert old.taken([WEB, API], {API: 1}) == frozenset(), "what is persisted is honoured as found"
+
+
+def test_a_group_that_was_never_another_s_is_as_it_was() -> None:
+    """Nothing is changed, not even copied."""
+    plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
+    assert Succession(lists={}).of(plain, NODES) is plain
