@@ -6,6 +6,7 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
 * :mod:`~kavip.agent.configuration` holds the values. :mod:`~kavip.agent.blocks`, :mod:`~kavip.agent.draft`,
   :mod:`~kavip.agent.reader` and :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's
   of the group's, :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out;
+  :mod:`~kavip.agent.health` reckons with answers;
   :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`, :mod:`~kavip.agent.exporter` tell. None of them does I/O.
 * :mod:`~kavip.agent.mount`, :mod:`~kavip.agent.files`, :mod:`~kavip.agent.network`, :mod:`~kavip.agent.trial` and
   :mod:`~kavip.agent.daemon` each speak to one thing outside: the mount, the run directory, netlink, a checking child,
@@ -16,5 +17,6 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
   one left.
 * :mod:`~kavip.agent.alarm` wakes the agent: by :mod:`~kavip.agent.inotify` for the mounts, by
   :mod:`~kavip.agent.rtnetlink` for the network.
+* :mod:`~kavip.agent.checks` runs the health checks, each question of which is an :mod:`~kavip.agent.inquiry`.
 * :mod:`~kavip.agent.reloader` puts them in order, :mod:`~kavip.agent.server` answers, :mod:`~kavip.agent.run` starts.
 """

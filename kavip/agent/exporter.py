@@ -102,6 +102,10 @@ def _own(status: Status, dump: Dump | None) -> Iterator[Metric]:
     removed = "Addresses taken off that a daemon had left behind."
     yield _counter("kavip_agent_stale_addresses_removed", removed, [((), status.removed_addresses)])
     yield _gauge("kavip_agent_last_reload_seconds", "How long the last reload took.", [((), status.reload_seconds)])
+    up: _Samples = [((each.check.name,), not each.health.fails) for each in status.checks]
+    yield _gauge("kavip_agent_check_up", "Whether a health check passes.", up, labels=("check",))
+    took: _Samples = [((each.check.name,), each.seconds) for each in status.checks]
+    yield _gauge("kavip_agent_check_seconds", "How long its last answer took.", took, labels=("check",))
     count = dict.fromkeys(((str(family), state) for family in (4, 6) for state in STATES), 0)
     for each in dump or ():
         count[str(each.data.family), each.data.state_name] += 1

@@ -18,6 +18,7 @@ from kavip.agent.configuration import Configuration, Fault, Localized, Refused
 from kavip.agent.facts import Facts, interface_of, unfit
 from kavip.agent.prune import spares_of, without
 from kavip.api.address import read_address
+from kavip.api.group import Check
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -42,6 +43,7 @@ class Mounted:
     interface_from_ip: str = ""
     authentication: bool = False
     switch_at: str = ""
+    checks: tuple[Check, ...] = ()
     password: str | None = None
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from kavip import names
 from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted
+from kavip.api.group import Check
 
 LONGEST_WAIT: Final = 900.0
 """Seconds that an announced switch may lie ahead; a later one is not waited for."""
@@ -31,6 +32,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
     authentication: bool = False
     switch_at: str = ""
+    checks: tuple[Check, ...] = ()
 
 
 def read(config_dir: Path, password_file: Path | None) -> Mounted | Refused:
@@ -50,6 +52,7 @@ def read(config_dir: Path, password_file: Path | None) -> Mounted | Refused:
         interface_from_ip=meta.interface_from_ip,
         authentication=meta.authentication,
         switch_at=meta.switch_at,
+        checks=meta.checks,
         password=_password(password_file) if meta.authentication else None,
     )
 

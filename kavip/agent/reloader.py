@@ -19,11 +19,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from kavip.agent import daemon as daemons
 from kavip.agent import mount, network
+from kavip.agent.checks import Checks
 from kavip.agent.configuration import Localized, Refused
 from kavip.agent.daemon import Daemon
 from kavip.agent.dump import Dump
@@ -40,7 +42,10 @@ from kavip.agent.tracks import Tracks
 from kavip.agent.trial import Trial
 from kavip.agent.witness import Witness
 from kavip.api.address import Address
+from kavip.vrrp.targets import Surroundings
 
+CA_DIR: Final = Path("/etc/kavip/ca")
+NOWHERE: Final = Surroundings()
 Outcome = Localized | Refused
 log = structlog.get_logger()
 
@@ -57,6 +62,8 @@ class Reloader:
         password_file: Path | None,
         run_directory: RunDirectory,
         trial: Trial,
+        ca_dir: Path = CA_DIR,
+        here: Surroundings = NOWHERE,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._now, self._trial = now, trial
@@ -64,6 +71,7 @@ class Reloader:
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
         self._witness = Witness(run_directory)
         self.tracks = Tracks(run_directory.tracks)
+        self.checks = Checks(self.tracks, ca_dir=ca_dir, here=here)
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
@@ -80,6 +88,7 @@ class Reloader:
             failed_reloads=self._runner.failed_reloads,
             reload_seconds=self._runner.reload_seconds,
             removed_addresses=self._sweeper.removed,
+            checks=self.checks.asked,
         )
 
     @property
@@ -108,7 +117,10 @@ class Reloader:
         if await self._witness.daemon():
             return
         try:
-            await self._settle(None, await self._read())
+            mounted = await self._read()
+            if isinstance(mounted, Mounted):
+                await self.checks.ask_once(mounted.checks)
+            await self._settle(None, mounted)
         except Exception:  # the edge: whatever goes wrong, the pod must start
             log.exception("first configuration failed")
         await self._runner.ensure()
@@ -120,6 +132,8 @@ class Reloader:
         if seen == self._seen and (left := self._due - time.monotonic()) > 0:
             return left
         mounted = seen[1]
+        if isinstance(mounted, Mounted):
+            await self.checks.want(mounted.checks)
         pause = await self._settle(daemon, mounted)
         await self._runner.ensure()
         if daemon:

@@ -7,8 +7,10 @@ It succeeds whatever is in the mount: a bad configuration must not keep the pod,
 
 import asyncio
 import ctypes
+import os
 import re
 import signal
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from http import HTTPStatus
@@ -31,6 +33,7 @@ from kavip.errors import BadInput, SettingsError
 from kavip.names import Exporter
 from kavip.settings import setting
 from kavip.settings import shown as shown_with
+from kavip.vrrp.targets import Surroundings
 
 _THREADS: Final = 4
 _M_ARENA_MAX: Final = -8  # mallopt(3): a heap for each thread costs megabytes, and one Python runs at a time anyway
@@ -59,6 +62,7 @@ class AgentSettings:
     password_file: str = setting(
         "", "the key of the group's Secret, mounted as a file; empty: the group has no password"
     )
+    ca_dir: str = setting("/etc/kavip/ca", "where the CAs of health checks are mounted, CHECK.crt")
     run_dir: str = setting("/run/kavip", "directory shared with keepalived: configuration, pid files, dumps")
     keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that checks configurations")
     port: int = setting(names.AGENT_PORT, "port of /metrics, /state, /livez and /readyz")
@@ -123,6 +127,8 @@ async def main_async(settings: AgentSettings) -> int:
         password_file=Path(settings.password_file) if settings.password_file else None,
         run_directory=run_directory,
         trial=Trial(settings.keepalived, run_directory, node=settings.node_name),
+        ca_dir=Path(settings.ca_dir),
+        here=surroundings(settings.node_ip, os.environ),
     )
     if settings.once:
         await reloader.prepare()
@@ -143,7 +149,15 @@ async def main_async(settings: AgentSettings) -> int:
         await stopped.wait()
         for task in tasks:
             task.cancel()
+    await reloader.checks.close()
     return 0
+
+
+def surroundings(node_ip: str, environment: Mapping[str, str]) -> Surroundings:
+    """What kubelet tells every container about the Service ``kubernetes``, whatever ``enableServiceLinks`` says."""
+    port = environment.get("KUBERNETES_SERVICE_PORT", "")
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    return Surroundings(node_ip, host, int(port)) if host and port.isdecimal() else Surroundings(node_ip)
 
 
 def pages(reloader: Reloader, style: Exporter) -> dict[str, Page]:

@@ -8,6 +8,7 @@ import msgspec
 
 from kavip.agent.configuration import LeftOut
 from kavip.agent.dump import Dump
+from kavip.agent.health import Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Status:
     refusals: int = 0
     removed_addresses: int = 0
     reload_seconds: float = 0.0
+    checks: tuple[Asked, ...] = ()
 
     @property
     def current(self) -> bool:
@@ -67,6 +69,15 @@ class LeftOutState(msgspec.Struct, frozen=True, rename="camel"):
     virtual_ips: tuple[str, ...] = msgspec.field(name="virtualIPs")
 
 
+class CheckState(msgspec.Struct, frozen=True):
+    """One health check: whether it is *ok*, *since* when, and what was answered last. Unknown is ok, since ""."""
+
+    name: str
+    ok: bool
+    since: str
+    message: str
+
+
 class State(msgspec.Struct, frozen=True, rename="camel"):
     """The body of ``/state``."""
 
@@ -79,6 +90,7 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     keepalived: Keepalived
     instances: tuple[InstanceState, ...]
     left_out: tuple[LeftOutState, ...] = ()
+    checks: tuple[CheckState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,9 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
                 virtual_ips=tuple(sorted(str(vip.address) for vip in each.virtual_ips)),
             )
             for each in status.left_out
+        ),
+        checks=tuple(
+            CheckState(each.check.name, not each.health.fails, each.since, each.message) for each in status.checks
         ),
     )
 

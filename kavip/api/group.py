@@ -25,10 +25,11 @@ class GroupVirtualIP(Wire, frozen=True):
 
 
 class CaFrom(Wire, frozen=True):
-    """``spec.checks[].caFrom``: the ConfigMap key that holds the CA of the checked URL."""
+    """``spec.checks[].caFrom``: the key of a ConfigMap, or of a Secret, that holds the CA of the checked URL."""
 
     name: str
     key: str = "ca.crt"
+    kind: str = names.CONFIG_MAP
 
 
 class Check(Wire, frozen=True):

@@ -13,11 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.group import GroupSpec, KeepalivedGroup
+from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
+from kavip.vrrp import targets
 
 CONFIG_DIR: Final = "/etc/kavip/config"
 PASSWORD_DIR: Final = "/etc/kavip/password"  # noqa: S105 - a folder
 RUN_DIR: Final = "/run/kavip"
+CA_DIR: Final = "/etc/kavip/ca"
 KEEPALIVED: Final = "keepalived"
 AGENT: Final = "agent"
 SETUP: Final = "config-setup"  # keepalived-operator's name for the same step
@@ -35,6 +37,8 @@ KEEPALIVED_COMMAND: Final = (
     f"--vrrp_pid={RUN_DIR}/vrrp.pid",
     "--config-id=$(NODE_NAME)",
 )
+_CLUSTER_CA: Final = CaFrom(name="kube-root-ca.crt")
+"""What every namespace has: the CA of the cluster's own API server."""
 _READABLE: Final = 0o444  # keepalived refuses a configuration file with an x bit
 _OWNER_ONLY: Final = 0o400
 _DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}}
@@ -68,6 +72,8 @@ def config_map(
     }
     if leads:
         agent["leads"] = sorted(leads)
+    if spec.checks:
+        agent["checks"] = msgspec.to_builtins(sorted(spec.checks, key=lambda check: check.name))
     data = {names.AGENT_KEY: _json(agent), key: text}
     return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
 
@@ -183,6 +189,8 @@ def _container(name: str, image: str, spec: GroupSpec, *, command: list[str], en
         mounts.append({"name": "config", "mountPath": CONFIG_DIR, "readOnly": True})
         if has_password(spec):
             mounts.append({"name": "password", "mountPath": PASSWORD_DIR, "readOnly": True})
+        if _ca_sources(spec):
+            mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
     return {
         "name": name,
         "image": image,
@@ -243,4 +251,18 @@ def _volumes(group: KeepalivedGroup) -> list[Manifest]:
         # Optional: a pod without its password starts, and its agent says what is missing.
         secret = {"secretName": password.secret_ref.name, "optional": True, "defaultMode": _OWNER_ONLY}
         volumes.append({"name": "password", "secret": secret})
+    if sources := _ca_sources(group.spec):
+        volumes.append({"name": "ca", "projected": {"sources": sources, "defaultMode": _READABLE}})
     return volumes
+
+
+def _ca_sources(spec: GroupSpec) -> list[Manifest]:
+    """The CAs of the checks, as CHECK.crt; optional, so that a pod without one starts, and its agent says so."""
+    found: list[Manifest] = []
+    for check in sorted(spec.checks or (), key=lambda check: check.name):
+        origin = _CLUSTER_CA if check.url == targets.KUBE_APISERVER else check.ca_from
+        if origin is not None:
+            source = "secret" if origin.kind == names.SECRET else "configMap"
+            item = {"key": origin.key, "path": f"{check.name}.crt"}
+            found.append({source: {"name": origin.name, "items": [item], "optional": True}})
+    return found

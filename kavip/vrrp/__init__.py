@@ -9,6 +9,7 @@ measurements decide the shape of the text. The way through the package, in the o
 * :mod:`kavip.vrrp.routerids`, :mod:`kavip.vrrp.openshift`: who gets which VRID, and which are never used;
 * :mod:`kavip.vrrp.tokens`, :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.keywords`, :mod:`kavip.vrrp.verbatim`: the
   lines that users may write;
+* :mod:`kavip.vrrp.targets`: what health checks may ask;
 * :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address;
 * :mod:`kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.priorities`, :mod:`kavip.vrrp.timing` and
   :mod:`kavip.vrrp.tracking`;

@@ -15,10 +15,9 @@ from kavip.api.refusal import Refusal
 from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
-from kavip.vrrp import grammar, openshift, routerids, timing, verbatim, virtualips
+from kavip.vrrp import grammar, openshift, routerids, targets, timing, verbatim, virtualips
 
 MODES: Final = ("PerService", "Shared")
-PRESET_URLS: Final = ("kubelet", "kube-apiserver")
 ON_FAILURE: Final = ("Fault", "LowerPriority")
 NEW_VERSION: Final = 3
 NEW_INTERVAL: Final = 200
@@ -148,8 +147,16 @@ def _checks(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _check(check: Check, field: str) -> Iterator[Refusal]:
-    if check.url not in PRESET_URLS and not check.url.startswith(("http://", "https://")):
-        yield _refuse(f"{field}.url", check.url, f"want an http or https URL, or {' or '.join(PRESET_URLS)}")
+    if check.url not in targets.PRESETS:
+        try:
+            target = targets.read_url(check.url, f"{field}.url")
+        except BadInput as error:
+            yield Refusal.of(Reason.INVALID, error)
+        else:
+            if check.ca_from is not None and target.scheme != "https":
+                yield _refuse(f"{field}.caFrom", check.ca_from.name, "only an https URL has a CA; remove caFrom")
+    elif check.ca_from is not None:
+        yield _refuse(f"{field}.caFrom", check.ca_from.name, f"the CA of {check.url} is known; remove caFrom")
     counts = (
         ("intervalSeconds", check.interval_seconds, _MOST_SECONDS),
         ("timeoutSeconds", check.timeout_seconds, _MOST_SECONDS),

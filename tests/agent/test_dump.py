@@ -10,7 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kavip.agent import dump, exporter
 from kavip.agent.configuration import Configuration, Fault, Instance, Judge, LeftOut
+from kavip.agent.health import Asked, Health
 from kavip.agent.state import State, Status, encode, moments_of, state_of
+from kavip.api.group import Check
 from kavip.names import Exporter
 from tests.agent import scene
 from tests.agent.test_localize import vip
@@ -71,6 +73,7 @@ def test_state_is_what_the_controller_reads() -> None:
     body = encode(state(read(entry("shop/web"), entry("a/b", state=1, vips=["2001:DB8::1 dev eth0"], evips=[]))))
     told = msgspec.json.decode(body)
     fields = ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances", "leftOut"]
+    fields += ["checks"]
     assert list(told) == fields
     assert told["leftOut"] == []
     assert told["keepalived"] == {"version": "2.2.7", "running": True}
@@ -102,6 +105,20 @@ def test_state_tells_what_is_left_out() -> None:
         "kept": True,
         "virtualIPs": ["192.0.2.130", "192.0.2.131"],
     }
+
+
+def test_state_tells_what_checks_come_to() -> None:
+    """Whether each is ok, since when, and what was answered last; one that was not asked yet is taken to be well."""
+    router = Asked(Check("router", "kubelet"), Health(False), "2026-11-21T01:08:34.878Z", "status 503", 0.5)
+    status = replace(STATUS, checks=(Asked(Check("api", "kube-apiserver")), router))
+    assert msgspec.json.decode(encode(state_of(status, (), {})))["checks"] == [
+        {"name": "api", "ok": True, "since": "", "message": "not asked yet"},
+        {"name": "router", "ok": False, "since": "2026-11-21T01:08:34.878Z", "message": "status 503"},
+    ]
+    page = exporter.exposition(status, (), style=Exporter.GEN2BRAIN).decode()
+    assert 'kavip_agent_check_up{check="api"} 1.0' in page
+    assert 'kavip_agent_check_up{check="router"} 0.0' in page
+    assert 'kavip_agent_check_seconds{check="router"} 0.5' in page
 
 
 def test_state_without_an_answer_says_that_nothing_runs() -> None:

@@ -4,11 +4,12 @@ import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from kavip import names
 from kavip.agent.run import AgentSettings
-from kavip.api.group import KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller import manifests
 from kavip.names import Exporter
 from tests import build
@@ -107,6 +108,35 @@ def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
         ("interfaceFromIP", "192.0.2.1"),
         ("switchAt", ""),
     ]
+
+
+def test_the_agent_is_told_of_the_checks() -> None:
+    """By name, as the group has them; without checks no word of them, so that nothing changes for others."""
+    group = build.group(checks=[Check("web", "http://127.0.0.1/", fail_after=2), Check("api", "kube-apiserver")])
+    told = json.loads(manifests.config_map(group, text="", config_hash="0")["data"]["agent.json"])
+    assert [each["name"] for each in told["checks"]] == ["api", "web"]
+    assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
+
+
+def test_cas_of_checks_are_mounted_by_their_names() -> None:
+    """From ConfigMap or Secret, and the cluster's own for its API server; a missing one does not stop the pod."""
+    checks = [
+        Check("web", "https://a/", ca_from=CaFrom("web-ca", key="ca.pem")),
+        Check("vault", "https://b/", ca_from=CaFrom("vault-tls", kind="Secret")),
+        Check("api", "kube-apiserver"),
+        Check("public", "https://c/"),
+        Check("plain", "kubelet"),
+    ]
+    group = build.group(checks=checks)
+    cluster = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "api.crt"}], "optional": True}
+    vault = {"name": "vault-tls", "items": [{"key": "ca.crt", "path": "vault.crt"}], "optional": True}
+    web = {"name": "web-ca", "items": [{"key": "ca.pem", "path": "web.crt"}], "optional": True}
+    sources = [{"configMap": cluster}, {"secret": vault}, {"configMap": web}]
+    assert pod_of(group)["volumes"][-1] == {"name": "ca", "projected": {"sources": sources, "defaultMode": 0o444}}
+    mount = {"name": "ca", "mountPath": "/etc/kavip/ca", "readOnly": True}
+    mounted = {name: mount in each["volumeMounts"] for name, each in containers(group).items()}
+    assert mounted == {"config-setup": True, "keepalived": False, "agent": True}
+    assert pod_of(build.group(checks=checks[3:])) == pod_of(build.group())
 
 
 def test_pods_have_the_nodes_network_and_no_token() -> None:

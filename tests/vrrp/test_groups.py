@@ -74,7 +74,18 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "spec.checks[1].name",
         "already at checks[0]",
     ),
-    ({"checks": [{"name": "a", "url": "ftp://x"}]}, "spec.checks[0].url", "http or https"),
+    ({"checks": [{"name": "a", "url": "ftp://x"}]}, "spec.checks[0].url", "want kubelet or kube-apiserver, or http(s)"),
+    ({"checks": [{"name": "a", "url": "https://a:b@x/"}]}, "spec.checks[0].url", "without a user or password"),
+    (
+        {"checks": [{"name": "a", "url": "http://x/", "caFrom": {"name": "ca"}}]},
+        "spec.checks[0].caFrom",
+        "only an https URL",
+    ),
+    (
+        {"checks": [{"name": "a", "url": "kube-apiserver", "caFrom": {"name": "ca"}}]},
+        "spec.checks[0].caFrom",
+        "is known",
+    ),
     (
         {"checks": [{"name": "a", "url": "kubelet", "intervalSeconds": 2, "timeoutSeconds": 3}]},
         "spec.checks[0].timeoutSeconds",

@@ -1,0 +1,131 @@
+"""
+Runs the group's health checks on this node, and tells the track files what they come to.
+
+Each check is asked at once and then at its interval, by the monotonic clock. A check that cannot be asked at all, which
+admission refuses, is not asked, and says so: what nobody can pass must not take every VIP away.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kavip.agent.health import Asked, Health, after
+from kavip.agent.inquiry import Answer, Asker
+from kavip.agent.tracks import Tracks, Verdict
+from kavip.api.group import Check
+from kavip.errors import BadInput
+from kavip.vrrp import targets
+from kavip.vrrp.targets import Surroundings, Target
+from kavip.vrrp.tracking import check_track, weight_of
+
+LONGEST_FIRST: Final = 5.0
+"""Seconds that a pod waits for the first answers before keepalived starts."""
+
+log = structlog.get_logger()
+
+
+class Checks:
+    """The checks of one group; *here* is what the node knows of itself."""
+
+    def __init__(self, tracks: Tracks, *, ca_dir: Path, here: Surroundings) -> None:
+        self._tracks, self._ca_dir, self._here = tracks, ca_dir, here
+        self._asker = Asker()
+        self._asked: dict[str, Asked] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """All checks, by name."""
+        return tuple(self._asked[name] for name in sorted(self._asked))
+
+    async def want(self, checks: Iterable[Check]) -> None:
+        """Run exactly *checks* from now on; one that changes is the same one as long as it keeps its name."""
+        wanted = {each.name: each for each in checks}
+        if wanted == {name: each.check for name, each in self._asked.items()}:
+            return
+        for name, known in tuple(self._asked.items()):
+            if wanted.get(name) != known.check and name in self._tasks:
+                self._tasks.pop(name).cancel()
+        before = await self._before(wanted)
+        self._asked = {
+            name: replace(self._asked[name], check=check) if name in self._asked else Asked(check, before[name])
+            for name, check in wanted.items()
+        }
+        await self._tell()
+        for name in wanted:
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name))
+
+    async def ask_once(self, checks: Iterable[Check]) -> None:
+        """Ask each of *checks* once, all at a time, and believe the answers that come soon."""
+        self._asked = {each.name: Asked(each) for each in checks}
+        found = await asyncio.gather(*(self._answer(each.check, most=LONGEST_FIRST) for each in self.asked))
+        for name, answer in zip(sorted(self._asked), found, strict=True):
+            self._take(name, answer, seconds=0.0)
+        await self._tell()
+
+    async def close(self) -> None:
+        """Ask no more."""
+        tasks = tuple(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        check, due = self._asked[name].check, loop.time()
+        while True:
+            try:
+                began = loop.time()
+                answer = await self._answer(check, most=check.timeout_seconds)
+                if self._take(name, answer, seconds=loop.time() - began):
+                    await self._tell()
+            except Exception:  # the edge: the other checks, and this one's next turn, do not hang on it
+                log.exception("health check failed to run", check=name)
+            due = max(due + check.interval_seconds, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    async def _answer(self, check: Check, *, most: float) -> Answer | None:
+        """What is answered to *check* now; None where there is nobody to ask."""
+        try:
+            target = targets.target_of(check.url, self._here)
+        except BadInput:
+            return None
+        seconds = min(most, check.timeout_seconds)
+        return await self._asker.ask(target, ca_file=self._ca_file(check, target), seconds=seconds)
+
+    def _ca_file(self, check: Check, target: Target) -> Path | None:
+        own = check.ca_from is not None or check.url == targets.KUBE_APISERVER
+        return self._ca_dir / f"{check.name}.crt" if own and target.scheme == "https" else None
+
+    def _take(self, name: str, answer: Answer | None, *, seconds: float) -> bool:
+        """Reckon with one answer; whether the check has come to something else by it."""
+        known = self._asked[name]
+        if answer is None:
+            self._asked[name] = replace(known, message="not asked: its url is none that this node can ask")
+            return False
+        check = known.check
+        health = after(known.health, answer=answer.ok, fail_after=check.fail_after, succeed_after=check.succeed_after)
+        is_news = health.ok != known.health.ok
+        since = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if is_news else known.since
+        self._asked[name] = Asked(check, health, since, answer.message, seconds)
+        if is_news:
+            log.info("health check", check=name, ok=health.ok, reason=answer.message)
+        return is_news
+
+    async def _tell(self) -> None:
+        verdicts = {
+            check_track(name): Verdict(each.health.fails, -weight_of(each.check)) for name, each in self._asked.items()
+        }
+        await self._tracks.tell_checks(verdicts)
+
+    async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Health]:
+        """What an earlier agent of this pod knew of the checks *wanted*."""
+        found = await asyncio.to_thread(lambda: {name: self._tracks.before(check_track(name)) for name in wanted})
+        return {name: Health(None if number is None else number == 0) for name, number in found.items()}

@@ -1,0 +1,49 @@
+"""
+What the answers to a health check come to: rise and fall, and nothing of time.
+
+A check that was never answered before, in this pod, believes the first answer: a node that has just started with a
+service that fails must not take a VIP for the seconds that ``failAfter`` lasts. What an earlier agent knew is taken
+over, so that a restart neither forgets a failure nor makes one of a single bad answer.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.api.group import Check
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """*ok* is None as long as nothing is known; *streak* counts the answers in a row that say otherwise."""
+
+    ok: bool | None = None
+    streak: int = 0
+
+    @property
+    def fails(self) -> bool:
+        """Whether keepalived is to be told; not before anything is known."""
+        return self.ok is False
+
+
+UNKNOWN: Final = Health()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One check: what it has come to since when (RFC 3339), what was answered last, and how long that took."""
+
+    check: Check
+    health: Health = UNKNOWN
+    since: str = ""
+    message: str = "not asked yet"
+    seconds: float = 0.0
+
+
+def after(health: Health, *, answer: bool, fail_after: int, succeed_after: int) -> Health:
+    """What *health* becomes with one more *answer*."""
+    if health.ok is None:
+        return Health(answer)
+    if answer == health.ok:
+        return Health(health.ok)
+    streak = health.streak + 1
+    return Health(answer) if streak >= (succeed_after if answer else fail_after) else Health(health.ok, streak)

@@ -1,0 +1,134 @@
+"""Health checks beside real keepalived daemons: where the VIP goes."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hack.testbed import process
+from hack.testbed.segment import Host
+from kavip import names
+from kavip.api.group import Check
+from tests.agent import scene, webserver
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+from tests.agent.steps import WEB, WEB_VIP
+
+pytestmark = pytest.mark.netns
+
+PORT = 8080
+
+
+class Site:
+    """A pod, and the service on its node that is checked."""
+
+    def __init__(self, pod: Pod, folder: Path) -> None:
+        self.pod, self._status = pod, folder / f"{pod.host.name}-status"
+        self.answers(200)
+
+    def answers(self, status: int) -> None:
+        """Let the service answer with *status* from now on."""
+        fresh = self._status.with_suffix(".new")
+        fresh.write_text(str(status))
+        fresh.replace(self._status)
+
+    def serve(self, stack: ExitStack) -> None:
+        """Start the service."""
+        host: Host = self.pod.host
+        command = (sys.executable, str(webserver.__file__), str(self._status), str(PORT))
+        server = host.spawn(*command, log=self._status.with_suffix(".log"))
+        stack.callback(process.kill, [server])
+
+    def runs(self, check: Check) -> None:
+        """Start the pod with *check* of the service."""
+        text = scene.rendered({WEB: WEB_VIP}, checks=[check])
+        self.pod.config.write(text, checks=[msgspec.to_builtins(check)])
+        self.pod.start()
+        self.pod.runs(scene.hash_of(text))
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the VIP is here, and the instance says so."""
+        return WEB in self.pod.masters() and WEB_VIP in self.pod.addresses()
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """How often this node became master, and ceased to be."""
+        return self.pod.transitions()[WEB]
+
+
+@pytest.fixture
+def sites(pod: MakePod, tmp_path: Path) -> Iterator[list[Site]]:
+    """Two nodes with the service; nothing else runs yet."""
+    with ExitStack() as stack:
+        made = [Site(pod(name), tmp_path) for name in ("n1", "n2")]
+        for each in made:
+            each.serve(stack)
+        yield made
+
+
+def http(on_failure: str) -> Check:
+    """A check of the service, as quick as a group can ask for."""
+    return Check(
+        "web", f"http://127.0.0.1:{PORT}/", interval_seconds=1, fail_after=1, succeed_after=3, on_failure=on_failure
+    )
+
+
+def led(sites: list[Site]) -> tuple[Site, Site]:
+    """The node with the higher priority, once it is master, and the other one."""
+    other, leader = sorted(sites, key=lambda each: each.pod.instances()[WEB]["priority"])
+    leader.pod.wait_until("the leader is master", lambda: leader.is_master and not other.is_master)
+    return leader, other
+
+
+def test_a_service_that_fails_loses_the_vip(sites: list[Site]) -> None:
+    """The other node takes it; it comes back after as many good answers as the check wants. Pods stay ready."""
+    for each in sites:
+        each.runs(http("Fault"))
+    leader, other = led(sites)
+    leader.answers(503)
+    other.pod.wait_until("the other node has the VIP", lambda: other.is_master)
+    assert leader.pod.instances()[WEB]["state"] == "FAULT"
+    (told,) = leader.pod.state()["checks"]
+    assert (told["name"], told["ok"], told["message"]) == ("web", False, "status 503")
+    page = leader.pod.get(names.METRICS_PATH)[1]
+    assert 'kavip_agent_check_up{check="web"} 0.0' in page
+    assert leader.pod.get(names.READY_PATH)[0] == 200
+    leader.answers(200)
+    leader.pod.wait_until("the leader has it back", lambda: leader.is_master and not other.is_master)
+    assert leader.pod.state()["checks"][0]["ok"]
+
+
+def test_a_check_that_fails_everywhere_takes_no_vip(sites: list[Site]) -> None:
+    """LowerPriority moves it to a node that is well, while there is one, and then leaves it where it is."""
+    for each in sites:
+        each.runs(http("LowerPriority"))
+    leader, other = led(sites)
+    leader.answers(500)
+    other.pod.wait_until("the other node has the VIP", lambda: other.is_master and not leader.is_master)
+    other.answers(500)
+    leader.pod.wait_until("it is where it was at first", lambda: leader.is_master and not other.is_master)
+    assert [each.pod.state()["checks"][0]["ok"] for each in sites] == [False, False]
+
+
+def test_a_pod_that_starts_with_a_failing_service_takes_nothing(sites: list[Site]) -> None:
+    """Not for a moment: the first answer is there before keepalived is. Once the service is well, the VIP comes."""
+    site = sites[0]
+    site.answers(503)
+    site.runs(http("Fault"))
+    assert site.pod.instances()[WEB]["state"] == "FAULT"
+    assert site.changes == (0, 0)
+    site.answers(200)
+    site.pod.wait_until("it is master", lambda: site.is_master)
+    site.pod.kill_agent()
+    site.answers(503)
+    site.pod.start_agent()
+    site.pod.wait_until("a new agent sees it", lambda: site.pod.instances()[WEB]["state"] == "FAULT")
+    site.pod.kill_agent()
+    site.pod.start_agent()
+    site.pod.runs(site.pod.state()["wantedHash"])
+    assert site.pod.instances()[WEB]["state"] == "FAULT"
+    assert site.changes == (1, 1)
