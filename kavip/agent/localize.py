@@ -9,11 +9,12 @@ refused: the instance at fault, or all of it where the fault is nobody's own. No
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip.agent import grammar
+from kavip.agent.blocks import split
 from kavip.agent.configuration import Configuration, Fault, Localized, Refused
 from kavip.agent.facts import Facts, interface_of, unfit
 from kavip.agent.prune import spares_of, without
@@ -29,6 +30,7 @@ _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
 _OLD_TRACK_FILE: Final = "vrrp_track_file "
 _TRACK_FILE: Final = f'    file "{TRACK_DIR}/'
+_SOURCE: Final = r"^ +@{node} unicast_src_ip (\S+)$"
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f]*)")
 
@@ -79,8 +81,30 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
     if isinstance(found, Refused):
         return found
     unfits = {name: Fault(why) for name, why in unfit(found.instances, facts).items()}
+    mute = _mute(mounted.text, text, facts)
+    if mute and len(mute) == len(found.instances):
+        return replace(empty(facts.node, config_hash=mounted.config_hash), note=next(iter(mute.values())))
+    unfits |= {name: Fault(why) for name, why in mute.items()}
+    spares = {name: each for name, each in spares_of(good, facts).items() if name not in mute}
     whole = Localized(text, mounted.config_hash, Configuration(found.instances))
-    return without(whole, {**unfits, **found.faults}, spares_of(good, facts))
+    return without(whole, {**unfits, **found.faults}, spares)
+
+
+def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:
+    """
+    The instances of *text* that would speak from an address that the node does not have (any more), and why.
+
+    keepalived notices that only when it starts: until then it stays master of VIPs that it cannot answer for.
+    """
+    has = {each.address for each in facts.held}
+    found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
+    gone = [source for source in dict.fromkeys(found) if read_address(source) not in has]
+    return {
+        block.name: f"{source}, from which node {facts.node} is to speak, is on none of its interfaces"
+        for block in split(text)
+        for source in gone
+        if block.name and f" unicast_src_ip {source}\n" in block.text
+    }
 
 
 def named(mounted: Mounted, facts: Facts) -> frozenset[VirtualIP]:

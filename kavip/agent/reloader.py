@@ -39,7 +39,7 @@ from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
 from kavip.agent.sweeper import Sweeper
 from kavip.agent.tracks import Tracks
-from kavip.agent.trial import Trial
+from kavip.agent.trial import Trial, stranger
 from kavip.agent.witness import Witness
 from kavip.api.address import Address
 from kavip.vrrp.targets import Surroundings
@@ -181,9 +181,13 @@ class Reloader:
         if isinstance(outcome, Localized) and not self._runner.has(outcome):
             wait = mount.wait(mounted, now=self._now()) if daemon and isinstance(mounted, Mounted) else 0.0
             if not wait:
-                await self._runner.install(outcome)
-        warning = await asyncio.to_thread(network.arp_warning, facts.interfaces)
-        self._say(mounted, outcome, notes=(warning, "waits for the announced moment" if wait else ""))
+                outcome = await self._install(outcome)
+        notes = (
+            await asyncio.to_thread(network.arp_warning, facts.interfaces),
+            stranger(self._witness.program.version),
+            "waits for the announced moment" if wait else "",
+        )
+        self._say(mounted, outcome, notes=notes)
         unsettled = isinstance(outcome, Refused) or outcome.note
         return min(wait or RECHECK, RETRY if unsettled else RECHECK)
 
@@ -199,6 +203,14 @@ class Reloader:
         if isinstance(sifted, Localized) and not runner.has(sifted) and runner.penalties.bars(sifted.text):
             return Refused(runner.penalties.reason(sifted.text), sifted.left_out)
         return sifted
+
+    async def _install(self, localized: Localized) -> Outcome:
+        """Make *localized* what keepalived reads next; refused where there is no room for it."""
+        try:
+            await self._runner.install(localized)
+        except OSError as error:
+            return Refused(f"the run directory cannot be written: {error.strerror}", localized.left_out)
+        return localized
 
     async def _read(self) -> Mounted | Refused:
         return await asyncio.to_thread(mount.read, self._config_dir, self._password_file)
@@ -218,7 +230,10 @@ class Reloader:
         if isinstance(mounted, Mounted):
             self._update(wanted_hash=mounted.config_hash, group=mounted.group)
         own = outcome.note if isinstance(outcome, Localized) else ""
-        self._update(refused=refused, note="; ".join(each for each in (own, *notes) if each))
+        note = "; ".join(each for each in (own, *notes) if each)
+        if note and note != self._status.note:
+            log.warning("something is unusual", note=note)
+        self._update(refused=refused, note=note)
 
     def _update(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]

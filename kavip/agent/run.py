@@ -143,7 +143,10 @@ async def main_async(settings: AgentSettings) -> int:
         tasks = [
             group.create_task(_follow(reloader, alarm, longest=settings.poll_milliseconds / 1000)),
             group.create_task(
-                _listen(Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks), settings)
+                _listen(
+                    Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks),
+                    settings,
+                )
             ),
         ]
         await stopped.wait()

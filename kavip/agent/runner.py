@@ -94,7 +94,10 @@ class Runner:
         if not await self._witness.obeyed(daemon, localized.configuration):
             return Reload(RETRY, await self._fall_back(daemon, localized))
         self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
-        await asyncio.to_thread(self._files.keep_good, localized)
+        try:
+            await asyncio.to_thread(self._files.keep_good, localized)
+        except OSError as error:  # it runs; what a later start would fall back to is another
+            log.error("cannot remember what runs", reason=error.strerror)
         await self._sweeper.settle(localized.configuration.virtual_ips)
         await self._tracks.settle()
         self.reloads += 1

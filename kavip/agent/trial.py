@@ -21,6 +21,8 @@ from kavip.agent import confine
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import empty
 
+OLDEST, NEWEST = (2, 2, 7), (2, 3)
+"""Versions of keepalived that kavip is tried with; of the newest line all."""
 TIMEOUT: Final = 5.0
 _JSON_SIGNAL: Final = 36  # SIGRTMIN+2 with glibc; musl counts from 35, which is why the program is asked
 _OUTPUT: Final = 64 << 10
@@ -59,6 +61,19 @@ class Finding:
         return f"{self.how}, line {self.lines[0]}" if self.lines else self.how
 
 
+def stranger(version: str) -> str:
+    """Say that keepalived is not of a *version* that kavip is tried with; "" where it is."""
+    numbers = tuple(int(each) for each in version.split(".")) if version else ()
+    if not numbers:
+        return "keepalived does not say its version"
+    is_known = numbers >= OLDEST and numbers[: len(NEWEST)] <= NEWEST
+    return "" if is_known else f"keepalived is {version}: kavip is tried with {_dotted(OLDEST)} to {_dotted(NEWEST)}"
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
 class Trial:
     """Checks configurations with one keepalived program."""
 
@@ -82,19 +97,22 @@ class Trial:
 
     def judge(self, text: str) -> Finding | None:
         """Why keepalived would not run *text*; None where it would."""
-        self._trusted = self._trusted or self._tells_right_from_wrong()
         if not self._trusted:
-            how = f"{self._keepalived} cannot check configurations: it does not tell a right one from a wrong one"
-            return Finding(how, about=False)
+            wrong, right = self._finding(_WRONG), self._finding(empty(self._node).text)
+            if wrong and not wrong.about:
+                return wrong
+            if right or not wrong or wrong.lines != (_WRONG_LINE,):
+                how = f"{self._keepalived} cannot check configurations: it does not tell a right one from a wrong one"
+                return Finding(how, about=False)
+            self._trusted = True
         return self._finding(text)
-
-    def _tells_right_from_wrong(self) -> bool:
-        found = self._finding(_WRONG)
-        return found is not None and found.lines == (_WRONG_LINE,) and self._finding(empty(self._node).text) is None
 
     def _finding(self, text: str) -> Finding | None:
         try:
             path = self._files.write_candidate(text)
+        except OSError as error:
+            return Finding(f"the run directory cannot be written: {os.strerror(error.errno or 0)}", about=False)
+        try:
             if not _readable(path):
                 return Finding("the run directory does not hold the file that was to be checked", about=False)
             code, _, errors = self._run("--config-test", f"--config-id={self._node}", f"--use-file={path}")

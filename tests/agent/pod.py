@@ -57,6 +57,7 @@ class Pod:
         self.agent_log = folder / "agent.log"
         self.keepalived_log = folder / "keepalived.log"
         self.flags: tuple[str, ...] = ()
+        self.agent_program: tuple[str, ...] = (sys.executable, "-m", "kavip")
         self.agent: Process | None = None
         self.keepalived: Process | None = None
 
@@ -73,15 +74,16 @@ class Pod:
         self.agent = self.host.spawn(*_AGENT_RIGHTS, *self._agent_command(), log=self.agent_log)
         self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
 
-    def start_keepalived(self) -> None:
-        """Start keepalived's container, as kubelet does it again and again."""
+    def start_keepalived(self, *, under: tuple[str, ...] = ()) -> Process:
+        """Start keepalived's container, as kubelet does it again and again; *under* a program that runs a command."""
         command = (
             "/usr/sbin/keepalived -n -l -P -B"
             f" --use-file={self.run_dir}/keepalived.conf --config-id={self.host.name}"
             f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
         )
-        environment = ("env", f"TMPDIR={self.run_dir}")
+        environment = ("env", f"TMPDIR={self.run_dir}", *under)
         self.keepalived = self.host.spawn(*environment, *_KEEPALIVED_RIGHTS, *command.split(), log=self.keepalived_log)
+        return self.keepalived
 
     def start(self) -> None:
         """Start all containers, in kubelet's order."""
@@ -185,7 +187,7 @@ class Pod:
 
     def _agent_command(self, *flags: str) -> tuple[str, ...]:
         return (
-            *(sys.executable, "-m", "kavip", "agent", *flags),
+            *(*self.agent_program, "agent", *flags),
             f"--node-name={self.host.name}",
             f"--node-ip={self.host.ipv4}",
             f"--config-dir={self.config.path}",

@@ -159,6 +159,27 @@ def test_a_node_without_a_fitting_interface_has_no_part() -> None:
 SECRET_TEXT = scene.rendered({"shop/web": "192.0.2.130"}, **scene.WITH_PASSWORD, advert_interval_milliseconds=1000)
 
 
+def test_an_instance_that_could_not_be_heard_does_not_run() -> None:
+    """Its address is gone from the node: of one family those instances are left out, of all the node has no part."""
+    found = localized(TEXT, facts(held=(held("192.0.2.11/24"),)))
+    assert reasons(found) == {
+        "shop/web/v6": "2001:db8:2::11, from which node n1 is to speak, is on none of its interfaces"
+    }
+    nothing = localized(TEXT, facts(held=()))
+    assert (nothing.configuration.instances, nothing.left_out) == ((), ())
+    assert nothing.note == "192.0.2.11, from which node n1 is to speak, is on none of its interfaces"
+    multicast = scene.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=False)
+    assert localized(multicast, facts(held=())).note == ""
+
+
+def test_an_instance_that_can_no_more_be_heard_is_not_kept() -> None:
+    """That it ran before is no reason: a peer has its VIPs by now."""
+    good = localized(TEXT, facts())
+    found = localize(scene.mounted(TEXT), facts(held=(held("192.0.2.11/24"),)), good)
+    assert isinstance(found, Localized)
+    assert [(each.name, each.kept) for each in found.left_out] == [("shop/web/v6", False)]
+
+
 def test_the_password_is_inserted() -> None:
     """It stands where the marker was, and in no representation of the values that hold it."""
     found = localized(SECRET_TEXT, facts(), password=scene.PASSWORD)

@@ -5,24 +5,32 @@ from pathlib import Path
 import pytest
 
 from kavip.agent.configuration import Localized
-from kavip.agent.facts import Facts
+from kavip.agent.facts import Facts, Held
 from kavip.agent.localize import localize
 from kavip.api.address import parse_address
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member
+from kavip.vrrp.virtualips import VirtualIP
 from tests.agent.scene import FAST, PASSWORD, mounted, peer
 from tests.build import group
 
 GOLDEN = sorted((Path(__file__).parents[1] / "vrrp" / "golden").glob("*.conf"))
-FACTS = Facts("n1", parse_address("192.0.2.11"), frozenset({"eth0", "eth1", "eth2", "bond0", "bond0.7", "lo"}))
+FACTS = Facts(
+    "n1",
+    parse_address("192.0.2.11"),
+    frozenset({"eth0", "eth1", "eth2", "bond0", "bond0.7", "lo"}),
+    tuple(Held(VirtualIP(parse_address(text), 24, "eth0")) for text in ("192.0.2.11", "2001:db8:2::11")),
+)
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.stem)
 def test_it_takes_the_golden_configurations(golden: Path) -> None:
     """Each of the renderer's golden files becomes a configuration of this node."""
-    found = localize(mounted(golden.read_text(), authentication=True, password=PASSWORD), FACTS)
+    text = golden.read_text()
+    found = localize(mounted(text, authentication=True, password=PASSWORD), FACTS)
     assert isinstance(found, Localized), found
+    assert len(found.configuration.instances) == text.count("\nvrrp_instance ")
 
 
 def test_it_takes_a_spread_ipv6_instance() -> None:

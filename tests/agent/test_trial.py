@@ -8,7 +8,7 @@ from kavip.agent import trial as trials
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import empty
 from kavip.agent.sieve import located
-from kavip.agent.trial import Program, Trial
+from kavip.agent.trial import Program, Trial, stranger
 
 KEEPALIVED = "/usr/sbin/keepalived"
 INSTANCE = """\
@@ -85,6 +85,16 @@ def test_nothing_is_left_of_a_trial(tmp_path: Path) -> None:
     """What was checked may hold the password."""
     trial_of("/bin/false", tmp_path).judge(INSTANCE)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [("2.2.7", True), ("2.2.8", True), ("2.3", True), ("2.3.4", True), ("2.2.6", False), ("2.4.0", False), ("", False)],
+)
+def test_a_version_that_was_not_tried_is_named(version: str, known: bool) -> None:
+    """Other keepaliveds read configurations otherwise."""
+    assert (stranger(version) == "") is known
+    assert version in stranger(version) or known
 
 
 @pytest.mark.netns

@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 from kavip.agent.configuration import Localized
-from kavip.agent.facts import Facts
+from kavip.agent.facts import Facts, Held
 from kavip.agent.localize import localize
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
 from kavip.vrrp import groups, routerids, verbatim
+from kavip.vrrp.virtualips import VirtualIP
 from tests import build
 from tests.agent.scene import mounted
 from tests.vrrp.inputs import CASES, LISTS, TEXT
@@ -67,7 +68,8 @@ def judge_interface(name: str) -> bool:
 def judge_node(name: str) -> bool:
     """A group's interface, on a node that has eth0 alone: what a node has is judged there."""
     text = conf(build.group(**{**NEW, "interface": name}), [annotated("a/b", "192.0.2.130")], nodes(1))
-    local = localize(mounted(text), Facts("n1", interfaces=frozenset({"eth0"})))
+    held = tuple(Held(VirtualIP(each, 24, "eth0")) for each in (nodes(1)[0].ipv4, nodes(1)[0].ipv6) if each)
+    local = localize(mounted(text), Facts("n1", interfaces=frozenset({"eth0"}), held=held))
     return isinstance(local, Localized) and not local.left_out
 
 

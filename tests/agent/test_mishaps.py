@@ -1,0 +1,207 @@
+"""What happens to a node, beside a real keepalived: it says so, and no VIP is lost that could be kept."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process
+from kavip import names
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, master, started
+
+pytestmark = pytest.mark.netns
+
+CART_VIP = "192.0.2.131"
+
+
+@contextmanager
+def undisturbed(pod: Pod) -> Iterator[None]:
+    """No VIP of *pod* moves meanwhile."""
+    before, held = pod.transitions(), pod.addresses()
+    yield
+    assert (pod.transitions(), pod.addresses()) == (before, held)
+
+
+def test_a_node_that_loses_its_address_gives_its_vips_away(pod: MakePod) -> None:
+    """It could not answer for them, nor be heard by its peers; with the address they are its again."""
+    pods = [started(pod(name), ONE) for name in ("n1", "n2")]
+    second, first = sorted(pods, key=lambda each: each.instances()[WEB]["priority"])
+    master(first, WEB)
+    ipv4, ipv6 = f"{first.host.ipv4}/24", f"{first.host.ipv6}/64"
+    first.host.exec("ip", "address", "del", ipv4, "dev", "eth0")
+    first.host.exec("ip", "address", "del", ipv6, "dev", "eth0")
+    try:
+        first.wait_until("the log says so", lambda: "is on none of its interfaces" in first.logs())
+        first.wait_until("its VIP is gone", lambda: not first.addresses() & {WEB_VIP, "2001:db8:2::130"})
+        master(second, WEB, f"{WEB}/v6")
+    finally:
+        first.host.exec("ip", "address", "add", ipv4, "dev", "eth0")
+        first.host.exec("ip", "address", "add", ipv6, "dev", "eth0", "nodad")
+    master(first, WEB)
+    assert first.state()["note"] == ""
+    first.host.exec("ip", "address", "del", ipv6, "dev", "eth0")
+    try:
+        first.wait_until("IPv6 is left out", lambda: [each["name"] for each in left_out(first)] == [f"{WEB}/v6"])
+        assert WEB in first.masters()
+    finally:
+        first.host.exec("ip", "address", "add", ipv6, "dev", "eth0", "nodad")
+    first.wait_until("IPv6 is back", lambda: left_out(first) == [])
+
+
+def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod) -> None:
+    """What is on it is left out until it is back; that is noticed at once, both times."""
+    node = pod("n1")
+    text = TWO.replace(f"{CART_VIP}/32 dev eth0", f"{CART_VIP}/32 dev vip0")
+    add = ("ip", "link", "add", "vip0", "type", "bridge")
+    node.host.exec(*add)
+    try:
+        node.host.exec("ip", "link", "set", "vip0", "up")
+        master(started(node, text), WEB, "shop/cart")
+        before = node.transitions()[WEB]
+        node.host.exec("ip", "link", "del", "vip0")
+        node.wait_until("it is left out", lambda: [each["name"] for each in left_out(node)] == ["shop/cart"])
+        assert left_out(node)[0]["reason"].startswith("interface vip0 does not exist on node n1")
+        assert node.state()["configHash"] == scene.hash_of(text)
+        node.host.exec(*add)
+        node.host.exec("ip", "link", "set", "vip0", "up")
+        node.wait_until("it runs again", lambda: left_out(node) == [])
+        master(node, "shop/cart")
+        assert CART_VIP in node.host.exec("ip", "address", "show", "dev", "vip0").stdout
+        assert node.transitions()[WEB] == before
+    finally:
+        node.host.exec("ip", "link", "del", "vip0", check=False)
+
+
+def left_out(pod: Pod) -> list[dict[str, str]]:
+    """What *pod* leaves out."""
+    return list(pod.state()["leftOut"])
+
+
+def test_a_secret_that_is_gone_stops_nothing(pod: MakePod) -> None:
+    """The state says so, what runs runs on, and so it does when agent and daemon start again."""
+    node = pod("n1")
+    text = scene.rendered({WEB: WEB_VIP}, nodes=1, **scene.WITH_PASSWORD)
+    node.password.parent.mkdir(parents=True, exist_ok=True)
+    node.password.write_text(scene.PASSWORD)
+    master(started(node, text, authentication=True), WEB)
+    with undisturbed(node):
+        node.password.unlink()
+        node.wait_until("it is refused", lambda: "password: the Secret" in node.state()["refused"])
+        assert node.state()["configHash"] == scene.hash_of(text)
+    node.kill_agent()
+    node.kill_keepalived()
+    node.start()
+    master(node, WEB)
+    assert "password: the Secret" in node.state()["refused"]
+    node.password.write_text(scene.PASSWORD)
+    node.wait_until("it is well", lambda: node.state()["refused"] == "")
+
+
+def test_an_unreadable_mount_stops_nothing(pod: MakePod) -> None:
+    """A folder without rights, a link to nowhere, no mount at all: refused one by one, and then read again."""
+    node = alone(pod, TWO)
+    with undisturbed(node):
+        data = (node.config.path / "..data").resolve()
+        for file in data.iterdir():
+            file.chmod(0)
+        data.chmod(0)
+        node.wait_until("it is refused", lambda: "Permission denied" in node.state()["refused"])
+        data.chmod(0o755)
+        for file in data.iterdir():
+            file.chmod(0o644)
+        node.wait_until("it is well", lambda: node.state()["refused"] == "")
+        data.rename(data.with_name("elsewhere"))
+        node.wait_until("it is refused", lambda: "not mounted" in node.state()["refused"])
+        node.config.path.rename(node.config.path.with_name("old"))
+        node.wait_until("it is refused still", lambda: "not mounted" in node.state()["refused"])
+        assert node.get(names.LIVE_PATH)[0] == 200
+    node.runs(node.config.write(ONE))
+    assert node.state()["refused"] == ""
+
+
+_CLOCK = """
+import runpy, sys, time
+true, offset = time.time, sys.argv.pop(1)
+def told():
+    with open(offset) as file:
+        return true() + float(file.read() or 0)
+time.time = told
+runpy.run_module("kavip", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_clock_that_jumps_moves_nothing(pod: MakePod, tmp_path: Path) -> None:
+    """A year on, and thirty years back: changes are made as ever, and no VIP moves."""
+    offset, year = tmp_path / "offset", 366 * 86400
+    offset.write_text("0")
+    node = pod("n1")
+    node.agent_program = (sys.executable, "-c", _CLOCK, str(offset))
+    master(started(node, ONE), WEB)
+    before = node.transitions()[WEB]
+    for number, seconds in enumerate((year, -30 * year, 0)):
+        offset.write_text(str(seconds))
+        node.runs(node.config.write(TWO.replace("router_id edge", f"router_id edge-{number}")))
+        assert node.get(names.LIVE_PATH)[0] == node.get(names.READY_PATH)[0] == 200
+        assert node.state()["note"] == ""
+    assert node.transitions()[WEB] == before
+
+
+def test_another_keepalived_is_named(pod: MakePod, tmp_path: Path) -> None:
+    """One that kavip is not tried with does its work, and the state says which it is."""
+    program = tmp_path / "older"
+    program.write_text(
+        '#!/bin/sh\nfor each; do [ "$each" = --version ] && { echo "Keepalived v2.0.20" >&2; exit; }; done\n'
+        'exec /usr/sbin/keepalived "$@"\n'
+    )
+    program.chmod(0o755)
+    node = master(started(pod("n1", keepalived=str(program)), ONE), WEB)
+    assert node.state()["note"] == "keepalived is 2.0.20: kavip is tried with 2.2.7 to 2.3"
+    assert node.state()["keepalived"]["version"] == "2.0.20"
+    assert node.get(names.READY_PATH)[0] == 200
+
+
+def test_a_full_disk_keeps_what_runs(pod: MakePod) -> None:
+    """keepalived answers still, for its answers are no longer; a change is refused for that reason until it can be."""
+    node = pod("n1")
+    mounted = ("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(node.run_dir))
+    node.host.exec(*mounted)
+    try:
+        master(started(node, ONE), WEB)
+        held = node.addresses()
+        filler = f"{node.run_dir}/filler"
+        node.host.exec("dd", "if=/dev/zero", f"of={filler}", "bs=1k", check=False)
+        node.config.write(TWO)
+        node.wait_until("it is refused", lambda: "No space left on device" in node.state()["refused"])
+        assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
+        assert node.state()["configHash"] == scene.hash_of(ONE)
+        assert node.addresses() == held
+        node.host.exec("rm", filler)
+        node.runs(scene.hash_of(TWO))
+        master(node, WEB, "shop/cart")
+        assert node.transitions()[WEB] == (1, 0)
+    finally:
+        node.stop()
+        node.host.exec("umount", "--lazy", str(node.run_dir))
+
+
+def test_a_zombie_is_no_daemon(pod: MakePod) -> None:
+    """Its VIPs go, and the next one starts although the number is still taken."""
+    node = pod("n1")
+    config_hash = node.config.write(ONE)
+    node.prepare()
+    parent = node.start_keepalived(under=("sh", "-c", '"$@" & exec sleep 600', "sh"))
+    node.start_agent()
+    node.runs(config_hash)
+    master(node, WEB)
+    family = [process.find(pid) for pid in process.children([parent.pid]) - {parent.pid}]
+    process.kill([each for each in family if each])
+    node.wait_until("its VIP is gone", lambda: WEB_VIP not in node.addresses())
+    node.wait_until("it is not alive", lambda: node.get(names.LIVE_PATH)[0] == 503)
+    node.start_keepalived()
+    master(node, WEB)
+    process.kill([parent])
