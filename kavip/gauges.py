@@ -34,17 +34,17 @@ class Addresses:
             for family, each in snapshot.ledger.usage(pool.name).items()
             for state, number in each.clamped()._asdict().items()
         }
-        self._pools = _show(telemetry.POOL_ADDRESSES, usage, self._pools)
+        self._pools = show(telemetry.POOL_ADDRESSES, usage, self._pools)
         waiting: Counter[Labels] = Counter()
         for (pool, reason), number in snapshot.ledger.lacking().items() if leads else ():
             waiting[pool if pools.get(pool) else "", reason] += number
-        self._waiting = _show(telemetry.SERVICES_WAITING, waiting, self._waiting)
+        self._waiting = show(telemetry.SERVICES_WAITING, waiting, self._waiting)
         for contest, number in snapshot.ledger.contests.items():
             telemetry.ADDRESS_CONFLICTS.labels(contest).inc(number - self._contests[contest])
             self._contests[contest] = number
 
 
-def _show(gauge: Gauge, values: Mapping[Labels, int], before: frozenset[Labels]) -> frozenset[Labels]:
+def show(gauge: Gauge, values: Mapping[Labels, int], before: frozenset[Labels]) -> frozenset[Labels]:
     """Let *gauge* have *values* and nothing else of what it had *before*; the label sets that it has now."""
     for labels, number in values.items():
         gauge.labels(*labels).set(number)

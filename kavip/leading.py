@@ -20,6 +20,8 @@ from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Outlook
 from kavip.controller import wakes
 from kavip.controller.apply import Writer
+from kavip.controller.meters import Masters
+from kavip.controller.observed import Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options
 from kavip.controller.probe import Probe
 from kavip.controller.worker import Worker
@@ -31,7 +33,7 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
 from kavip.settings import Settings, listed
-from kavip.snapshot import Object
+from kavip.snapshot import Object, Snapshot
 
 log = structlog.get_logger()
 
@@ -49,6 +51,8 @@ class Leading:
         self._client, self._settings, self._caches = client, settings, caches
         self._queue: WorkQueue[Key] | None = None
         self._events: Events | None = None
+        self._probe: Probe | None = None
+        self._masters = Masters()
         self._dropped = 0  # Events, as far as they have been counted
 
     async def run(self, guard: Guard) -> None:
@@ -66,6 +70,7 @@ class Leading:
             )
             writer = Writer(client, self._caches.objects, now=lambda: datetime.now(UTC))
             worker = self._worker(queue, events, probe, writer)
+            self._probe = probe
             self._begin(queue, worker, events)
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -87,6 +92,8 @@ class Leading:
     def measure(self) -> None:
         """Set the metrics that are read off."""
         telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
+        led = self._caches.snapshot if self._probe is not None else Snapshot()
+        self._masters.measure(led, self._probe.observed if self._probe is not None else Observed())
         if self._events is not None:
             telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
             self._dropped = self._events.dropped
@@ -133,7 +140,7 @@ class Leading:
 
     def _end(self) -> None:
         self._caches.follow()
-        self._queue = None
+        self._queue = self._probe = None
         telemetry.LEADER.set(0)
 
     def _notify(self, events: Events, key: Key, notice: Notice) -> None:

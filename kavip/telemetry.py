@@ -67,6 +67,28 @@ SERVICES_WAITING: Final = _gauge(
     "none). The leader's alone.",
     *("pool", "reason"),
 )
+SERVICES_ADVERTISED: Final = _gauge(
+    "services_advertised",
+    "Services by the reason of their condition Advertised. The leader's alone.",
+    "group",
+    "reason",
+)
+VRID_COLLISIONS: Final = _gauge(
+    "group_vrid_collisions",
+    "VRIDs of a group that another router uses, as keepalived's counters show. The leader's alone.",
+    "group",
+)
+AGENTS: Final = _gauge(
+    "agents",
+    "Nodes whose agents have answered. state: answering, silent (of late). The leader's alone.",
+    "group",
+    "state",
+)
+AGENT_LOOKS: Final = _counter(
+    "agent_looks_total",
+    "Times that an agent was asked for its state. result: answered, unanswered, unreadable.",
+    "result",
+)
 ALLOCATION_SECONDS: Final = _histogram(
     "allocation_seconds",
     "From the moment the leader sees a Service without the addresses it asks for, or sees them freed for it, until the "
@@ -83,6 +105,8 @@ ADDRESS_CONFLICTS: Final = _counter(
 BUILD_INFO.labels(__version__).set(1)
 for _conflict in names.Contest:
     ADDRESS_CONFLICTS.labels(_conflict)
+for _look in ("answered", "unanswered", "unreadable"):
+    AGENT_LOOKS.labels(_look)
 for _port in ("webhook", "metrics", "probe"):
     EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):

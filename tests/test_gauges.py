@@ -2,14 +2,17 @@
 
 from prometheus_client import Metric
 
-from kavip import telemetry
+from kavip import names, telemetry
 from kavip.api.address import parse_address
+from kavip.controller.meters import Masters
+from kavip.controller.observed import Collision, Hearing, NodeState, Observed
 from kavip.gauges import Addresses
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.snapshot import Object, Snapshot
 from tests import build
+from tests.controller.planning import told
 
 GROUP = "lb/edge"
 
@@ -110,3 +113,22 @@ def test_contests_are_counted_when_they_begin() -> None:
     snapshot.put(web("shop/e", holds=["192.0.2.131"]))
     snapshot.put(build.node("n2", "192.0.2.131"))
     assert grown() == {Contest.TWO_SERVICES: 1, Contest.NODE_OR_GROUP: 2}
+
+
+def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
+    """Each moves with what it is about, and a group that is gone, or a term that is over, leaves no line."""
+    service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")  # type: ignore[arg-type]
+    snapshot = Snapshot.from_objects([build.group(), service])
+    shown_now = Masters()
+    shown_now.measure(snapshot, Observed())
+    assert shown("kavip_group_vrid_collisions") == {(GROUP,): 0}
+    found = tuple(Collision(f"shop/{name}", number, "eth0", "x") for name, number in (("a", 7), ("b", 7), ("c", 8)))
+    states = {"n1": NodeState(collisions=found), "n2": NodeState(collisions=found[:1])}
+    shown_now.measure(snapshot, Observed({GROUP: states}, hearings={GROUP: {"n2": Hearing(is_silent=True)}}))
+    assert shown("kavip_group_vrid_collisions") == {(GROUP,): 2}
+    assert shown("kavip_agents") == {(GROUP, "answering"): 1, (GROUP, "silent"): 1}
+    assert {key: number for key, number in shown("kavip_services_advertised").items() if number} == {
+        (GROUP, "SplitBrain"): 1
+    }
+    shown_now.measure(Snapshot(), Observed())
+    assert not shown("kavip_agents") and not shown("kavip_services_advertised")

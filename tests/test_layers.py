@@ -14,6 +14,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 (PURE,) = [contract["source_modules"] for contract in CONTRACTS if contract["name"].startswith("The core")]
 EDGES = (
     "kavip.controller.apply",
+    "kavip.controller.meters",
     "kavip.controller.probe",
     "kavip.controller.worker",
     "kavip.webhook.access",

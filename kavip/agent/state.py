@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from kavip.agent.configuration import LeftOut
-from kavip.agent.dump import Dump
+from kavip.agent.dump import Dump, Stats
 from kavip.agent.health import Asked
 
 
@@ -43,6 +43,14 @@ class Keepalived(msgspec.Struct, frozen=True):
     running: bool
 
 
+class Errors(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Adverts of others with this instance's VRID, counted since the daemon started; what is not there is 0."""
+
+    address_list: int = 0
+    authentication: int = 0
+    interval: int = 0
+
+
 class InstanceState(msgspec.Struct, frozen=True, rename="camel"):
     """One VRRP instance on this node."""
 
@@ -53,6 +61,9 @@ class InstanceState(msgspec.Struct, frozen=True, rename="camel"):
     virtual_ips: tuple[str, ...] = msgspec.field(name="virtualIPs")
     priority: int
     last_transition: str
+    interface: str = ""
+    transitions: int = 0  # to MASTER and from it, since the daemon started
+    errors: Errors = Errors()
 
 
 class LeftOutState(msgspec.Struct, frozen=True, rename="camel"):
@@ -140,6 +151,9 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
                 virtual_ips=tuple(str(address) for address in each.data.addresses),
                 priority=each.data.effective_priority,
                 last_transition=_timestamp(moments[each.data.iname].seconds),
+                interface=each.data.ifp_ifname,
+                transitions=moments[each.data.iname].changes,
+                errors=_errors(each.stats),
             )
             for each in dump or ()
         ),
@@ -162,6 +176,14 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
 def encode(state: State) -> bytes:
     """The JSON of ``/state``."""
     return msgspec.json.encode(state) + b"\n"
+
+
+def _errors(stats: Stats) -> Errors:
+    return Errors(
+        address_list=stats.addr_list_err,
+        authentication=stats.invalid_authtype + stats.authtype_mismatch + stats.auth_failure,
+        interval=stats.advert_interval_err,
+    )
 
 
 def _timestamp(seconds: float) -> str:

@@ -50,6 +50,16 @@ class LeftOut:
     virtual_ips: frozenset[Address] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Collision:
+    """Somebody else uses the VRID of *instance* on *interface*: adverts with *sign* come in."""
+
+    instance: str
+    router_id: int
+    interface: str
+    sign: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """
@@ -67,6 +77,7 @@ class NodeState:
     instance_of: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
     instances: tuple[Sight, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    collisions: tuple[Collision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

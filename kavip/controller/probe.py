@@ -25,14 +25,17 @@ import msgspec
 import structlog
 
 from kavip import names
-from kavip.api.address import Address, read_address
-from kavip.api.meta import Wire, field
-from kavip.controller import exported
+from kavip.controller import collisions, exported
+from kavip.controller.collisions import Tally
 from kavip.controller.news import EVER
-from kavip.controller.observed import BY_KEEPALIVED, MASTER, Hearing, LeftOut, NodeState, Observed, Sight
+from kavip.controller.observed import MASTER, Hearing, NodeState, Observed
 from kavip.controller.outcome import Target
+from kavip.controller.reports import counts_of, state_of, summary
+from kavip.telemetry import AGENT_LOOKS
 
 log = structlog.get_logger()
+
+_ANSWERED, _UNANSWERED, _UNREADABLE = map(AGENT_LOOKS.labels, ("answered", "unanswered", "unreadable"))
 
 FOLD: Final = 0.2
 """Seconds for which the answers of a group are gathered before they are told."""
@@ -47,92 +50,6 @@ _RATE: Final = 400  # looks per second over all nodes of all groups, when nothin
 _NEIGHBOURS: Final = 64  # nodes that are asked at once because another one says something new
 _LAG: Final = 0.2  # seconds by which what an agent says may be old (agent.witness.FRESH)
 _LARGEST: Final = 8 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
-
-
-class InstanceReport(Wire, frozen=True):
-    """``instances[]`` of ``/state``."""
-
-    name: str
-    router_id: int = field(name="routerID", default=0)
-    family: int = 4
-    state: str = ""
-    virtual_ips: list[str] = field(name="virtualIPs", default=[])
-    last_transition: str = ""
-
-
-class LeftOutReport(Wire, frozen=True):
-    """``leftOut[]`` of ``/state``."""
-
-    name: str
-    reason: str = ""
-    by: str = ""
-    kept: bool = False
-    virtual_ips: list[str] = field(name="virtualIPs", default=[])
-
-
-class DaemonReport(Wire, frozen=True):
-    """``keepalived`` of ``/state``."""
-
-    version: str = ""
-    running: bool = False
-
-
-class Report(Wire, frozen=True):
-    """What an agent says at ``/state``, as far as the controller asks."""
-
-    group: str
-    config_hash: str = ""
-    refused: str = ""
-    note: str = ""
-    keepalived: DaemonReport = DaemonReport()
-    instances: list[InstanceReport] = []
-    left_out: list[LeftOutReport] = []
-
-
-def state_of(body: bytes) -> Report:
-    """Decode an answer; raises :class:`msgspec.MsgspecError`."""
-    return msgspec.json.decode(body, type=Report)
-
-
-def summary(report: Report) -> NodeState:
-    """What decisions need of *report*."""
-    runs: dict[Address, str] = {}
-    masters: set[Address] = set()
-    for instance in report.instances:
-        addresses = {address for text in instance.virtual_ips if (address := read_address(text))}
-        runs |= dict.fromkeys(addresses, instance.name)
-        if instance.state == MASTER:
-            masters |= addresses
-    sights = (
-        Sight(each.name, each.router_id, each.family, each.state, len(each.virtual_ips), each.last_transition)
-        for each in report.instances
-    )
-    return NodeState(
-        config_hash=report.config_hash,
-        refused=_short(report.refused),
-        note=_short(report.note),
-        running=report.keepalived.running,
-        runs=frozenset(runs),
-        masters=frozenset(masters),
-        instance_of=runs,
-        instances=tuple(sorted(sights, key=lambda sight: sight.name)),
-        left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
-    )
-
-
-def _left_out(told: LeftOutReport) -> LeftOut:
-    return LeftOut(
-        name=_short(told.name),
-        reason=_short(told.reason),
-        by_keepalived=told.by == BY_KEEPALIVED,
-        kept=told.kept,
-        virtual_ips=frozenset(address for text in told.virtual_ips if (address := read_address(text))),
-    )
-
-
-def _short(text: str) -> str:
-    """An agent's word goes into conditions: one short line."""
-    return " ".join(text.split())[:200]
 
 
 class Probe:
@@ -244,18 +161,21 @@ class Probe:
                 body = await self._ask(url)
             digest = blake2b(body, digest_size=16).digest()
             known = self._observed.of(group).get(node) if digest == watcher.digest else None
-            state = known or self._read(watcher, body)
+            state = collisions.noted(known or self._read(watcher, body), watcher.tally, at=self._clock())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("agent does not answer", group=group, node=node, error=type(error).__name__)
+            _UNANSWERED.inc()
             self._miss(watcher)
             return None
         except (msgspec.MsgspecError, ValueError) as error:
             if not watcher.is_unreadable:
                 log.warning("agent's state cannot be read", group=group, node=node, error=str(error))
             watcher.is_unreadable = True
+            _UNREADABLE.inc()
             self._miss(watcher)
             return None
         watcher.is_unreadable = False
+        _ANSWERED.inc()
         if state is None:
             self._miss(watcher)
             return None
@@ -283,7 +203,10 @@ class Probe:
         """What *body* says; None: the port is another group's agent's, or the node has left while it answered."""
         report = state_of(body)
         target = self._targets.get(watcher.group)
-        return summary(report) if report.group == watcher.group and target and watcher.node in target.hosts else None
+        if report.group != watcher.group or target is None or watcher.node not in target.hosts:
+            return None
+        watcher.tally = collisions.follow(watcher.tally, counts_of(report), at=self._clock())
+        return summary(report)
 
     def _hear(self, watcher: "_Watcher", state: NodeState, *, sent: float) -> None:
         group, node = watcher.group, watcher.node
@@ -353,6 +276,7 @@ class _Watcher:
     waker: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     digest: bytes = b""
     masters: frozenset[str] = frozenset()
+    tally: Tally = dataclasses.field(default_factory=Tally)
     is_silent: bool = False
     is_unreadable: bool = False  # told once
 

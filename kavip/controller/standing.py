@@ -148,7 +148,7 @@ def _ready(view: View) -> Verdict:
     if missing:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
         return Verdict("False", Reason.PODS_NOT_READY, message + _complaint(view))
-    if collision := _collision(view):
+    if collision := _heard_collision(view) or _collision(view):
         return Verdict("True", Reason.VRID_COLLISION, collision)
     noted = next(
         (f"; node {name}: {note}" for name in nodes if name in view.states and (note := view.states[name].note)), ""
@@ -166,6 +166,27 @@ def _complaint(view: View) -> str:
         return f"; its DaemonSet says: {words}"
     namespace = view.group.metadata.namespace
     return f"; its DaemonSet says: {words}; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
+
+
+def _heard_collision(view: View) -> str:
+    """A VRID that somebody uses on the wire: another cluster, or what is not kavip at all."""
+    found = sorted(
+        (each, node.metadata.name)
+        for node in view.roster.nodes
+        if (state := view.states.get(node.metadata.name))
+        for each in state.collisions
+    )
+    if not found:
+        return ""
+    first = found[0][0]
+    nodes = list(dict.fromkeys(node for each, node in found if each.router_id == first.router_id))
+    rest = len({each.router_id for each, _ in found}) - 1
+    more = f" (and {rest} more)" if rest else ""
+    return (
+        f"VRID {first.router_id}{more} on {first.interface or view.group.spec.interface} is used by another router: "
+        f"{few(nodes)} received adverts with {first.sign} for instance {first.instance}; add it to "
+        "spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
+    )
 
 
 def _collision(view: View) -> str:

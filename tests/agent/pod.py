@@ -31,14 +31,19 @@ _AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all",
 _CLONE_NEWNET = 0x40000000
 
 
+def enter(netns: str) -> None:
+    """Go into a network namespace: this thread alone does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(netns, "rb") as namespace:
+        if libc.setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+
+
 def connected(netns: str, host: str, port: int) -> socket.socket:
     """A connection from within another network namespace: only the thread that opens it goes there."""
 
     def connect() -> socket.socket:
-        libc = ctypes.CDLL(None, use_errno=True)
-        with open(netns, "rb") as namespace:
-            if libc.setns(namespace.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns")
+        enter(netns)
         return socket.create_connection((host, port), timeout=10)
 
     with ThreadPoolExecutor(1) as thread:

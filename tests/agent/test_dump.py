@@ -88,6 +88,9 @@ def test_state_is_what_the_controller_reads() -> None:
         "virtualIPs": ["192.0.2.9", "192.0.2.130"],
         "priority": 199,
         "lastTransition": "2026-11-21T01:08:34.878Z",
+        "interface": "eth0",
+        "transitions": 0,
+        "errors": {"interval": 4},
     }
     assert scene.PASSWORD.encode() not in body
 

@@ -24,7 +24,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.controller.observed import Hearing
-from kavip.controller.probe import state_of, summary
+from kavip.controller.reports import state_of, summary
 from kavip.snapshot import Object
 from tests import build
 from tests.agent.pod import PATIENCE, Pod

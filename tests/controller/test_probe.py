@@ -14,7 +14,8 @@ from kavip.api.address import parse_address
 from kavip.controller import probe as probing
 from kavip.controller.observed import LeftOut, NodeState
 from kavip.controller.outcome import Target
-from kavip.controller.probe import Probe, Report, state_of, summary
+from kavip.controller.probe import Probe
+from kavip.controller.reports import Report, state_of, summary
 from kavip.controller.tidings import Tidings
 from kavip.names import Reason
 from tests import build

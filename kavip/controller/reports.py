@@ -1,0 +1,121 @@
+"""
+What an agent says at ``/state``, and what decisions need of it.
+
+Whatever an agent says more or less is taken: agents of an older kavip, and of a newer one, are asked as well.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kavip.api.address import Address, read_address
+from kavip.api.meta import Wire, field
+from kavip.controller.collisions import Sign, Trace
+from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Sight
+
+
+class ErrorsReport(Wire, frozen=True):
+    """``instances[].errors`` of ``/state``: adverts that keepalived did not take, counted since it started."""
+
+    address_list: int = 0
+    authentication: int = 0
+    interval: int = 0
+
+
+class InstanceReport(Wire, frozen=True):
+    """``instances[]`` of ``/state``."""
+
+    name: str
+    router_id: int = field(name="routerID", default=0)
+    family: int = 4
+    state: str = ""
+    virtual_ips: list[str] = field(name="virtualIPs", default=[])
+    last_transition: str = ""
+    interface: str = ""
+    errors: ErrorsReport = ErrorsReport()
+
+
+class LeftOutReport(Wire, frozen=True):
+    """``leftOut[]`` of ``/state``."""
+
+    name: str
+    reason: str = ""
+    by: str = ""
+    kept: bool = False
+    virtual_ips: list[str] = field(name="virtualIPs", default=[])
+
+
+class DaemonReport(Wire, frozen=True):
+    """``keepalived`` of ``/state``."""
+
+    version: str = ""
+    running: bool = False
+
+
+class Report(Wire, frozen=True):
+    """What an agent says at ``/state``, as far as the controller asks."""
+
+    group: str
+    config_hash: str = ""
+    refused: str = ""
+    note: str = ""
+    keepalived: DaemonReport = DaemonReport()
+    instances: list[InstanceReport] = []
+    left_out: list[LeftOutReport] = []
+
+
+def state_of(body: bytes) -> Report:
+    """Decode an answer; raises :class:`msgspec.MsgspecError`."""
+    return msgspec.json.decode(body, type=Report)
+
+
+def summary(report: Report) -> NodeState:
+    """What decisions need of *report*."""
+    runs: dict[Address, str] = {}
+    masters: set[Address] = set()
+    for instance in report.instances:
+        addresses = {address for text in instance.virtual_ips if (address := read_address(text))}
+        runs |= dict.fromkeys(addresses, instance.name)
+        if instance.state == MASTER:
+            masters |= addresses
+    sights = (
+        Sight(each.name, each.router_id, each.family, each.state, len(each.virtual_ips), each.last_transition)
+        for each in report.instances
+    )
+    return NodeState(
+        config_hash=report.config_hash,
+        refused=_short(report.refused),
+        note=_short(report.note),
+        running=report.keepalived.running,
+        runs=frozenset(runs),
+        masters=frozenset(masters),
+        instance_of=runs,
+        instances=tuple(sorted(sights, key=lambda sight: sight.name)),
+        left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
+    )
+
+
+def counts_of(report: Report) -> Mapping[Trace, int]:
+    """What *report* counts of adverts that are not its group's."""
+    found = {}
+    for each in report.instances:
+        what = each.name, each.router_id, _short(each.interface)
+        found[Trace(*what, Sign.ADDRESSES)] = each.errors.address_list
+        found[Trace(*what, Sign.PASSWORD)] = each.errors.authentication
+        found[Trace(*what, Sign.INTERVAL)] = each.errors.interval
+    return found
+
+
+def _left_out(told: LeftOutReport) -> LeftOut:
+    return LeftOut(
+        name=_short(told.name),
+        reason=_short(told.reason),
+        by_keepalived=told.by == BY_KEEPALIVED,
+        kept=told.kept,
+        virtual_ips=frozenset(address for text in told.virtual_ips if (address := read_address(text))),
+    )
+
+
+def _short(text: str) -> str:
+    """An agent's word goes into conditions: one short line."""
+    return " ".join(text.split())[:200]
