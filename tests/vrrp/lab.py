@@ -60,6 +60,11 @@ class Daemon:
         self._signal(1)
         process.wait_for(f"{self.host.name} reloads", lambda: self._reloads() > before, timeout=PATIENCE)
 
+    def stop(self) -> None:
+        """End it as kubelet ends a pod."""
+        process.stop([self._process] if self._process else [])
+        self._process = None
+
     def look(self) -> dict[str, Seen]:
         """Every instance by name."""
         dump = self.host.home / "keepalived.json"

@@ -1,0 +1,114 @@
+"""
+An installation of keepalived-operator on the rig's nodes: its daemons, and kavip's controller that takes them over.
+
+The old daemons run the text of the key ``keepalived.conf``, and read it again whenever the ConfigMap changes, as their
+reloader does; whoever changed it would be seen. A pod that kavip's plan deletes ends, and kavip's own takes its place.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from hack.testbed.errors import TestbedError
+from hack.testbed.segment import Segment
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.controller import exported
+from tests.changes.rig import AT_ONCE, Rig, _serve
+from tests.controller.scenes import GROUP
+from tests.predecessor.live import configmap, metrics, old_pod
+from tests.vrrp.lab import Daemon
+
+Transitions = dict[str, dict[str, tuple[int, ...]]]
+
+
+class Migration(Rig):
+    """The rig with old pods; *old* are those that are left, by node."""
+
+    def __init__(self, lan: Segment, folder: Path, *, nodes: int, text: str, password: str = "") -> None:
+        """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
+        super().__init__(lan, folder, nodes=nodes)
+        self._password = password
+        self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
+        for name in self.old:
+            self._servers[name] = _serve(lan.node(name))
+        self.world.objects.configmaps[GROUP] = configmap(text)
+        self._shown: Mapping[str, bytes] = self._data()
+
+    def said(self) -> str:
+        """What the group says of its configuration."""
+        found = self.world.snapshot.groups[GROUP].status.conditions or ()
+        return next((each.message for each in found if each.type == names.Condition.PROGRAMMED), "")
+
+    def settle(self, *, delays: Mapping[str, float] = AT_ONCE) -> None:
+        """As ever; where it does not end the group says why."""
+        try:
+            super().settle(delays=delays)
+        except TestbedError as error:
+            raise AssertionError(f"{error}: {self.said()}") from error
+
+    def consent(self, value: str = "true") -> None:
+        """Set the annotation on the group; "" takes it off."""
+        group: KeepalivedGroup = self.world.snapshot.groups[GROUP]
+        notes = {names.TAKE_OVER_ANNOTATION: value} if value else None
+        metadata = msgspec.structs.replace(group.metadata, annotations=notes)
+        self.world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
+
+    def masters(self, instance: str) -> list[str]:
+        """The nodes whose old daemons are master of *instance*."""
+        return [name for name, each in self.old.items() if each.look()[instance].state == "MASTER"]
+
+    def step(self, *, delays: Mapping[str, float] = AT_ONCE) -> bool:
+        """One round; done when nothing is old any more, or nothing may be done."""
+        is_settled = super().step(delays=delays) if names.AGENT_KEY in self._data() else self._look_only()
+        self._reload()
+        for node in [node for node in self.old if f"lb/edge-old-{node}" in self.world.removed]:
+            self.old.pop(node).stop()
+        return is_settled and not (self.old and names.AGENT_KEY in self._data())
+
+    def transitions(self) -> Transitions:
+        """Those of the old daemons too."""
+        return {**super().transitions(), **{name: _changes(each) for name, each in self.old.items()}}
+
+    def stop(self) -> None:
+        """End everything."""
+        for each in self.old.values():
+            each.stop()
+        super().stop()
+
+    def _look_only(self) -> bool:
+        self._observe()
+        return not self.world.group(GROUP).writes
+
+    def _observe(self) -> None:
+        super()._observe()
+        for node, each in self.old.items():
+            pod = old_pod(node)
+            self.world.objects.pods[GROUP][pod.metadata.key] = pod
+            seen = [(name, 1, sight.state) for name, sight in each.look().items()]
+            state = exported.state_of(metrics(*seen))
+            self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
+
+    def _run_pods(self) -> None:
+        """kavip's pods only where the old one is gone."""
+        for node in self.old:
+            self.pods.setdefault(node, None)  # type: ignore[arg-type]  # is not to be started
+        try:
+            super()._run_pods()
+        finally:
+            for node in self.old:
+                del self.pods[node]
+        for pod in self.pods.values() if self._password else ():
+            pod.password.write_text(self._password)
+
+    def _reload(self) -> None:
+        """What the old reloader does when kubelet shows it a change."""
+        if (data := self._data()) != self._shown and self.old:
+            self._shown = data
+            for each in self.old.values():
+                each.reload(data[names.CONFIG_KEY].decode())
+
+
+def _changes(daemon: Daemon) -> dict[str, tuple[int, ...]]:
+    return {name: seen.changes for name, seen in daemon.look().items()}

@@ -1,0 +1,121 @@
+"""A live keepalived-operator is taken over: nothing moves before it is agreed, and then each VIP once and cleanly."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.testbed import process
+from hack.testbed.segment import Segment
+from kavip import names
+from kavip.api.group import PasswordAuth, SecretRef
+from kavip.vrrp import inherited
+from tests import build
+from tests.changes.conftest import lan as lan
+from tests.changes.migration import Migration
+from tests.changes.rig import service
+from tests.changes.seen import watching
+from tests.controller.scenes import GROUP
+from tests.predecessor.live import conf, instance
+
+pytestmark = pytest.mark.netns
+
+WEB, API, SPREAD = "shop/web", "shop/api", "shop/spread"
+PASSWORD = "s3cret"
+PATIENCE = 60.0
+INTERVAL = 1.0  # between two advertisements
+IN_FLIGHT = 3  # requests, one every 10 ms
+MakeMigration = Callable[..., Migration]
+
+
+@pytest.fixture
+def make_migration(lan: Segment, tmp_path: Path) -> Iterator[MakeMigration]:
+    """Makes installations of keepalived-operator; they end with the test."""
+    with ExitStack() as stack:
+
+        def make(text: str, *objects: Any, password: str = "", **spec: Any) -> Migration:
+            made = Migration(lan, tmp_path, nodes=3, text=text, password=password)
+            stack.callback(made.stop)
+            ids = {each.name: each.router_id for each in inherited.read(text)}
+            for each in (build.group(GROUP, router_ids=ids, **spec), *objects):
+                made.world.snapshot.put(each)
+            return made
+
+        yield make
+
+
+def held(rig: Migration, name: str) -> list[str]:
+    """Wait until the old daemons have a master of *name*."""
+    found: list[str] = []
+
+    def one() -> bool:
+        found[:] = rig.masters(name)
+        return len(found) == 1
+
+    process.wait_for(f"one master of {name}", one, timeout=PATIENCE)
+    return found
+
+
+def test_each_vip_moves_once_and_is_never_away(make_migration: MakeMigration) -> None:
+    """
+    Multicast, a password, lists of VIPs: nothing moves without consent, then each moves once.
+
+    A request that was on its way to the old node at that moment may be lost, as with any hand-over.
+    """
+    text = conf(
+        instance(WEB, 7, "192.0.2.140", "192.0.2.141", password=PASSWORD),
+        instance(API, 9, "192.0.2.142", password=PASSWORD),
+    )
+    services = [service(WEB, "192.0.2.140", "192.0.2.141"), service(API, "192.0.2.142")]
+    auth = PasswordAuth(secret_ref=SecretRef(name="vrrp"))
+    rig = make_migration(text, *services, password=PASSWORD, password_auth=auth)
+    (holder,) = held(rig, WEB)
+    held(rig, API)
+    vips = ["192.0.2.140", "192.0.2.141", "192.0.2.142"]
+    with watching(rig, vips) as before:
+        rig.settle()
+        time.sleep(3)  # three advertisements
+    assert (before.transitions, before.failures, before.double_masters) == ({}, {}, ())
+    assert rig.pods == {}
+    rig.consent()
+    with watching(rig, vips) as seen:
+        rig.settle()
+    assert all(count <= IN_FLIGHT for count in seen.failures.values()), seen.failures
+    assert seen.longest_silence < INTERVAL / 10
+    assert seen.double_masters == ()
+    assert rig.world.removed[-1] == f"lb/edge-old-{holder}"
+    assert [reigns[0] for reigns in seen.masters.values()] == [holder, holder]
+    assert [len(reigns) for reigns in seen.masters.values()] == [2, 2], seen.masters
+    data = rig.world.objects.configmaps[GROUP].data or {}
+    assert PASSWORD not in data[names.CONFIG_KEY] + data[names.AGENT_KEY]
+    assert names.TAKE_OVER_KEY not in data
+
+
+def test_spread_vips_that_every_node_holds(make_migration: MakeMigration) -> None:
+    """
+    Unicast, each node prefers a VIP: only what the first node held falls to the others for a moment.
+
+    It is the one that no new pod could have taken over, for there was none.
+    """
+    vips = ["192.0.2.140", "192.0.2.141", "192.0.2.142"]
+    peers = ["192.0.2.11", "192.0.2.12", "192.0.2.13"]
+    blocks = [instance(f"{SPREAD}/{vip}", 7 + n, vip, owner=f"n{n + 1}", peers=peers) for n, vip in enumerate(vips)]
+    spread = service(SPREAD, *vips, annotations={names.SPREAD_ANNOTATION: "true"})
+    rig = make_migration(conf(*blocks), spread, unicast_enabled=True)
+    for n, vip in enumerate(vips, start=1):
+        process.wait_for(f"n{n} holds {vip}", lambda: rig.masters(f"{SPREAD}/{vip}") == [f"n{n}"], timeout=PATIENCE)  # noqa: B023
+    rig.consent()
+    with watching(rig, vips) as seen:
+        rig.settle()
+    first, *others = (f"{SPREAD}/{vip}" for vip in vips)
+    assert rig.world.removed[0] == "lb/edge-old-n1"
+    assert set(seen.failures) <= {vips[0]}
+    assert seen.longest_silence < 2  # a farewell, and the others' skew: 0.6 s
+    # its old heirs have one priority, and find out within an advertisement which of them it is
+    assert {each.router_id for each in seen.double_masters} <= {7}
+    assert all(each.seconds < INTERVAL for each in seen.double_masters), seen.double_masters
+    assert [len(seen.masters[name]) for name in others] == [2, 2], seen.masters
+    assert len(seen.masters[first]) <= 3, seen.masters
