@@ -27,13 +27,14 @@ PACKAGES: Mapping[str, str] = {
     "containernetworking-plugins": "/usr/lib/cni/ptp",
     "nftables": "nft",
     "conntrack": "conntrack",
+    "prometheus": "prometheus",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "busybox-static": "busybox",
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdlib.h",
 }
-SERVICES = ("keepalived", "containerd", "nftables", "conntrackd")
+SERVICES = ("keepalived", "containerd", "nftables", "conntrackd", "prometheus")
 POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's switch: exit status 101 forbids package scripts to start services
 
 
