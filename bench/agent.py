@@ -26,6 +26,7 @@ from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.controller.manifests import config_map
+from kavip.controller.published import Bundle, Published, means_of
 from kavip.vrrp.config import render
 from kavip.vrrp.members import Peer
 
@@ -76,7 +77,7 @@ def manifest(host: Host, count: int) -> dict[str, str]:
     edge = group("PerService")
     text = render(built("PerService", members(count), [Peer(host.name, parse_address(host.ipv4))])).text
     config_hash = sha256(text.encode()).hexdigest()[:16]
-    data: dict[str, str] = config_map(edge, text=text, config_hash=config_hash)["data"]
+    data: dict[str, str] = config_map(edge, Published(Bundle(text, config_hash, means_of(edge))))["data"]
     return data
 
 

@@ -70,6 +70,7 @@ METRICS_LABEL: Final = "metrics"
 METRICS_LABEL_VALUE: Final = "keepalived"
 CONFIG_KEY: Final = "keepalived.conf"
 TAKE_OVER_KEY: Final = "kavip.conf"  # in the same ConfigMap, while keepalived-operator's pods read the other one
+NEXT_KEY: Final = "next.conf.gz"  # in the same ConfigMap: what all nodes switch to at one instant
 AGENT_KEY: Final = "agent.json"  # in the same ConfigMap: what the agent must know beside it
 METRICS_PORT_NAME: Final = "metrics"
 PROMETHEUS_ROLE_SUFFIX: Final = "-prometheus-k8s"

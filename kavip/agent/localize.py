@@ -24,7 +24,7 @@ from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 AUTHENTICATION_MARKER: Final = "# kavip: authentication"
-_PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
+PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _CONDITION: Final = re.compile(r"( *)@(\^?)([A-Za-z0-9.-]+) (\S.*)")
 _ADDRESS: Final = re.compile(r" +([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)")
 _INTERFACE: Final = re.compile(r"^( *interface | *[0-9A-Fa-f:.]+/[0-9]+ dev )\S+$")
@@ -37,20 +37,38 @@ _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """What the controller gave this node, as read from the mount; *password* is None where there is none."""
+    """
+    What the controller gave this node, as read from the mount; *password* is None where there is none.
+
+    *next*: what comes at an instant that is announced; *is_next*: that is this one.
+    """
 
     text: str
     config_hash: str
     group: str = ""
     interface_from_ip: str = ""
     authentication: bool = False
-    switch_at: str = ""
     checks: tuple[Check, ...] = ()
     password: str | None = None
+    next: "Next | None" = None
+    is_next: bool = False
 
     def __repr__(self) -> str:
         """Say which configuration this is, and nothing that stands in it."""
         return f"Mounted({self.group} {self.config_hash})"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What all nodes of the group switch to *at* one instant, once it is announced; *digest* is its name."""
+
+    digest: str
+    mounted: Mounted | Refused
+    at: str = ""
+
+    def __repr__(self) -> str:
+        """Say which configuration this is, and nothing that stands in it."""
+        return f"Next({self.digest}, {self.at})"
 
 
 def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> Localized | Refused:
@@ -176,6 +194,6 @@ def _authenticated(line: str, password: str) -> Iterator[str]:
 def _password_fault(password: str | None) -> str:
     if password is None:
         return "password: the Secret that passwordAuth names is not mounted, or lacks the key"
-    if not _PASSWORD.fullmatch(password):
+    if not PASSWORD.fullmatch(password):
         return "password: want 1 to 8 characters of A-Z a-z 0-9 _ - in the Secret, and no line break at the end"
     return ""

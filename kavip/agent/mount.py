@@ -6,7 +6,9 @@ together.
 """
 
 import os
-from datetime import UTC, datetime
+import re
+import zlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +16,12 @@ import msgspec
 
 from kavip import names
 from kavip.agent.configuration import Refused
-from kavip.agent.localize import Mounted
+from kavip.agent.localize import Mounted, Next
 from kavip.api.group import Check
-
-LONGEST_WAIT: Final = 900.0
-"""Seconds that an announced switch may lie ahead; a later one is not waited for."""
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,50 +31,107 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     group: str = ""
     interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
     authentication: bool = False
+    password: str = ""
+    next: "NextMeta | None" = None
+    next_hash: str = ""
     switch_at: str = ""
     checks: tuple[Check, ...] = ()
 
 
-def read(config_dir: Path, password_file: Path | None) -> Mounted | Refused:
-    """Read both mounts as they are now."""
+class NextMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """``next`` in it: what belongs to the text that all nodes switch to."""
+
+    config_hash: str
+    interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
+    password: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """
+    Where passwords are: *folder* has a folder for each Secret, ``agent.json`` says which key of which.
+
+    *file* is the one where it does not say.
+    """
+
+    folder: Path | None = None
+    file: Path | None = None
+
+    def folders(self) -> frozenset[Path]:
+        """Every folder that a Secret is mounted at."""
+        found = {self.file.parent} if self.file else set()
+        if self.folder is not None and self.folder.is_dir():
+            found |= {each for each in self.folder.iterdir() if each.is_dir()}
+        return frozenset(found)
+
+    def read(self, name: str) -> str | None:
+        """The password *name*, or None where there is none."""
+        if not name:
+            return _password(self.file)
+        secret, _, key = name.partition("/")
+        sound = self.folder is not None and all(_NAME.fullmatch(part) and part.strip(".") for part in (secret, key))
+        return _password(self.folder / secret / key) if self.folder is not None and sound else None
+
+
+def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
+    """Read all mounts as they are now."""
     try:
-        text, meta = _config(config_dir)
+        text, meta, following = _config(config_dir)
     except OSError as error:
         return Refused(f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}")
     except UnicodeDecodeError:
         return Refused("the ConfigMap holds bytes that are not UTF-8")
     except msgspec.DecodeError:
         return Refused(f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes")
-    return Mounted(
+    current = Mounted(
         text=text,
         config_hash=meta.config_hash,
         group=meta.group,
         interface_from_ip=meta.interface_from_ip,
         authentication=meta.authentication,
-        switch_at=meta.switch_at,
         checks=meta.checks,
-        password=_password(password_file) if meta.authentication else None,
+        password=passwords.read(meta.password) if meta.authentication else None,
     )
+    return replace(current, next=_next(current, meta, following, passwords))
 
 
-def wait(mounted: Mounted, *, now: float) -> float:
-    """Seconds until the announced moment at which all nodes switch; 0 when there is none to wait for."""
+def _next(current: Mounted, meta: Meta, following: bytes | None, passwords: Passwords) -> Next | None:
+    """What is to come; without a file of its own it is the same text, with another password."""
+    if meta.next is None:
+        return None
+    found = _unpacked(following) if following is not None else current.text
+    if found is None:
+        return Next(meta.next_hash, Refused(f"{names.NEXT_KEY} in the ConfigMap cannot be read"))
+    mounted = replace(
+        current,
+        text=found,
+        config_hash=meta.next.config_hash,
+        interface_from_ip=meta.next.interface_from_ip,
+        authentication=bool(meta.next.password),
+        password=passwords.read(meta.next.password) if meta.next.password else None,
+        is_next=True,
+    )
+    return Next(meta.next_hash, mounted, meta.switch_at)
+
+
+def _unpacked(content: bytes) -> str | None:
     try:
-        moment = datetime.fromisoformat(mounted.switch_at)
-    except ValueError:
-        return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    ahead = moment.timestamp() - now
-    return ahead if 0 < ahead <= LONGEST_WAIT else 0.0
+        return zlib.decompressobj(wbits=31).decompress(content, _LARGEST).decode()
+    except (zlib.error, UnicodeDecodeError):
+        return None
 
 
-def _config(config_dir: Path) -> tuple[str, Meta]:
+def _config(config_dir: Path) -> tuple[str, Meta, bytes | None]:
     swapped = config_dir / "..data"
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         text = _text(folder)
-        return text, msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
+        meta = msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
+        try:
+            following = _content(names.NEXT_KEY, folder=folder, limit=_LARGEST)
+        except FileNotFoundError:
+            following = None
+        return text, meta, following
     finally:
         os.close(folder)
 

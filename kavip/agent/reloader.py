@@ -18,6 +18,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -31,13 +32,15 @@ from kavip.agent.daemon import Daemon
 from kavip.agent.dump import Dump
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts
 from kavip.agent.files import RunDirectory
-from kavip.agent.localize import Mounted, localize, named
+from kavip.agent.localize import Mounted, Next, localize, named
+from kavip.agent.mount import Passwords
 from kavip.agent.prune import spares_of
 from kavip.agent.rtnetlink import Change
 from kavip.agent.runner import RECHECK, RETRY, Runner
 from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
 from kavip.agent.sweeper import Sweeper
+from kavip.agent.switch import NEAR, Appointment, is_renewed, target, timestamp
 from kavip.agent.tracks import Tracks
 from kavip.agent.trial import Trial, stranger
 from kavip.agent.witness import Witness
@@ -59,7 +62,7 @@ class Reloader:
         node: str,
         node_ip: Address | None,
         config_dir: Path,
-        password_file: Path | None,
+        passwords: Passwords,
         run_directory: RunDirectory,
         trial: Trial,
         ca_dir: Path = CA_DIR,
@@ -67,8 +70,10 @@ class Reloader:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._now, self._trial = now, trial
-        self._config_dir, self._password_file, self._run_dir = config_dir, password_file, run_directory.path
+        self._config_dir, self._passwords, self._run_dir = config_dir, passwords, run_directory.path
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
+        self._rehearsal = Sieve(trial.judge)  # of what is next: what one remembers is no use for the other
+        self._appointment = Appointment(now, time.monotonic)
         self._witness = Witness(run_directory)
         self.tracks = Tracks(run_directory.tracks)
         self.checks = Checks(self.tracks, ca_dir=ca_dir, here=here)
@@ -83,6 +88,7 @@ class Reloader:
         """What it has come to."""
         return replace(
             self._status,
+            now=timestamp(self._now()) if self._status.prepared or self._status.next_refused else "",
             config_hash=self._runner.config_hash,
             reloads=self._runner.reloads,
             failed_reloads=self._runner.failed_reloads,
@@ -117,7 +123,7 @@ class Reloader:
         if await self._witness.daemon():
             return
         try:
-            mounted = await self._read()
+            mounted, _ = await self._look()
             if isinstance(mounted, Mounted):
                 await self.checks.ask_once(mounted.checks)
             await self._settle(None, mounted)
@@ -128,10 +134,14 @@ class Reloader:
     async def step(self) -> float:
         """Do what is to be done now, if anything is; returns the seconds after which there may be more."""
         daemon = await self._witness.daemon()
-        seen = daemon, await self._read(), self._moves
-        if seen == self._seen and (left := self._due - time.monotonic()) > 0:
-            return left
-        mounted = seen[1]
+        mounted, left = await self._look()
+        if left is not None and 0 < left <= NEAR:
+            await asyncio.sleep(left)
+            mounted, left = await self._look()
+        seen = daemon, mounted, self._moves
+        soon = max(left - NEAR / 2, 0.0) if left else inf
+        if seen == self._seen and (rest := self._due - time.monotonic()) > 0:
+            return min(rest, soon)
         if isinstance(mounted, Mounted):
             await self.checks.want(mounted.checks)
         pause = await self._settle(daemon, mounted)
@@ -141,9 +151,11 @@ class Reloader:
             pause = min(pause, done.pause)
             if done.refused is not None:
                 self._update(refused=done.refused)
+        if not await self._rehearse(mounted.next if isinstance(mounted, Mounted) else None, left):
+            pause = min(pause, RETRY)
         self._seen = seen
         self._due = time.monotonic() + pause
-        return pause
+        return min(pause, soon)
 
     def look_again(self) -> None:
         """Know that the node has changed: the next step looks at it whatever the mount says."""
@@ -173,25 +185,41 @@ class Reloader:
             await asyncio.to_thread(daemons.remove_stale_pid_files, self._run_dir)
         facts = await self._sweeper.facts()
         # In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer.
-        outcome = await asyncio.to_thread(self._outcome, mounted, facts)
+        outcome = await asyncio.to_thread(self._outcome, mounted, facts, self._sieve_of(mounted))
         if daemon is None:
             wanted = named(mounted, facts) if isinstance(mounted, Mounted) else frozenset()
             await self._sweeper.sweep(facts, wanted=wanted)
-        wait = 0.0
         if isinstance(outcome, Localized) and not self._runner.has(outcome):
-            wait = mount.wait(mounted, now=self._now()) if daemon and isinstance(mounted, Mounted) else 0.0
-            if not wait:
-                outcome = await self._install(outcome)
+            outcome = await self._install(outcome)
         notes = (
             await asyncio.to_thread(network.arp_warning, facts.interfaces),
             stranger(self._witness.program.version),
-            "waits for the announced moment" if wait else "",
         )
         self._say(mounted, outcome, notes=notes)
         unsettled = isinstance(outcome, Refused) or outcome.note
-        return min(wait or RECHECK, RETRY if unsettled else RECHECK)
+        return RETRY if unsettled else RECHECK
 
-    def _outcome(self, mounted: Mounted | Refused, facts: Facts) -> Outcome:
+    async def _rehearse(self, following: Next | None, left: float | None) -> bool:
+        """Find out whether this node could run what is next, of which *left* seconds are left; whether that is so."""
+        if following is None:
+            self._update(prepared="", next_refused="", switch_at="")
+            return True
+        facts = await self._sweeper.facts()
+        outcome = await asyncio.to_thread(self._outcome, following.mounted, facts, self._rehearsal)
+        known = {each.name for each in self._status.left_out}
+        fresh = next((each for each in outcome.left_out if each.name not in known), None)
+        why = outcome.reason if isinstance(outcome, Refused) else ""
+        if fresh and not why:
+            why = f"instance {fresh.name}: {fresh.fault.reason}"
+        at = following.at if left is not None and not why else ""
+        self._update(prepared="" if why else following.digest, next_refused=why, switch_at=at)
+        return not why
+
+    def _sieve_of(self, mounted: Mounted | Refused) -> Sieve:
+        """Who judges *mounted*: what was next has been rehearsed."""
+        return self._rehearsal if isinstance(mounted, Mounted) and mounted.is_next else self._sieve
+
+    def _outcome(self, mounted: Mounted | Refused, facts: Facts, sieve: Sieve) -> Outcome:
         """What this node is to run, or why it is refused."""
         if isinstance(mounted, Refused):
             return mounted
@@ -199,7 +227,7 @@ class Reloader:
         outcome = localize(mounted, facts, runner.good)
         if isinstance(outcome, Refused) or runner.has(outcome):
             return outcome
-        sifted = self._sieve.sift(outcome, spares_of(runner.good, facts))
+        sifted = sieve.sift(outcome, spares_of(runner.good, facts))
         if isinstance(sifted, Localized) and not runner.has(sifted) and runner.penalties.bars(sifted.text):
             return Refused(runner.penalties.reason(sifted.text), sifted.left_out)
         return sifted
@@ -212,8 +240,15 @@ class Reloader:
             return Refused(f"the run directory cannot be written: {error.strerror}", localized.left_out)
         return localized
 
-    async def _read(self) -> Mounted | Refused:
-        return await asyncio.to_thread(mount.read, self._config_dir, self._password_file)
+    async def _look(self) -> tuple[Mounted | Refused, float | None]:
+        """What is to run now, and in how many seconds something else is; None: nothing is announced."""
+        mounted = await asyncio.to_thread(mount.read, self._config_dir, self._passwords)
+        if isinstance(mounted, Refused):
+            return mounted, None
+        left, installed = self._appointment.left(mounted.next), self._runner.installed
+        since = self._status.new_password or timestamp(self._now())
+        self._update(new_password=since if is_renewed(mounted, installed) else "")
+        return target(mounted, left, installed), left
 
     def _say(self, mounted: Mounted | Refused, outcome: Outcome, *, notes: tuple[str, ...]) -> None:
         """Bring the status up to date, and log a refusal once."""

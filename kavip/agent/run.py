@@ -24,6 +24,7 @@ from kavip import names
 from kavip.agent import exporter
 from kavip.agent.alarm import Alarm
 from kavip.agent.files import RunDirectory
+from kavip.agent.mount import Passwords
 from kavip.agent.reloader import Reloader
 from kavip.agent.server import JSON, Answer, Network, Page, Server
 from kavip.agent.state import encode, state_of
@@ -63,6 +64,9 @@ class AgentSettings:
         "", "the key of the group's Secret, mounted as a file; empty: the group has no password"
     )
     ca_dir: str = setting("/etc/kavip/ca", "where the CAs of health checks are mounted, CHECK.crt")
+    password_dir: str = setting(
+        "", "where the group's Secrets are mounted, each in a folder of its own; the ConfigMap says which key counts"
+    )
     run_dir: str = setting("/run/kavip", "directory shared with keepalived: configuration, pid files, dumps")
     keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that checks configurations")
     port: int = setting(names.AGENT_PORT, "port of /metrics, /state, /livez and /readyz")
@@ -100,6 +104,12 @@ class AgentSettings:
             raise SettingsError(f"{shown('node_ip')}: {error}") from None
 
     @property
+    def passwords(self) -> Passwords:
+        """Where passwords are."""
+        folder, file = self.password_dir, self.password_file
+        return Passwords(Path(folder) if folder else None, Path(file) if file else None)
+
+    @property
     def networks(self) -> tuple[Network, ...]:
         """Whose requests are answered; empty: everybody's."""
         items = [item.strip() for item in self.allowed_cidrs.split(",") if item.strip()]
@@ -124,7 +134,7 @@ async def main_async(settings: AgentSettings) -> int:
         node=settings.node_name,
         node_ip=settings.address,
         config_dir=Path(settings.config_dir),
-        password_file=Path(settings.password_file) if settings.password_file else None,
+        passwords=settings.passwords,
         run_directory=run_directory,
         trial=Trial(settings.keepalived, run_directory, node=settings.node_name),
         ca_dir=Path(settings.ca_dir),
@@ -137,7 +147,7 @@ async def main_async(settings: AgentSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     await reloader.start()
-    mounts = {Path(settings.config_dir), *([Path(settings.password_file).parent] if settings.password_file else [])}
+    mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     alarm = Alarm(mounts, run_directory.path, matters=reloader.matters, moved=reloader.look_again)
     async with asyncio.TaskGroup() as group:
         tasks = [

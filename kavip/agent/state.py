@@ -22,6 +22,11 @@ class Status:
     refused: str = ""
     left_out: tuple[LeftOut, ...] = ()
     note: str = ""
+    prepared: str = ""  # the digest of what it can switch to
+    next_refused: str = ""
+    switch_at: str = ""
+    now: str = ""  # told while something is to be switched to
+    new_password: str = ""  # since when another than the one that runs is mounted
     version: str = ""
     reloads: int = 0
     failed_reloads: int = 0
@@ -102,6 +107,11 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     instances: tuple[InstanceState, ...]
     left_out: tuple[LeftOutState, ...] = ()
     checks: tuple[CheckState, ...] = ()
+    prepared: str = ""
+    next_refused: str = ""
+    switch_at: str = ""
+    now: str = ""
+    new_password: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,11 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
         wanted_hash=status.wanted_hash,
         refused=status.refused,
         note=status.note,
+        prepared=status.prepared,
+        next_refused=status.next_refused,
+        switch_at=status.switch_at,
+        now=status.now,
+        new_password=status.new_password,
         keepalived=Keepalived(version=status.version, running=dump is not None),
         instances=tuple(
             InstanceState(

@@ -62,10 +62,11 @@ class Deployment(Wire, frozen=True):
 
 
 class ConfigMap(Wire, frozen=True):
-    """A ConfigMap with text."""
+    """A ConfigMap with text, and with bytes in base64."""
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
 
 
 class ManagedFields(Wire, frozen=True):

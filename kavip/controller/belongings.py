@@ -15,13 +15,13 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.meta import Wire
 from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
 from kavip.controller import manifests, monitoring, takeover
 from kavip.controller.manifests import Manifest, digest
 from kavip.controller.observed import Objects
 from kavip.controller.outcome import Apply, Options
 from kavip.controller.owner import PREDECESSOR, Foreign, Made, foreign
+from kavip.controller.published import Bundle, Published, means_of, published_in
 from kavip.controller.roster import Roster
 from kavip.controller.takeover import Takeover
 
@@ -33,12 +33,6 @@ _ON_DEMAND: Final = {"type": "OnDelete"}
 LONGEST_NAME: Final = 63  # the name becomes a label's value
 
 
-class _Meta(Wire, frozen=True):
-    """What is read of the key ``agent.json``."""
-
-    config_hash: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class InTheWay:
     """The object *what* (``Kind ns/name``) that must be left alone, and *why*."""
@@ -47,19 +41,20 @@ class InTheWay:
     why: Foreign
 
 
-def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options, taken: Takeover) -> tuple[Manifest, ...]:
+def bodies_of(
+    group: KeepalivedGroup, roster: Roster, options: Options, published: Published | None, taken: Takeover
+) -> tuple[Manifest, ...]:
     """
     The objects as they should be, in the order in which they are written: pods need their ConfigMap.
 
     While pods of keepalived-operator's are there no pod is replaced but by :mod:`~kavip.controller.takeover`.
     """
-    if roster.config is None or len(group.metadata.name) > LONGEST_NAME:
+    if published is None or len(group.metadata.name) > LONGEST_NAME:
         return ()
     return (
         manifests.config_map(
             group,
-            text=roster.config.text,
-            config_hash=roster.config.hash,
+            published,
             key=names.TAKE_OVER_KEY if taken.goes_on else names.CONFIG_KEY,
             leads=taken.leads,
         ),
@@ -70,6 +65,7 @@ def bodies_of(group: KeepalivedGroup, roster: Roster, options: Options, taken: T
             allowed_cidrs=options.agent_allowed_cidrs,
             metrics=options.agent_metrics,
             strategy=_ON_DEMAND if taken.goes_on else None,
+            secrets=published.secrets,
         ),
     )
 
@@ -88,11 +84,16 @@ class Belongings:
         return self.objects.configmaps.get(self.group.key)
 
     @property
-    def text(self) -> str:
-        """The keepalived.conf of kavip's that is there."""
+    def published(self) -> Published | None:
+        """What the ConfigMap of kavip's says that is there."""
         ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
-        data = (ours.data or {}) if ours else {}
-        return data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, "")) if names.AGENT_KEY in data else ""
+        return published_in(ours, means_of(self.group))
+
+    @property
+    def runs(self) -> Bundle | None:
+        """What its nodes run now, as the ConfigMap says."""
+        published = self.published
+        return published.at(self.now).current if published else None
 
     @cached_property
     def taken(self) -> Takeover:
@@ -108,15 +109,6 @@ class Belongings:
         if names.TAKE_OVER_KEY in data:
             there.pop(names.CONFIG_KEY, None)
         return there == data
-
-    @property
-    def config_hash(self) -> str:
-        """The hash by which agents know that text; "" where there is none."""
-        found = (self.configmap.data or {}).get(names.AGENT_KEY, "") if self.configmap and self.text else ""
-        try:
-            return msgspec.json.decode(found, type=_Meta).config_hash
-        except msgspec.MsgspecError:  # somebody has been here; what should be there is about to be written
-            return ""
 
     def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
         """The first object of *kinds* that is not ours to write over."""
@@ -173,7 +165,7 @@ class Belongings:
         changed, and mends what was edited while nobody led.
         """
         if isinstance(seen, ConfigMap):
-            return self.holds(body["data"])
+            return self.holds(body["data"]) and seen.binary_data == body.get("binaryData")
         if (content := _content(seen)) is not None:
             return all(content[name] == body.get(name) for name in content)
         applied = self.objects.applied.get(f"{body['kind']} {seen.metadata.key}")

@@ -41,11 +41,14 @@ from kavip.controller.outcome import (
     timestamp,
 )
 from kavip.controller.programmed import Case, Ground
+from kavip.controller.published import Bundle, Published, means_of, written
 from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
+from kavip.controller.switch import Switching, Voter, decide
 from kavip.controller.takeover import Sighted, Takeover
 from kavip.controller.tidings import Tidings
+from kavip.controller.voters import Assembly, since, voters_of
 from kavip.snapshot import Snapshot
 
 _SEEN: Final = Observed()
@@ -75,10 +78,13 @@ def plan_group(
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:
     group, objects, now = owned.group, owned.objects, owned.now
+    published = owned.published
     sighted, roster = _worked_out(snapshot, owned, observed, options)
+    switching = _switching(owned, published, roster, observed)
     in_the_way = owned.in_the_way(_NEEDED)
+    wanted = switching.published if switching else None
     is_ours = in_the_way is None and is_served(group)
-    bodies = belongings.bodies_of(group, roster, options, sighted.takeover) if is_ours else ()
+    bodies = belongings.bodies_of(group, roster, options, wanted, sighted.takeover) if is_ours else ()
     needed = Trouble(in_the_way, owned.refused(bodies))
     if needed.refused:
         bodies = ()
@@ -86,7 +92,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     ground = Ground.of(snapshot, group.key, observed)
     tidings = Tidings.of(group, ground.ready, observed, group.key)
     judged = _judged(ground, roster, tidings, objects.doubts.get(group.key, {}))
-    config_hash = roster.config.hash if roster.config and bodies else group.status.config_hash
+    config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     removal, taking_over = _taking_over(sighted, owned, roster, quiet=bool(bodies) and not applies)
     view = View(
@@ -101,33 +107,38 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         tidings=tidings,
         doubts=judged.doubts,
         taking_over=taking_over,
+        switching=switching.message if switching else "",
     )
+    pauses = _pauses(view, needed=bool(needed or monitored), look=switching.look if switching else None)
     return Plan(
         writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
         events=notices(group, view.accepted),
         reserves=roster.reserved,
         left_out=roster.left_out,
-        target=_target(roster, config_hash, sighted.takeover) if config_hash else None,
+        target=_target(roster, config_hash, wanted, sighted.takeover) if config_hash else None,
         doubts=judged.doubts,
-        requeue_after=min((*judged.waits, *_pauses(view, needed=bool(needed or monitored))), default=None),
+        requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
     )
 
 
-def _pauses(view: View, *, needed: bool) -> tuple[float, ...]:
-    """After how many seconds to look again for what no watch tells."""
+def _pauses(view: View, *, needed: bool, look: float | None) -> tuple[float, ...]:
+    """After how many seconds to look again for what no watch tells; *look*: at a switch."""
     rolling = (rollout.RECHECK,) if view.roster.is_rolling else ()
-    return (*rolling, NUDGE) if lacks_password(view) else (*rolling, RECHECK) if needed else rolling
+    found = (NUDGE,) if lacks_password(view) else (RECHECK,) if needed else ()
+    return (*rolling, *found) if look is None else (*rolling, *found, look)
 
 
 def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
     group, pods = owned.group, owned.objects.pods.get(owned.group.key, {})
-    return scene_of(snapshot, group, pods, observed, text=owned.text, config_hash=owned.config_hash, now=owned.now)
+    runs = owned.runs
+    text, config_hash = (runs.text, runs.hash) if runs else ("", "")
+    return scene_of(snapshot, group, pods, observed, text=text, config_hash=config_hash, now=owned.now)
 
 
 def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> tuple[Sighted, Roster]:
     """What the group is to run, beside what is there of keepalived-operator's."""
-    group, running = owned.group, owned.text
+    group, running = owned.group, owned.runs.text if owned.runs else ""
     sighted = Sighted(owned.taken, snapshot.group_nodes(group), observed.of(group.key))
     sighted = replace(sighted, takeover=replace(owned.taken, leads=sighted.leads()))
     roster = roster_of(
@@ -154,6 +165,32 @@ def _taking_over(
     if removal is not None and owned.objects.replaced.get(owned.group.key) == removal.uid:
         removal = None  # the watch has not shown yet what was done
     return (removal,) if removal else (), takeover.verdict(sighted, doing)
+
+
+def _switching(owned: Belongings, published: Published | None, roster: Roster, observed: Observed) -> Switching | None:
+    """What to publish of the *roster*; None where there is nothing."""
+    group, now, states = owned.group, owned.now, observed.of(owned.group.key)
+    if roster.config is None:
+        return None
+    before, means = published.at(now) if published else None, means_of(group)
+    wanted = roster.next or roster.config
+    following = Bundle(wanted.text, wanted.hash, means, renewed=since(states) is not None)
+    current = Bundle(roster.config.text, roster.config.hash, before.current.means if before else means)
+    is_new = roster.next is not None or following.means != current.means or following.renewed
+    if owned.taken.goes_on:
+        is_new = False  # old daemons cannot switch; what runs beside them is decided by them
+
+    def vote(on: Bundle) -> Sequence[Voter]:
+        assembly = Assembly(
+            nodes=roster.nodes,
+            pods=tuple(owned.objects.pods.get(group.key, {}).values()),
+            states=states,
+            hearings=observed.heard(group.key),
+            runs=(published.current if published else current).hash,
+        )
+        return voters_of(assembly, on, now=now)
+
+    return decide(published, current, following if is_new else None, vote=vote, now=now)
 
 
 def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
@@ -231,10 +268,17 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
     return body
 
 
-def _target(roster: Roster, config_hash: str, taken: Takeover) -> Target:
+def _target(roster: Roster, config_hash: str, published: Published | None, taken: Takeover) -> Target:
     hosts = ((node.metadata.name, _host(node)) for node in roster.nodes)
-    old = frozenset(taken.old) if taken.goes_on else frozenset()
-    return Target({name: host for name, host in hosts if host}, roster.port, config_hash, old)
+    following = published.next if published else None
+    return Target(
+        {name: host for name, host in hosts if host},
+        roster.port,
+        config_hash,
+        old=frozenset(taken.old) if taken.goes_on else frozenset(),
+        prepared=following.digest if following else "",
+        switch_at=written(published.switch_at) if published else "",
+    )
 
 
 def _host(node: Node) -> str:

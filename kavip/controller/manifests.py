@@ -6,7 +6,7 @@ A field that is absent from the group is absent here too, so that server-side ap
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
+from kavip.controller.published import Published, agent_meta, folder_of, packed
 from kavip.vrrp import targets
 
 CONFIG_DIR: Final = "/etc/kavip/config"
@@ -50,32 +51,30 @@ Manifest = dict[str, Any]
 
 
 def config_map(
-    group: KeepalivedGroup,
-    *,
-    text: str,
-    config_hash: str,
-    key: str = names.CONFIG_KEY,
-    leads: Collection[str] = (),
+    group: KeepalivedGroup, published: Published, *, key: str = names.CONFIG_KEY, leads: Collection[str] = ()
 ) -> Manifest:
     """
-    The ConfigMap with keepalived's *text* under *key* and what the agent must know beside it.
+    The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
 
     *leads* is a note of kavip's to itself (:mod:`~kavip.controller.takeover`).
     """
-    spec = group.spec
+    current, following = published.current, published.next
     agent: dict[str, object] = {
-        "authentication": has_password(spec),
-        "configHash": config_hash,
-        "group": group.key,
-        "interfaceFromIP": spec.interface_from_ip,
+        "authentication": False,
+        "interfaceFromIP": "",
         "switchAt": "",
+        **msgspec.to_builtins(agent_meta(published)),
+        "group": group.key,
     }
     if leads:
         agent["leads"] = sorted(leads)
-    if spec.checks:
-        agent["checks"] = msgspec.to_builtins(sorted(spec.checks, key=lambda check: check.name))
-    data = {names.AGENT_KEY: _json(agent), key: text}
-    return {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
+    if group.spec.checks:
+        agent["checks"] = msgspec.to_builtins(sorted(group.spec.checks, key=lambda check: check.name))
+    data = {names.AGENT_KEY: _json(agent), key: current.text}
+    body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
+    if following is not None and following.text != current.text:
+        body["binaryData"] = {names.NEXT_KEY: packed(following.text)}
+    return body
 
 
 def daemon_set(
@@ -86,12 +85,14 @@ def daemon_set(
     allowed_cidrs: str = "",
     metrics: str = names.Exporter.GEN2BRAIN.value,
     strategy: Mapping[str, Any] | None = None,
+    secrets: Collection[str] = (),
 ) -> Manifest:
     """
     The DaemonSet: keepalived and its agent on every node of the group.
 
     *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer; *metrics* says
-    whose names their metrics bear; *strategy* of updates counts before the group's own.
+    whose names their metrics bear; *strategy* of updates counts before the group's own. *secrets*: those with a
+    password that runs, or that the nodes switch to.
     """
     told = {"KAVIP_AGENT_PORT": str(port)}
     if allowed_cidrs:
@@ -99,7 +100,7 @@ def daemon_set(
     if metrics != names.Exporter.GEN2BRAIN:  # what goes without saying is not said: a change would restart all agents
         told["KAVIP_AGENT_METRICS"] = metrics
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
-    pod = _pod(group, image=image, port=port, told=told)
+    pod = _pod(group, image=image, port=port, told=told, secrets=sorted(secrets))
     template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
@@ -107,11 +108,6 @@ def daemon_set(
     if strategy or spec.update_strategy:
         body["updateStrategy"] = strategy or spec.update_strategy
     return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": metadata_of(group), "spec": body}
-
-
-def has_password(spec: GroupSpec) -> bool:
-    """Whether VRRP authentication is on: the predecessor's rule, a Secret is named."""
-    return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
 
 
 def digest(value: object) -> str:
@@ -141,11 +137,17 @@ def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, 
     }
 
 
-def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, str]) -> Manifest:
+def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, str], secrets: Sequence[str]) -> Manifest:
     spec = group.spec
     agent_image = spec.agent_image or image
     daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
-    agent_env = _agent_env(spec, told=told)
+    if secrets:
+        told = {**told, "KAVIP_AGENT_PASSWORD_DIR": PASSWORD_DIR}
+    agent_env = _agent_env(told)
+    config = [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": True}]
+    mounts = [*config, *(_password_mount(secret) for secret in secrets)]
+    if _ca_sources(spec):
+        mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
     optional = {
         "priorityClassName": spec.daemonset_pod_priority_class_name,
         "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
@@ -161,7 +163,9 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
         "enableServiceLinks": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
-        "initContainers": [_container(SETUP, agent_image, spec, command=["kavip", "agent", "--once"], env=agent_env)],
+        "initContainers": [
+            _container(SETUP, agent_image, spec, command=["kavip", "agent", "--once"], env=agent_env, mounts=mounts)
+        ],
         "containers": [
             {
                 **_container(KEEPALIVED, daemon_image, spec, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()),
@@ -169,7 +173,7 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
                 "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
             },
             {
-                **_container(AGENT, agent_image, spec, command=["kavip", "agent"], env=agent_env),
+                **_container(AGENT, agent_image, spec, command=["kavip", "agent"], env=agent_env, mounts=mounts),
                 "ports": [
                     {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
                 ],
@@ -177,20 +181,21 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
                 "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
             },
         ],
-        "volumes": _volumes(group),
+        "volumes": _volumes(group, secrets),
         **{name: value for name, value in optional.items() if value},
     }
 
 
-def _container(name: str, image: str, spec: GroupSpec, *, command: list[str], env: list[Manifest]) -> Manifest:
+def _container(
+    name: str,
+    image: str,
+    spec: GroupSpec,
+    *,
+    command: list[str],
+    env: list[Manifest],
+    mounts: Sequence[Manifest] = (),
+) -> Manifest:
     is_daemon = name == KEEPALIVED
-    mounts: list[Manifest] = [{"name": "run", "mountPath": RUN_DIR}]
-    if not is_daemon:
-        mounts.append({"name": "config", "mountPath": CONFIG_DIR, "readOnly": True})
-        if has_password(spec):
-            mounts.append({"name": "password", "mountPath": PASSWORD_DIR, "readOnly": True})
-        if _ca_sources(spec):
-            mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
     return {
         "name": name,
         "image": image,
@@ -207,7 +212,7 @@ def _container(name: str, image: str, spec: GroupSpec, *, command: list[str], en
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"] if is_daemon else ["NET_ADMIN"]},
         },
-        "volumeMounts": mounts,
+        "volumeMounts": [{"name": "run", "mountPath": RUN_DIR}, *mounts],
     }
 
 
@@ -219,11 +224,8 @@ def _keepalived_env() -> list[Manifest]:
     return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
 
 
-def _agent_env(spec: GroupSpec, *, told: Mapping[str, str]) -> list[Manifest]:
+def _agent_env(told: Mapping[str, str]) -> list[Manifest]:
     plain: Mapping[str, str] = {"KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR, "KAVIP_AGENT_RUN_DIR": RUN_DIR, **told}
-    password = spec.password_auth
-    if password is not None and has_password(spec):
-        plain = {**plain, "KAVIP_AGENT_PASSWORD_FILE": f"{PASSWORD_DIR}/{password.secret_key}"}
     return [
         _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
         _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),
@@ -240,17 +242,24 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Manifest:
     }
 
 
-def _volumes(group: KeepalivedGroup) -> list[Manifest]:
+def _password_mount(secret: str) -> Manifest:
+    return {"name": _password_volume(secret), "mountPath": f"{PASSWORD_DIR}/{folder_of(secret)}", "readOnly": True}
+
+
+def _password_volume(secret: str) -> str:
+    return f"password-{folder_of(secret)}"
+
+
+def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:
     config = {"name": group.metadata.name, "defaultMode": _READABLE}
     volumes: list[Manifest] = [
         {"name": "config", "configMap": config},
         {"name": "run", "emptyDir": {"medium": "Memory"}},
     ]
-    password = group.spec.password_auth
-    if password is not None and has_password(group.spec):
+    for name in secrets:
         # Optional: a pod without its password starts, and its agent says what is missing.
-        secret = {"secretName": password.secret_ref.name, "optional": True, "defaultMode": _OWNER_ONLY}
-        volumes.append({"name": "password", "secret": secret})
+        secret = {"secretName": name, "optional": True, "defaultMode": _OWNER_ONLY}
+        volumes.append({"name": _password_volume(name), "secret": secret})
     if sources := _ca_sources(group.spec):
         volumes.append({"name": "ca", "projected": {"sources": sources, "defaultMode": _READABLE}})
     return volumes

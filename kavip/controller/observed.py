@@ -66,6 +66,9 @@ class NodeState:
     The last answer of one node's agent.
 
     *instance_of*: the VIPs of the configuration that keepalived has read, and the name of the instance of each.
+    *prepared*: the digest of what it can switch to, *next_refused* why it cannot, *switch_at* when it will. *drift*: by
+    how many seconds its clock is off, 0 where that does not matter, None where it does not tell. *new_password*: since
+    when it sees another than the one that runs.
     """
 
     config_hash: str = ""
@@ -78,6 +81,11 @@ class NodeState:
     instances: tuple[Sight, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     collisions: tuple[Collision, ...] = ()
+    prepared: str = ""
+    next_refused: str = ""
+    switch_at: str = ""
+    drift: float | None = None
+    new_password: str = ""
 
 
 @dataclass(frozen=True, slots=True)

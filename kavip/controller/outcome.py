@@ -149,13 +149,16 @@ class Target:
     """
     Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*.
 
-    *old*: the nodes where keepalived-operator's pod is asked instead.
+    *old*: the nodes where keepalived-operator's pod is asked instead. *prepared*, *switch_at*: what else they should
+    say.
     """
 
     hosts: Mapping[str, str] = field(hash=False)
     port: int
     config_hash: str
     old: frozenset[str] = frozenset()
+    prepared: str = ""
+    switch_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final
 
@@ -50,6 +50,12 @@ _RATE: Final = 400  # looks per second over all nodes of all groups, when nothin
 _NEIGHBOURS: Final = 64  # nodes that are asked at once because another one says something new
 _LAG: Final = 0.2  # seconds by which what an agent says may be old (agent.witness.FRESH)
 _LARGEST: Final = 8 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
+
+
+def _is_there(state: NodeState, target: Target) -> bool:
+    """Whether *state* is what is awaited."""
+    wanted = (target.config_hash, target.prepared, target.switch_at)
+    return (state.config_hash, state.prepared, state.switch_at) == wanted
 
 
 class Probe:
@@ -127,7 +133,7 @@ class Probe:
                 state = await self._look(watcher, f"http://{host}:{target.port}{names.STATE_PATH}")
             looks += 1
             contested = watcher.masters & self._contested.get(watcher.group, frozenset())
-            is_calm = state is not None and state.config_hash == target.config_hash and not contested
+            is_calm = state is not None and _is_there(state, target) and not contested
             delay = self._pause if is_calm else self._quick(looks)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
@@ -157,11 +163,12 @@ class Probe:
         group, node, sent = watcher.group, watcher.node, self._clock()
         try:
             async with self._slots:
-                sent = self._clock()
+                sent, asked = self._clock(), datetime.now(UTC)
                 body = await self._ask(url)
             digest = blake2b(body, digest_size=16).digest()
             known = self._observed.of(group).get(node) if digest == watcher.digest else None
-            state = collisions.noted(known or self._read(watcher, body), watcher.tally, at=self._clock())
+            fresh = known or self._read(watcher, body, asked=asked)
+            state = collisions.noted(fresh, watcher.tally, at=self._clock())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("agent does not answer", group=group, node=node, error=type(error).__name__)
             _UNANSWERED.inc()
@@ -199,14 +206,14 @@ class Probe:
             self._hear(watcher, state, sent=sent)
         return state
 
-    def _read(self, watcher: "_Watcher", body: bytes) -> NodeState | None:
+    def _read(self, watcher: "_Watcher", body: bytes, *, asked: datetime) -> NodeState | None:
         """What *body* says; None: the port is another group's agent's, or the node has left while it answered."""
         report = state_of(body)
         target = self._targets.get(watcher.group)
         if report.group != watcher.group or target is None or watcher.node not in target.hosts:
             return None
         watcher.tally = collisions.follow(watcher.tally, counts_of(report), at=self._clock())
-        return summary(report)
+        return summary(report, asked=asked, answered=datetime.now(UTC))
 
     def _hear(self, watcher: "_Watcher", state: NodeState, *, sent: float) -> None:
         group, node = watcher.group, watcher.node

@@ -5,13 +5,20 @@ Whatever an agent says more or less is taken: agents of an older kavip, and of a
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Wire, field
 from kavip.controller.collisions import Sign, Trace
+from kavip.controller.news import EVER
 from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Sight
+from kavip.controller.published import moment
+
+DRIFT: Final = 0.3
+"""Seconds by which a node's clock may differ from ours: more would show as two masters while nodes switch."""
 
 
 class ErrorsReport(Wire, frozen=True):
@@ -62,6 +69,11 @@ class Report(Wire, frozen=True):
     keepalived: DaemonReport = DaemonReport()
     instances: list[InstanceReport] = []
     left_out: list[LeftOutReport] = []
+    prepared: str = ""
+    next_refused: str = ""
+    switch_at: str = ""
+    now: str = ""
+    new_password: str = ""
 
 
 def state_of(body: bytes) -> Report:
@@ -69,8 +81,8 @@ def state_of(body: bytes) -> Report:
     return msgspec.json.decode(body, type=Report)
 
 
-def summary(report: Report) -> NodeState:
-    """What decisions need of *report*."""
+def summary(report: Report, *, asked: datetime | None = None, answered: datetime | None = None) -> NodeState:
+    """What decisions need of *report*, for which a node was *asked* and that it *answered*, by our clock."""
     runs: dict[Address, str] = {}
     masters: set[Address] = set()
     for instance in report.instances:
@@ -92,7 +104,24 @@ def summary(report: Report) -> NodeState:
         instance_of=runs,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
         left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
+        prepared=_short(report.prepared),
+        next_refused=_short(report.next_refused),
+        switch_at=_short(report.switch_at),
+        drift=drift_of(moment(report.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
+        new_password=_short(report.new_password),
     )
+
+
+def drift_of(told: datetime | None, asked: datetime, answered: datetime) -> float | None:
+    """
+    By how many seconds a clock is off that was *told* between two moments of ours; 0 where that does not matter.
+
+    None: it was not told.
+    """
+    if told is None:
+        return None
+    off = max((asked - told).total_seconds(), (told - answered).total_seconds())
+    return round(off, 1) if off > DRIFT else 0.0
 
 
 def counts_of(report: Report) -> Mapping[Trace, int]:

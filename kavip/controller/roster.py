@@ -24,6 +24,8 @@ from kavip.names import Condition, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
+from kavip.vrrp.holding import hold
+from kavip.vrrp.identity import Running, identities_of
 from kavip.vrrp.instances import Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
@@ -37,9 +39,10 @@ class Roster:
     """
     One group, worked out.
 
-    *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *config* is
-    None where *refusal* says why there is none. *left_out*: by Service, why the text has no room for it.
-    *is_rolling*: nodes come, go or change their address, and wait for others to know.
+    *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *model* and
+    *config* may roll from node to node; *next* is what all nodes are to switch to, where that is another. They are None
+    where *refusal* says why. *left_out*: by Service, why the text has no room for it. *is_rolling*: nodes come, go or
+    change their address, and wait for others to know.
     """
 
     members: tuple[Member, ...]
@@ -50,6 +53,7 @@ class Roster:
     is_settled: bool
     model: Model | None
     config: Config | None
+    next: Config | None
     refusal: Refusal | None
     left_out: Mapping[str, Refusal]
     is_rolling: bool = False
@@ -57,7 +61,8 @@ class Roster:
     @property
     def reserved(self) -> Reserved:
         """What no other group may take from now on."""
-        return Reserved(frozenset(self.assignment.ids.values()), self.port)
+        runs = {instance.router_id for instance in self.model.instances} if self.model else set()
+        return Reserved(frozenset({*self.assignment.ids.values(), *runs}), self.port)
 
 
 def roster_of(
@@ -71,26 +76,28 @@ def roster_of(
     succession: Succession = _ALONE,
 ) -> Roster:
     """
-    Work *group* out. *running* is the text that its ConfigMap holds now: its anchors stay.
+    Work *group* out. *running* is the text that its nodes run now, as its ConfigMap says.
 
     *scene*: what its nodes do now. *succession*: what it owes to pods that ran before kavip's; the VRIDs in their text
     are theirs.
     """
     members = tuple(_members(snapshot, group))
     nodes = snapshot.group_nodes(group)
-    held = group.status.router_ids or {}
+    held, identities = group.status.router_ids or {}, identities_of(running)
     wanted = keys.wanted_keys(group, members)
     assignment = routerids.assign(
         {**succession.router_ids, **held},
         wanted,
         blacklist=routerids.blacklist_of(group.spec),
         taken=vrids.taken(snapshot, group, reserved) | succession.taken(wanted, held),
+        avoid=frozenset(each.identity.router_id for each in identities.values()),
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     seeds = [instances.seed_of(group, key) for key in persisted]
     peers = rollout.peers_of(nodes, scene, seeds=seeds)
-    fitted, refusal = _fitted(group, members, peers, persisted, config.anchors_of(running), succession=succession)
+    fitted, refusal = _fitted(group, members, peers, persisted, identities, succession=succession)
+    now = _now(group, members, peers, fitted, identities, succession=succession) if fitted and not refusal else None
     return Roster(
         members=members,
         nodes=nodes,
@@ -98,8 +105,9 @@ def roster_of(
         router_ids=keys.published_ids(group, members, assignment.ids),
         port=port,
         is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
-        model=fitted.model if fitted else None,
-        config=fitted.config if fitted and not refusal else None,
+        model=now[0] if now else fitted.model if fitted else None,
+        config=now[1] if now else None,
+        next=fitted.config if fitted and now and now[1] is not fitted.config else None,
         refusal=refusal,
         left_out=fitted.left_out if fitted else {},
         is_rolling=not rollout.is_over(nodes, peers),
@@ -174,10 +182,12 @@ def _fitted(
     members: tuple[Member, ...],
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
-    anchors: Mapping[str, Address],
+    running: Mapping[str, Running],
     *,
     succession: Succession,
 ) -> tuple[Fitted | None, Refusal | None]:
+    anchors = {name: each.identity.anchor.address for name, each in running.items()}
+
     def build(kept: Sequence[Member]) -> tuple[Model, Config]:
         model = succession.of(instances.model_of(group, kept, peers, router_ids, anchors=anchors), peers)
         return model, config.render(model)
@@ -187,3 +197,21 @@ def _fitted(
     except UnsafeValue as error:
         return None, Refusal.of(Reason.INVALID, error)
     return fitted, fitted.config.oversized
+
+
+def _now(
+    group: KeepalivedGroup,
+    members: tuple[Member, ...],
+    peers: Sequence[Peer],
+    fitted: Fitted,
+    running: Mapping[str, Running],
+    *,
+    succession: Succession,
+) -> tuple[Model, Config]:
+    """What may roll from node to node, of the model that is wanted; beside old pods that is decided by them."""
+    kept = [member for member in members if member.key not in fitted.left_out]
+    held = fitted.model if succession.old else hold(fitted.model, running, group=group, members=kept, peers=peers)
+    if held is fitted.model:
+        return held, fitted.config
+    model = succession.of(held, peers)
+    return model, config.render(model)

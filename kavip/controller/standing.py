@@ -44,7 +44,7 @@ class View:
 
     *accepted*, the *config_hash* that it runs, who holds what (*tidings*) and what of that is told only if it lasts
     (*doubts*), the *complaint* of its DaemonSet. *taking_over*: what is to be said while pods of keepalived-operator's
-    are replaced.
+    are replaced, *switching*: what of a change that all nodes make at one instant.
     """
 
     snapshot: Snapshot
@@ -58,6 +58,7 @@ class View:
     doubts: Mapping[str, Doubt]
     complaint: str = ""
     taking_over: Verdict | None = None
+    switching: str = ""
 
 
 def status_of(view: View, *, now: str) -> GroupStatus:
@@ -105,12 +106,16 @@ def _programmed(view: View) -> Verdict:
     if ready and not lagging:
         if left_out := _left_out(view, ready):
             return Verdict("False", Reason.REFUSED_BY_AGENT, left_out)
+        if view.switching:
+            return Verdict("False", Reason.PENDING, view.switching)
         return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
         if name in view.states and (why := view.states[name].refused):
             if why.startswith(SECRET_MISSING):
                 return Verdict("False", Reason.SECRET_MISSING, f"node {name}: {_secret_missing(view.group) or why}")
             return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {why}")
+    if view.switching:
+        return Verdict("False", Reason.PENDING, view.switching)
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
     return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
 

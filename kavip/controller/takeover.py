@@ -18,12 +18,12 @@ from kavip import names
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
-from kavip.controller.manifests import has_password
 from kavip.controller.observed import MASTER, NodeState
 from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.names import Reason
 from kavip.vrrp import config, inherited
+from kavip.vrrp.groups import has_password
 from kavip.vrrp.inherited import Inherited
 from kavip.vrrp.instances import Model
 from kavip.vrrp.succession import Succession, stranded

@@ -74,7 +74,7 @@ def hold(
 
 def virtual_ips_of(instance: Instance) -> tuple[VirtualIP, ...]:
     """The VIPs of *instance*, without an anchor that is none."""
-    return tuple(vip for vip in (instance.anchor, *instance.excluded) if not is_anchor(vip.address))
+    return tuple(vip for vip in (instance.anchor, *instance.also, *instance.excluded) if not is_anchor(vip.address))
 
 
 def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Instance | None) -> Instance:
@@ -85,8 +85,8 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Inst
     before, where = group.spec.interface, identity.anchor.interface
     placed = {vip.address: replace(vip, interface=where) if vip.interface == before else vip for vip in vips}
     is_slot = is_anchor(identity.anchor.address)
-    if not is_slot:
-        placed.setdefault(identity.anchor.address, identity.anchor)
+    for vip in () if is_slot else (identity.anchor, *identity.also):
+        placed.setdefault(vip.address, vip)
     member = ground.members.get("/".join(unit_name.split("/")[:2]))
     unit = Unit(
         unit_name,
@@ -94,6 +94,7 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Inst
         slot=is_slot,
         vips=list(placed.values()),
         lines=member.lines if member is not None and not is_slot else (),
+        local=member is not None and member.local and not is_slot,
         services=sorted({ground.owners[address] for address in placed if address in ground.owners}),
     )
     spec = msgspec.structs.replace(
@@ -112,6 +113,8 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Inst
         version=identity.version,
         interval=wanted.interval if wanted is not None and rolls else identity.interval,
         authenticated=identity.authenticated,
+        also=identity.also,
+        excluded=tuple(vip for vip in made.excluded if vip.address not in {each.address for each in identity.also}),
     )
 
 

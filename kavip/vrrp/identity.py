@@ -30,7 +30,11 @@ _ROLLS: Final = 3  # the version whose interval a backup learns
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What nodes must agree on; *interval* only in version 2, of the *anchor* its address and its interface."""
+    """
+    What nodes must agree on; *interval* only in version 2, of the *anchor* its address and its interface.
+
+    *also*: what is advertised beside it.
+    """
 
     router_id: int
     interface: str
@@ -39,6 +43,7 @@ class Identity:
     unicast: bool
     authenticated: bool
     anchor: VirtualIP
+    also: tuple[VirtualIP, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +70,10 @@ def identity_of(instance: Instance) -> Identity:
         instance.interface,
         instance.version,
         instance.interval,
-        bool(instance.sources),
+        bool(instance.peers),
         instance.authenticated,
         instance.anchor,
+        instance.also,
     )
 
 
@@ -80,7 +86,8 @@ def identities_of(text: str) -> Mapping[str, Running]:
 
 def _essence(identity: Identity) -> Identity:
     interval = "" if identity.version == _ROLLS else identity.interval
-    return replace(identity, interval=interval, anchor=replace(identity.anchor, prefix=0))
+    anchor, *also = (replace(vip, prefix=0) for vip in (identity.anchor, *identity.also))
+    return replace(identity, interval=interval, anchor=anchor, also=tuple(sorted(also)))
 
 
 def _running(name: str, block: str) -> Running | None:
@@ -98,6 +105,7 @@ def _running(name: str, block: str) -> Running | None:
         _UNICAST in block,
         _AUTHENTICATED in block,
         anchor,
+        lists[""][1:],
     )
     every = (*lists[""], *lists.get("_excluded", ()))
     return Running(name, identity, tuple(each for each in every if not is_anchor(each.address)))

@@ -1,5 +1,6 @@
 """What the agent is given: configurations as the controller renders them, mounted as kubelet mounts them."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from kavip.vrrp.members import Member, Peer
 from tests.build import group
 
 PASSWORD = "s3cr3t_9"
+DIGEST = "what is next"
 FAST = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
 WITH_PASSWORD = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
 
@@ -61,10 +63,14 @@ class Mount:
     path: Path
     generation: int = field(default=0)
 
-    def write(self, text: str, **meta: Any) -> str:
-        """Mount *text* with ``agent.json``; returns its hash."""
+    def write(self, text: str, following: str = "", **meta: Any) -> str:
+        """Mount *text* with ``agent.json``, and what is next where there is anything; returns the hash of *text*."""
         content = {"group": "lb/edge", "configHash": hash_of(text), **meta}
-        self.swap({"keepalived.conf": text.encode(), "agent.json": json.dumps(content).encode()})
+        files = {"keepalived.conf": text.encode()}
+        if following:
+            files["next.conf.gz"] = gzip.compress(following.encode())
+            content = {"next": {"configHash": hash_of(following)}, "nextHash": DIGEST, **content}
+        self.swap({**files, "agent.json": json.dumps(content).encode()})
         return hash_of(text)
 
     def swap(self, files: dict[str, bytes]) -> None:

@@ -19,7 +19,7 @@ TEXT = scene.rendered({"shop/web": "192.0.2.130"})
 
 def read(path: Path, password: Path | None = None) -> Mounted:
     """What is mounted; fails where it cannot be read."""
-    found = mount.read(path, password)
+    found = mount.read(path, mount.Passwords(file=password))
     assert isinstance(found, Mounted), found
     return found
 
@@ -27,10 +27,9 @@ def read(path: Path, password: Path | None = None) -> Mounted:
 def test_a_mount_is_read_as_one(tmp_path: Path) -> None:
     """Text and metadata come from one folder, before and after kubelet's swap."""
     place = scene.Mount(tmp_path)
-    place.write(TEXT, interfaceFromIP="192.0.2.1", switchAt="2026-01-01T00:00:00Z")
+    place.write(TEXT, interfaceFromIP="192.0.2.1")
     found = read(tmp_path)
     assert (found.text, found.group, found.interface_from_ip) == (TEXT, "lb/edge", "192.0.2.1")
-    assert found.switch_at == "2026-01-01T00:00:00Z"
     place.write(TEXT + "\n")
     assert read(tmp_path).config_hash == scene.hash_of(TEXT + "\n")
 
@@ -56,7 +55,7 @@ def test_a_plain_folder_is_read_too(tmp_path: Path) -> None:
 def test_an_unreadable_mount_is_refused(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
     """One line says what is missing; no path and no content is in it."""
     scene.Mount(tmp_path).swap(files)
-    found = mount.read(tmp_path, None)
+    found = mount.read(tmp_path, mount.Passwords())
     assert isinstance(found, Refused)
     assert why in found.reason
     assert str(tmp_path) not in found.reason
@@ -64,7 +63,7 @@ def test_an_unreadable_mount_is_refused(tmp_path: Path, files: dict[str, bytes],
 
 def test_a_mount_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """It may come later."""
-    assert isinstance(mount.read(tmp_path / "nowhere", None), Refused)
+    assert isinstance(mount.read(tmp_path / "nowhere", mount.Passwords()), Refused)
 
 
 def test_the_password_is_read_only_where_it_is_wanted(tmp_path: Path) -> None:

@@ -94,14 +94,17 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
 
 
 def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
-    """All nodes change at the announced moment; until then the old configuration runs, and the note says so."""
+    """All nodes change at the announced moment; until then the old configuration runs, and the next is prepared."""
     node = alone(pod)
-    far = datetime.fromtimestamp(time.time() + 600, UTC)
-    node.config.write(TWO, switchAt=far.isoformat())
-    node.wait_until("it waits", lambda: "announced moment" in node.state()["note"])
+    node.config.write(ONE, following=TWO)
+    node.wait_until("it is prepared", lambda: node.state()["prepared"] == scene.DIGEST)
     assert node.state()["configHash"] == scene.hash_of(ONE)
     moment = time.time() + 3
-    node.runs(node.config.write(TWO, switchAt=datetime.fromtimestamp(moment, UTC).isoformat()))
+    announced = datetime.fromtimestamp(moment, UTC).isoformat()
+    node.config.write(ONE, following=TWO, switchAt=announced)
+    node.wait_until("it has seen the moment", lambda: node.state()["switchAt"] == announced)
+    assert node.state()["configHash"] == scene.hash_of(ONE)
+    node.runs(scene.hash_of(TWO))
     assert time.time() >= moment
 
 

@@ -13,6 +13,7 @@ import pytest
 from kavip.agent import penalty, runner, witness
 from kavip.agent import reloader as reloaders
 from kavip.agent.files import RunDirectory
+from kavip.agent.mount import Passwords
 from kavip.agent.reloader import Reloader
 from kavip.agent.trial import Trial
 from tests.agent import scene
@@ -122,7 +123,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             node="n1",
             node_ip=None,
             config_dir=place.path,
-            password_file=None,
+            passwords=Passwords(),
             run_directory=files,
             trial=Trial(str(program), files, node="n1"),
         ),
@@ -224,7 +225,7 @@ async def test_an_agent_that_starts_again_knows_what_is_installed(node: Node) ->
         node="n1",
         node_ip=None,
         config_dir=node.mount.path,
-        password_file=None,
+        passwords=Passwords(),
         run_directory=RunDirectory(node.folder),
         trial=node.reloader._trial,
     )

@@ -205,7 +205,9 @@ class World:
             mine = self._applied_keys.get(write.key, set())
             theirs = {key: text for key, text in ((there and there.data) or {}).items() if key not in mine}
             self._applied_keys[write.key] = set(body["data"])
-            self.objects.configmaps[write.key] = ConfigMap(metadata=metadata, data={**theirs, **body["data"]})
+            self.objects.configmaps[write.key] = ConfigMap(
+                metadata=metadata, data={**theirs, **body["data"]}, binary_data=body.get("binaryData")
+            )
         elif kind := MONITORING.get(write.kind):
             made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
             self.objects.see(None, made)

@@ -1,7 +1,11 @@
 """The objects of a group as data."""
 
+import base64
 import dataclasses
+import gzip
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -11,6 +15,7 @@ from kavip import names
 from kavip.agent.run import AgentSettings
 from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller import manifests
+from kavip.controller.published import Bundle, Means, Published, folder_of, means_of
 from kavip.names import Exporter
 from tests import build
 
@@ -19,7 +24,12 @@ IMAGE = "registry.example/kavip:1.2.3"
 
 def daemon_set(group: KeepalivedGroup, port: int = 9650) -> dict[str, Any]:
     """The DaemonSet of *group*, with kavip's own image."""
-    return manifests.daemon_set(group, image=IMAGE, port=port)
+    return manifests.daemon_set(group, image=IMAGE, port=port, secrets=published("", group).secrets)
+
+
+def published(text: str, group: KeepalivedGroup) -> Published:
+    """*text* as it is published for *group*."""
+    return Published(Bundle(text, "0123456789abcdef", means_of(group)))
 
 
 def pod_of(group: KeepalivedGroup) -> dict[str, Any]:
@@ -67,7 +77,7 @@ def test_agents_are_told_whose_names_their_metrics_bear() -> None:
 def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:
     """Name, namespace, label and controlling owner follow the group."""
     group = build.group("lb/edge")
-    for manifest in (daemon_set(group), manifests.config_map(group, text="x\n", config_hash="0")):
+    for manifest in (daemon_set(group), manifests.config_map(group, published("x\n", group))):
         assert manifest["metadata"] == {
             "name": "edge",
             "namespace": "lb",
@@ -99,13 +109,16 @@ def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
         interface_from_ip="192.0.2.1",
         password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")),
     )
-    data = manifests.config_map(group, text="vrrp\n", config_hash="0123456789abcdef")["data"]
+    data = manifests.config_map(group, published("vrrp\n", group))["data"]
     assert data["keepalived.conf"] == "vrrp\n"
     assert list(json.loads(data["agent.json"]).items()) == [
         ("authentication", True),
         ("configHash", "0123456789abcdef"),
         ("group", "lb/edge"),
         ("interfaceFromIP", "192.0.2.1"),
+        ("password", f"{folder_of('vrrp')}/password"),
+        ("secret", "vrrp"),
+        ("secretKey", "password"),
         ("switchAt", ""),
     ]
 
@@ -113,7 +126,7 @@ def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
 def test_the_agent_is_told_of_the_checks() -> None:
     """By name, as the group has them; without checks no word of them, so that nothing changes for others."""
     group = build.group(checks=[Check("web", "http://127.0.0.1/", fail_after=2), Check("api", "kube-apiserver")])
-    told = json.loads(manifests.config_map(group, text="", config_hash="0")["data"]["agent.json"])
+    told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
     assert [each["name"] for each in told["checks"]] == ["api", "web"]
     assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
 
@@ -137,6 +150,21 @@ def test_cas_of_checks_are_mounted_by_their_names() -> None:
     mounted = {name: mount in each["volumeMounts"] for name, each in containers(group).items()}
     assert mounted == {"config-setup": True, "keepalived": False, "agent": True}
     assert pod_of(build.group(checks=checks[3:])) == pod_of(build.group())
+
+
+def test_what_is_next_lies_beside_it() -> None:
+    """Compressed, the same bytes every time, with the moment; what nobody switches to is not there."""
+    group = build.group("lb/edge")
+    plain, moment = published("vrrp\n", group), datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
+    switching = replace(plain, next=Bundle("next\n", "fedcba9876543210", Means("192.0.2.1")), switch_at=moment)
+    body, again = (manifests.config_map(group, switching) for _ in range(2))
+    assert body == again
+    assert gzip.decompress(base64.b64decode(body["binaryData"]["next.conf.gz"])) == b"next\n"
+    meta = json.loads(body["data"]["agent.json"])
+    assert meta["switchAt"] == "2026-03-01T12:00:10.000Z"
+    assert meta["next"] == {"configHash": "fedcba9876543210", "interfaceFromIP": "192.0.2.1"}
+    assert "binaryData" not in manifests.config_map(group, plain)
+    assert {"next", "nextHash"}.isdisjoint(json.loads(manifests.config_map(group, plain)["data"]["agent.json"]))
 
 
 def test_pods_have_the_nodes_network_and_no_token() -> None:
@@ -200,7 +228,7 @@ def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
     fixed = {"node_name": "n1", "node_ip": "192.0.2.11", "port": int(given["port"])}
     settings = AgentSettings(**{**given, **fixed})
     assert (settings.config_dir, settings.run_dir) == ("/etc/kavip/config", "/run/kavip")
-    assert settings.password_file == "/etc/kavip/password/password"
+    assert settings.password_dir == "/etc/kavip/password"
 
 
 def test_the_default_image_means_kavips_own() -> None:
@@ -218,20 +246,20 @@ def test_the_default_image_means_kavips_own() -> None:
 def test_no_password_no_secret() -> None:
     """Without a named Secret nothing is mounted."""
     assert [volume["name"] for volume in pod_of(build.group())["volumes"]] == ["config", "run"]
-    assert "KAVIP_AGENT_PASSWORD_FILE" not in env(containers(build.group())["agent"])
+    assert "KAVIP_AGENT_PASSWORD_DIR" not in env(containers(build.group())["agent"])
 
 
 def test_the_password_reaches_the_agent_alone() -> None:
     """The Secret is mounted, optionally, where the agent reads it, and not into keepalived's container."""
     group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass"))
-    secret = pod_of(group)["volumes"][-1]["secret"]
-    assert secret == {"secretName": "vrrp", "optional": True, "defaultMode": 0o400}
-    assert env(containers(group)["agent"])["KAVIP_AGENT_PASSWORD_FILE"] == "/etc/kavip/password/pass"
+    volume, name = pod_of(group)["volumes"][-1], f"password-{folder_of('vrrp')}"
+    assert volume == {"name": name, "secret": {"secretName": "vrrp", "optional": True, "defaultMode": 0o400}}
+    assert env(containers(group)["agent"])["KAVIP_AGENT_PASSWORD_DIR"] == "/etc/kavip/password"
     mounts = {name: [mount["name"] for mount in each["volumeMounts"]] for name, each in containers(group).items()}
     assert mounts == {
-        "config-setup": ["run", "config", "password"],
+        "config-setup": ["run", "config", name],
         "keepalived": ["run"],
-        "agent": ["run", "config", "password"],
+        "agent": ["run", "config", name],
     }
 
 

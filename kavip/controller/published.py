@@ -1,0 +1,206 @@
+"""
+What is published for a group's nodes: the text that runs, and beside it the one to which all of them switch.
+
+The ConfigMap is the record: what was published says what runs, and a controller that is new reads it back.
+"""
+
+import base64
+import gzip
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.meta import Wire, field
+from kavip.api.workload import ConfigMap
+from kavip.vrrp.groups import has_password
+from kavip.vrrp.identity import Running, identities_of
+
+MARGIN: Final = 1.0
+"""Seconds after the instant at which the next text becomes the one that runs."""
+LARGEST: Final = 1 << 20
+"""Bytes of a ConfigMap."""
+
+_HASH_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What nodes need beside the text: how they find their interface, and the key of the Secret with the password."""
+
+    interface_from_ip: str = ""
+    secret: str = ""
+    secret_key: str = ""
+
+    @property
+    def authentication(self) -> bool:
+        """Whether there is a password."""
+        return bool(self.secret)
+
+    @property
+    def password(self) -> str:
+        """The file with the password, below the folder of all passwords."""
+        return f"{folder_of(self.secret)}/{self.secret_key}" if self.secret else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A text with its *means*. *renewed*: with the password that is mounted now, whichever nodes run."""
+
+    text: str
+    hash: str
+    means: Means
+    renewed: bool = False
+
+    @property
+    def digest(self) -> str:
+        """What agents call it that are prepared for it."""
+        means = self.means
+        whole = [self.hash, means.interface_from_ip, means.secret, means.secret_key, self.renewed]
+        return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
+
+    @property
+    def running(self) -> Mapping[str, Running]:
+        """The instances."""
+        return identities_of(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What stands in the ConfigMap. *switch_at*: when *next* takes *current*'s place; *tries* that were called off."""
+
+    current: Bundle
+    next: Bundle | None = None
+    switch_at: datetime | None = None
+    tries: int = 0
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The Secrets that pods need."""
+        found = {each.means.secret for each in (self.current, self.next) if each}
+        return frozenset(found - {""})
+
+    def at(self, now: datetime) -> "Published":
+        """What runs: after the instant it is the next one."""
+        is_past = self.next and self.switch_at and (now - self.switch_at).total_seconds() >= MARGIN
+        return Published(replace(self.next, renewed=False)) if self.next and is_past else self
+
+
+class NextMeta(Wire, frozen=True):
+    """``next`` of ``agent.json``; *password*: the file with it, below the folder of all passwords."""
+
+    config_hash: str = ""
+    interface_from_ip: str = field(name="interfaceFromIP", default="")
+    secret: str = ""
+    secret_key: str = ""
+    password: str = ""
+    renewed: bool = False
+
+
+class AgentMeta(NextMeta, frozen=True):
+    """``agent.json`` as far as the controller reads it back."""
+
+    authentication: bool = False
+    next: NextMeta | None = None
+    next_hash: str = ""
+    switch_at: str = ""
+    tries: int = 0
+
+
+def means_of(group: KeepalivedGroup) -> Means:
+    """What nodes need beside the text of *group*."""
+    password = group.spec.password_auth
+    if password is None or not has_password(group.spec):
+        return Means(group.spec.interface_from_ip)
+    return Means(group.spec.interface_from_ip, password.secret_ref.name, password.secret_key)
+
+
+def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None:
+    """
+    What *configmap* says; None where it says nothing that kavip wrote.
+
+    An earlier kavip did not write which Secret it meant: it meant that of *wanted*.
+    """
+    data = (configmap.data if configmap else None) or {}
+    try:
+        meta = msgspec.json.decode(data.get(names.AGENT_KEY, ""), type=AgentMeta)
+    except msgspec.MsgspecError:
+        return None
+    text = data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
+    means = _means(meta)
+    if meta.authentication and not means.secret:
+        means = replace(means, secret=wanted.secret, secret_key=wanted.secret_key)
+    current = Bundle(text, meta.config_hash, means)
+    binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
+    if meta.next is None or (found := _unpacked(binary) if binary else text) is None:
+        return Published(current)
+    following = Bundle(found, meta.next.config_hash, _means(meta.next), meta.next.renewed)
+    return Published(current, following, moment(meta.switch_at), meta.tries)
+
+
+def folder_of(secret: str) -> str:
+    """Where in a pod the Secret of that name is mounted, and how its volume is named: users chose its name."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:8]
+
+
+def packed(text: str) -> str:
+    """*text* as ``binaryData`` holds it: the same bytes for the same text."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def moment(text: str) -> datetime | None:
+    """The instant that *text* names."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def written(instant: datetime | None) -> str:
+    """*instant* as ``switchAt`` holds it."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if instant else ""
+
+
+def agent_meta(published: Published) -> AgentMeta:
+    """What ``agent.json`` says of *published*."""
+    current, following = published.current, published.next
+    return AgentMeta(
+        config_hash=current.hash,
+        interface_from_ip=current.means.interface_from_ip,
+        authentication=current.means.authentication,
+        secret=current.means.secret,
+        secret_key=current.means.secret_key,
+        password=current.means.password,
+        switch_at=written(published.switch_at) if following else "",
+        tries=published.tries if following else 0,
+        next_hash=following.digest if following else "",
+        next=NextMeta(
+            config_hash=following.hash,
+            interface_from_ip=following.means.interface_from_ip,
+            secret=following.means.secret,
+            secret_key=following.means.secret_key,
+            password=following.means.password,
+            renewed=following.renewed,
+        )
+        if following
+        else None,
+    )
+
+
+def _means(meta: NextMeta) -> Means:
+    return Means(meta.interface_from_ip, meta.secret, meta.secret_key)
+
+
+def _unpacked(binary: str) -> str | None:
+    try:
+        content = base64.b64decode(binary, validate=True)
+        return zlib.decompressobj(wbits=31).decompress(content, LARGEST).decode()
+    except (ValueError, zlib.error):
+        return None
