@@ -1,9 +1,10 @@
 """
 Ask VIPs over HTTP every 10 ms, each time on a new connection, until standard input closes.
 
-Prints "ready" when it begins, and at the end one JSON object: for each VIP a list of
-``[when it was sent, seconds until the answer or null, who answered]``, in the order of sending. Moments are seconds of
-the monotonic clock, which all machines of a segment share.
+Prints "ready" when it has asked each once, and at the end one JSON object: for each VIP a list of
+``[when it was sent, seconds until the answer or null, who answered, or why nobody]``, in the order of sending. A
+connection that stood may be reset (:data:`RESET`) where its VIP moves: it stays behind. Moments are seconds of the
+monotonic clock, which all machines of a segment share.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import time
 from tests.changes.server import PORT
 
 EVERY = 0.01
+RESET = "reset"
 TIMEOUT = (
     0.9  # seconds: shorter than TCP's first retransmission, so a lost packet is a failure; long for a busy machine
 )
@@ -39,31 +41,36 @@ class Asking(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Keep the answer, if it is one."""
-        if not self.body.done():
-            self.body.set_result("" if error else self._said.partition(b"\r\n\r\n")[2].decode())
+        answer = self._said.partition(b"\r\n\r\n")[2].decode()
+        if answer and not self.body.done():
+            self.body.set_result(answer)
+        elif not self.body.done():
+            self.body.set_exception(error or ConnectionError("no answer"))
 
 
 async def ask(vip: str) -> Row:
     """One request to *vip*."""
-    sent, body, transport = time.monotonic(), "", None
+    sent, transport = time.monotonic(), None
     try:
         async with asyncio.timeout(TIMEOUT):
             transport, asking = await asyncio.get_running_loop().create_connection(Asking, vip, PORT)
             body = await asking.body
-    except (OSError, TimeoutError):
-        pass
+            return sent, time.monotonic() - sent, body
+    except ConnectionResetError:
+        return sent, None, RESET
+    except (OSError, TimeoutError) as error:
+        return sent, None, type(error).__name__
     finally:
         if transport:
             transport.abort()
-    return sent, time.monotonic() - sent if body else None, body
 
 
 async def main() -> None:
     """Ask in steps of an absolute clock, so that a late one does not put off those after it."""
     stopped = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    rows: dict[str, list[Row]] = {vip: [await ask(vip)] for vip in sys.argv[1:]}
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    rows: dict[str, list[Row]] = {vip: [] for vip in sys.argv[1:]}
     asked: set[asyncio.Task[None]] = set()
 
     async def once(vip: str) -> None:

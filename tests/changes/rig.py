@@ -6,9 +6,11 @@ delay; what the agents answer goes back into the plan. So each order of a roll-o
 """
 
 import base64
+import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,7 @@ from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
+from kavip.agent import blocks
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.controller.observed import Hearing
@@ -37,6 +40,7 @@ NEW: Final[Mapping[str, Any]] = MappingProxyType(
 """What the mutating webhook gives a new group."""
 
 _PAUSE: Final = 0.1
+_PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
 
 def group(**spec: Any) -> KeepalivedGroup:
@@ -125,6 +129,23 @@ class Rig:
         process.wait_for(f"one master of {instance}", one, timeout=PATIENCE)
         return found[0]
 
+    def leaders(self, *, without: str = "") -> dict[str, str]:
+        """The node that is to hold each instance: of those that have a pod, the one with the highest priority."""
+        crew = self.pods.keys() - {without}
+        found: dict[str, tuple[int, str]] = {}
+        for block in blocks.split(self.text):
+            drawn = [(int(number), node) for node, number in _PRIORITY.findall(block.text) if node in crew]
+            if block.name and drawn:
+                found[block.name] = max(drawn)
+        return {name: node for name, (_, node) in found.items()}
+
+    def calm(self) -> dict[str, str]:
+        """Wait until each instance has the master that it is to have, and no other; who that is."""
+        wanted = self.leaders()
+        for name, node in wanted.items():
+            self.lead(name, node)
+        return wanted
+
     def lead(self, instance: str, node: str) -> None:
         """Wait until *node* is the only master of *instance*."""
         process.wait_for(
@@ -135,8 +156,7 @@ class Rig:
 
     def stop(self) -> None:
         """End everything."""
-        for each in self.pods.values():
-            each.stop()
+        _at_once(Pod.stop, self.pods.values())
         process.kill(self._servers.values())
 
     # --- what a cluster does ------------------------------------------------------------------------------------------
@@ -162,16 +182,18 @@ class Rig:
 
     def _run_pods(self) -> None:
         """Start and stop pods where the nodes of the group have changed."""
-        for name in sorted(self.world.snapshot.nodes.keys() - self.pods.keys()):
+        fresh = sorted(self.world.snapshot.nodes.keys() - self.pods.keys())
+        for name in fresh:
             host = self.lan.node(name)
             if name not in self._servers:
                 self._servers[name] = _serve(host)
-            each = self.pods[name] = Pod(host, self.folder / f"{name}-{time.monotonic_ns()}")
+            self.pods[name] = Pod(host, self.folder / f"{name}-{time.monotonic_ns()}")
             self._mounted[name] = self._data()
-            each.config.swap(dict(self._mounted[name]))
-            each.start()
-        for name in sorted(self.pods.keys() - self.world.snapshot.nodes.keys()):
-            self.pods.pop(name).stop()
+            self.pods[name].config.swap(dict(self._mounted[name]))
+        _at_once(Pod.start, (self.pods[name] for name in fresh))
+        gone = sorted(self.pods.keys() - self.world.snapshot.nodes.keys())
+        _at_once(Pod.stop, (self.pods.pop(name) for name in gone))
+        for name in gone:
             self._mounted.pop(name, None)
             self._waiting.pop(name, None)
 
@@ -202,6 +224,11 @@ class Rig:
         binary: Mapping[str, str] = getattr(found, "binary_data", None) or {}
         plain = {name: text.encode() for name, text in (found.data or {}).items()}
         return {**plain, **{name: base64.b64decode(text) for name, text in binary.items()}}
+
+
+def _at_once(act: Callable[[Pod], None], pods: Iterable[Pod]) -> None:
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(act, pods))
 
 
 def _node(host: Host) -> Any:

@@ -5,14 +5,15 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from hack.demo.prober import longest_silence
 from tests.changes import wire
-from tests.changes.client import Row
+from tests.changes.client import RESET, Row
 from tests.changes.rig import Rig
 from tests.changes.wire import Advert, Double
 
@@ -37,8 +38,16 @@ class Seen:
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many requests to each VIP were not answered; none: the VIP is not there."""
-        lost = {vip: sum(took is None for _, took, _ in rows) for vip, rows in self.rows.items()}
+        """How many requests to each VIP were not answered; a VIP that has none is not there."""
+        return self._lost(lambda who: who != RESET)
+
+    @property
+    def resets(self) -> dict[str, int]:
+        """How many connections to each VIP stood and were reset: it moved meanwhile, and they did not."""
+        return self._lost(lambda who: who == RESET)
+
+    def _lost(self, matches: Callable[[str], bool]) -> dict[str, int]:
+        lost = {vip: sum(took is None and matches(who) for _, took, who in rows) for vip, rows in self.rows.items()}
         return {vip: count for vip, count in lost.items() if count}
 
     @property
@@ -57,14 +66,12 @@ class Seen:
         found: dict[str, list[str]] = {}
         for (router_id, family), adverts in wire.by_router(self.adverts).items():
             name = self.router_ids.get(router_id, str(router_id))
-            reigns = wire.reigns(adverts)
-            found[f"{name}/v6" if family == 6 else name] = [reign.node for reign in reigns]
+            found[f"{name}/v6" if family == 6 else name] = _in_turn(reign.node for reign in wire.reigns(adverts))
         return found
 
     def answering(self, vip: str) -> list[str]:
         """The nodes that answered for *vip*, one after the other."""
-        nodes = [node for _, took, node in self.rows[vip] if took is not None]
-        return [node for node, before in zip(nodes, ["", *nodes], strict=False) if node != before]
+        return _in_turn(node for _, took, node in self.rows[vip] if took is not None)
 
     def first_answer(self, vip: str, node: str) -> float:
         """When (monotonic) *node* first answered a request for *vip*: the moment of the answer."""
@@ -78,7 +85,7 @@ def watching(rig: Rig, vips: Sequence[str]) -> Iterator[Seen]:
     seen.router_ids = router_ids(rig.text)
     before = rig.transitions()
     command = [sys.executable, "-m"]
-    ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire"))
+    ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire", str(len(rig.leaders()))))
     mouth = _Worker(rig.lan.client.command(*command, "tests.changes.client", *vips))
     try:
         yield seen
@@ -104,6 +111,10 @@ def changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping
             if gained or lost:
                 found.setdefault(name, {})[node] = gained, lost
     return found
+
+
+def _in_turn(nodes: Iterable[str]) -> list[str]:
+    return [node for node, _ in groupby(nodes)]
 
 
 def moves(transitions: Changes) -> Counter[str]:

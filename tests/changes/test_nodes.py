@@ -5,6 +5,7 @@ from itertools import count
 import pytest
 
 from kavip.vrrp.priorities import priorities
+from tests import build
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group, service
 from tests.changes.seen import moves, watching
@@ -38,20 +39,39 @@ def start(rig: Rig, services: list[int], **spec: object) -> list[str]:
 
 
 def test_a_node_joins_and_one_leaves(make_rig: MakeRig) -> None:
-    """The new node takes over what it leads, the old one hands over what it held; nobody asks in vain."""
+    """The new node takes over what it leads, the old one hands over what it held; nobody else notices."""
     rig = make_rig(3)
-    (first, second, third) = services = numbers(("n4", "n2"), ("n1", "n3"), ("n2", "n3"))
+    first, second, _ = services = numbers(("n4", "n2"), ("n1", "n3"), ("n2", "n3"))
     vips = start(rig, services)
     with watching(rig, vips) as joining:
         rig.join("n4", delays={"n1": 0.4, "n2": 0.8})
         rig.lead(f"shop/s{first}", "n4")
     assert joining.failures == {}
+    assert joining.resets.keys() <= {vips[0]}
     assert joining.double_masters == ()
     assert moves(joining.transitions) == {f"shop/s{first}": 1}
     with watching(rig, vips) as leaving:
         rig.leave("n1", delays={"n3": 0.8, "n4": 0.4})
         rig.lead(f"shop/s{second}", "n3")
+    assert leaving.failures.keys() | leaving.resets.keys() <= {vips[1]}
     assert leaving.double_masters == ()
     assert moves(leaving.transitions) == {f"shop/s{second}": 1}
-    assert set(leaving.failures) <= {vips[1]}
-    assert third
+
+
+def test_several_nodes_join_while_one_changes_its_address(make_rig: MakeRig) -> None:
+    """Never two masters; only what the newcomers lead, and what the one that changes holds, moves."""
+    rig = make_rig(2)
+    services = numbers(("n3", "n1"), ("n4", "n2"), ("n1", "n2"), ("n2", "n1"))
+    vips = start(rig, services)
+    rig.lan.node("n2").exec("ip", "address", "add", "192.0.2.62/24", "dev", "eth0")
+    with watching(rig, vips) as seen:
+        rig.world.snapshot.put(build.node("n2", "192.0.2.62"))
+        rig.join("n3", "n4", delays={"n1": 0.5, "n4": 0.3})
+        for number, leader in zip(services, ("n3", "n4", "n1", "n2"), strict=True):
+            rig.lead(f"shop/s{number}", leader)
+    assert "@^n2 192.0.2.62 " in rig.text
+    assert "192.0.2.12 " not in rig.text
+    assert seen.double_masters == ()
+    assert {name: nodes[0] for name, nodes in seen.masters.items()}.keys() == {f"shop/s{n}" for n in services}
+    assert seen.masters[f"shop/s{services[2]}"] == ["n1"]
+    assert vips[2] not in seen.failures.keys() | seen.resets.keys()

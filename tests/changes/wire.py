@@ -1,8 +1,9 @@
 """
 The adverts on a segment, as its switch hears them, and who was master by them.
 
-``python -m tests.changes.wire`` prints "ready", listens on every port of the bridge until standard input closes, and
-prints a JSON list of adverts in the order of their arrival. A node is known by the port that it is plugged into.
+``python -m tests.changes.wire COUNT`` listens on every port of the bridge until standard input closes, and prints a
+JSON list of adverts in the order of their arrival. It says "ready" when it has heard of as many instances as are there,
+or has waited for :data:`_PATIENCE` seconds. A node is known by the port that it is plugged into.
 """
 
 import json
@@ -19,6 +20,7 @@ VRRP = 112
 _ALL_FRAMES = 3  # ETH_P_ALL
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _BUFFER = 8 << 20
+_PATIENCE, _PAUSE = 3.0, 0.05
 _LOST = 2.5  # intervals without an advert that end a reign
 
 
@@ -100,19 +102,26 @@ def doubles(adverts: Sequence[Advert]) -> tuple[Double, ...]:
     return tuple(found)
 
 
-def listen() -> list[Advert]:
+def listen(instances: int) -> list[Advert]:
     """The adverts until standard input closes."""
-    found = []
+    found: list[Advert] = []
+    heard: set[tuple[int, int]] = set()
+    is_ready, patient = False, time.monotonic() + _PATIENCE
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_FRAMES)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while sys.stdin not in (ready := select.select([wire, sys.stdin], [], [])[0]) or wire in ready:
+        while sys.stdin not in (ready := select.select([wire, sys.stdin], [], [], _PAUSE)[0]) or wire in ready:
+            if not is_ready and (len(heard) >= instances or time.monotonic() > patient):
+                is_ready = True
+                sys.stdout.write("ready\n")
+                sys.stdout.flush()
+            if wire not in ready:
+                continue
             frame, (port, _, kind, *_) = wire.recvfrom(2048)
             if kind != socket.PACKET_OUTGOING and port.startswith("p-") and (said := parse(frame)):
                 found.append(Advert(time.monotonic(), port.removeprefix("p-"), *said))
+                heard.add(said[:2])
     return found
 
 
 if __name__ == "__main__":
-    json.dump(listen(), sys.stdout)
+    json.dump(listen(int(sys.argv[1])), sys.stdout)

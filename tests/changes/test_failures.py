@@ -1,0 +1,125 @@
+"""What breaks, is restarted or is away: who holds the VIP, and how often it moves."""
+
+import time
+
+import pytest
+
+from hack.testbed import process
+from tests.agent.pod import PATIENCE, Pod
+from tests.changes.conftest import MakeRig
+from tests.changes.rig import Rig, group, service
+from tests.changes.seen import Seen, watching
+
+pytestmark = pytest.mark.netns
+
+WEB, VIP = "shop/web", "192.0.2.130"
+INTERVAL = 0.2
+
+
+def started(rig: Rig, **spec: object) -> tuple[str, str]:
+    """Roll one Service out; the node that holds it, and the one that is next."""
+    rig.apply(group(**spec), service(WEB, VIP))
+    leader = rig.calm()[WEB]
+    return leader, rig.leaders(without=leader)[WEB]
+
+
+def restart_keepalived(pod: Pod) -> None:
+    """End keepalived as kubelet does it, and start it again."""
+    assert pod.keepalived
+    process.stop([pod.keepalived])
+    pod.start_keepalived()
+
+
+def moved(seen: Seen, *nodes: str) -> None:
+    """The VIP was with these nodes, one after the other, and with no two at once."""
+    assert seen.double_masters == ()
+    assert seen.masters[WEB] == list(nodes)
+
+
+def test_agents_and_controller_may_be_away(make_rig: MakeRig) -> None:
+    """While no agent and no controller is there, and when they are back, no VIP moves and no request is lost."""
+    rig = make_rig(3)
+    leader, _ = started(rig)
+    before = rig.transitions()
+    with watching(rig, [VIP]) as seen:
+        for pod in rig.pods.values():
+            pod.kill_agent()
+        time.sleep(1)  # five intervals
+        for pod in rig.pods.values():
+            pod.start_agent()
+        rig.settle()
+    assert (seen.failures, seen.resets) == ({}, {})
+    moved(seen, leader)
+    assert rig.transitions() == before
+
+
+def test_a_master_that_restarts_hands_over_and_takes_back_once(make_rig: MakeRig) -> None:
+    """Its goodbye costs less than an interval and a half; its return costs nobody a request; and that is all."""
+    rig = make_rig(3)
+    leader, heir = started(rig)
+    with watching(rig, [VIP]) as seen:
+        restart_keepalived(rig.pods[leader])
+        rig.lead(WEB, heir)
+        rig.lead(WEB, leader)
+        time.sleep(1)  # five intervals
+    moved(seen, leader, heir, leader)
+    assert seen.answering(VIP) == [leader, heir, leader]
+
+
+def test_a_master_that_restarts_stays_a_backup_where_the_group_says_so(make_rig: MakeRig) -> None:
+    """With noPreempt there is one move and no way back."""
+    rig = make_rig(3)
+    rig.apply(group(no_preempt=True), service(WEB, VIP))
+    leader = rig.master(WEB)
+    with watching(rig, [VIP]) as seen:
+        restart_keepalived(rig.pods[leader])
+        rig.pods[leader].wait_until("is a backup again", lambda: rig.pods[leader].instances()[WEB]["state"] == "BACKUP")
+        heir = rig.master(WEB)
+        time.sleep(1)  # five intervals
+    moved(seen, leader, heir)
+
+
+def test_a_daemon_or_a_node_that_dies_loses_its_vip_once(make_rig: MakeRig) -> None:
+    """Killed, cut off, silent: the next node takes over, and the first one takes back when it is there again."""
+    rig = make_rig(3)
+    leader, heir = started(rig)
+    pod, host = rig.pods[leader], rig.lan.node(leader)
+    with watching(rig, [VIP]) as killed:
+        pod.kill_keepalived()
+        rig.lead(WEB, heir)
+        pod.start_keepalived()
+        rig.lead(WEB, leader)
+    moved(killed, leader, heir, leader)
+    with watching(rig, [VIP]) as cut:
+        rig.lan.cut(host)
+        rig.lead(WEB, heir)
+        rig.lan.mend(host)
+        rig.lead(WEB, leader)
+    moved(cut, leader, heir, leader)
+    with watching(rig, [VIP]) as silent:
+        rig.lan.silence(host)
+        process.wait_for("the next takes over", lambda: WEB in rig.pods[heir].masters(), timeout=PATIENCE)
+        rig.lan.mend(host)
+        rig.lead(WEB, leader)
+    assert silent.answering(VIP) == [leader, heir, leader]
+    assert all(each.seconds < INTERVAL for each in silent.double_masters)
+
+
+def test_an_agent_that_returns_removes_what_a_killed_daemon_left(make_rig: MakeRig) -> None:
+    """Both were killed; the VIP stays on the node until the agent is back, and goes before it answers."""
+    rig = make_rig(2)
+    leader, heir = started(rig)
+    pod = rig.pods[leader]
+    pod.kill_agent()
+    pod.kill_keepalived()
+    process.wait_for("the next takes over", lambda: WEB in rig.pods[heir].masters(), timeout=PATIENCE)
+    assert VIP in pod.addresses()
+    pod.start_agent()
+    began = time.monotonic()
+    pod.wait_until("the VIP is gone", lambda: VIP not in pod.addresses())
+    assert time.monotonic() - began < 1
+    with watching(rig, [VIP]) as seen:
+        pod.start_keepalived()
+        rig.lead(WEB, leader)
+    assert seen.failures == {}
+    moved(seen, heir, leader)
