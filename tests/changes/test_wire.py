@@ -24,6 +24,11 @@ def test_two_that_go_on_are_a_double() -> None:
     assert abs(found.seconds - 0.2) < 1e-6
 
 
+def test_adverts_that_cross_are_no_double() -> None:
+    """The old master sends one more at the moment at which the new one begins."""
+    assert doubles(_adverts((0.0, "a", 150), (0.19, "b", 200), (0.2, "a", 150), (0.39, "b", 200))) == ()
+
+
 def test_a_pause_ends_a_reign() -> None:
     """A node that was silent for longer than it said is master anew."""
     assert len(reigns(_adverts((0.0, "a", 200), (0.2, "a", 200), (3.0, "a", 200)))) == 2

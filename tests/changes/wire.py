@@ -41,6 +41,7 @@ class Reign(NamedTuple):
     node: str
     began: float
     ended: float
+    interval: float
 
 
 class Double(NamedTuple):
@@ -71,10 +72,10 @@ def reigns(adverts: Iterable[Advert]) -> list[Reign]:
     running: dict[str, tuple[Reign, float]] = {}  # with the moment until which the next advert continues it
     done: list[Reign] = []
     for each in adverts:
-        reign, until = running.get(each.node, (Reign(each.node, each.moment, each.moment), 0.0))
+        reign, until = running.get(each.node, (Reign(each.node, each.moment, each.moment, each.interval), 0.0))
         if until and each.moment > until:
             done.append(reign)
-            reign = Reign(each.node, each.moment, each.moment)
+            reign = Reign(each.node, each.moment, each.moment, each.interval)
         if each.priority:
             running[each.node] = reign._replace(ended=each.moment), each.moment + _LOST * each.interval
         elif each.node in running:  # it says goodbye
@@ -92,12 +93,16 @@ def by_router(adverts: Iterable[Advert]) -> dict[tuple[int, int], list[Advert]]:
 
 
 def doubles(adverts: Sequence[Advert]) -> tuple[Double, ...]:
-    """Every time that two nodes were master of the same VRID."""
+    """
+    Every time that two nodes were master of the same VRID, for more than half an interval.
+
+    Adverts may cross: a master that was about to send one sends it, and hears the other one afterwards.
+    """
     found = []
     for (router_id, family), heard in by_router(adverts).items():
         for one, other in combinations(reigns(heard), 2):
             seconds = min(one.ended, other.ended) - max(one.began, other.began)
-            if one.node != other.node and seconds > 0:
+            if one.node != other.node and seconds > max(one.interval, other.interval) / 2:
                 found.append(Double(router_id, family, (one.node, other.node), seconds))
     return tuple(found)
 
