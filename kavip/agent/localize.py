@@ -152,6 +152,11 @@ def recalled(text: str) -> Localized | None:
     return Localized(text, header[1], configuration)
 
 
+def alike(one: str, other: str) -> bool:
+    """Whether two localised texts are the same to keepalived: the first line only says what it was made from."""
+    return one.partition("\n")[2] == other.partition("\n")[2]
+
+
 def _header(node: str, config_hash: str) -> str:
     return f"# kavip: localised for {node}; configuration {config_hash}"
 

@@ -15,7 +15,7 @@ from kavip.agent import witness
 from kavip.agent.configuration import Configuration, Localized
 from kavip.agent.daemon import Daemon
 from kavip.agent.files import RunDirectory
-from kavip.agent.localize import empty
+from kavip.agent.localize import alike, empty
 from kavip.agent.penalty import Penalties
 from kavip.agent.sweeper import Sweeper
 from kavip.agent.tracks import Tracks
@@ -87,17 +87,15 @@ class Runner:
         localized = self.installed
         if localized is None or self._running == (daemon, localized.text):
             return Reload(RECHECK)
+        if self._running is not None and self._running[0] == daemon and alike(self._running[1], localized.text):
+            return await self._keep(daemon, localized)  # a reload would deafen it for a moment, for nothing
         began = time.monotonic()
         if not await self._witness.takes(daemon):
             return Reload(0.0)  # it is just starting
         self._running = None
         if not await self._witness.obeyed(daemon, localized.configuration):
             return Reload(RETRY, await self._fall_back(daemon, localized))
-        self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
-        try:
-            await asyncio.to_thread(self._files.keep_good, localized)
-        except OSError as error:  # it runs; what a later start would fall back to is another
-            log.error("cannot remember what runs", reason=error.strerror)
+        kept = await self._keep(daemon, localized)
         await self._sweeper.settle(localized.configuration.virtual_ips)
         await self._tracks.settle()
         self.reloads += 1
@@ -105,6 +103,15 @@ class Runner:
         log.info(
             "configuration runs", config_hash=localized.config_hash, instances=len(localized.configuration.instances)
         )
+        return kept
+
+    async def _keep(self, daemon: Daemon, localized: Localized) -> Reload:
+        """Know, and remember, that *daemon* runs *localized*."""
+        self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
+        try:
+            await asyncio.to_thread(self._files.keep_good, localized)
+        except OSError as error:  # it runs; what a later start would fall back to is another
+            log.error("cannot remember what runs", reason=error.strerror)
         return Reload(RECHECK, "" if self.penalties.lift(localized.text) else None)
 
     async def _fall_back(self, daemon: Daemon, failed: Localized) -> str:

@@ -165,6 +165,10 @@ class Pod:
         """The instances that this node is master of."""
         return {name for name, each in self.instances().items() if each["state"] == "MASTER"}
 
+    def daemon_reloads(self) -> int:
+        """How often keepalived's processes said that they read their configuration again."""
+        return self.keepalived_log.read_text(errors="replace").count("Reloading")
+
     def logs(self) -> str:
         """All that both containers have said."""
         return "\n".join(process.tail(log, 400) for log in (self.agent_log, self.keepalived_log))

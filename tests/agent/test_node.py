@@ -254,3 +254,15 @@ def test_the_interface_is_found_by_address(pod: MakePod) -> None:
     assert node.state()["refused"] == ""
     node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
     node.runs(scene.hash_of(text))
+
+
+def test_what_concerns_other_nodes_only_is_not_read_again(pod: MakePod) -> None:
+    """The configuration counts as running, and the daemon, which a reload would deafen for a moment, is left alone."""
+    node = alone(pod)
+    reloads = node.daemon_reloads()
+    elsewhere = ONE.replace("    unicast_peer {\n", "    @n9 priority 77\n    unicast_peer {\n")
+    assert elsewhere != ONE
+    node.runs(node.config.write(elsewhere))
+    assert node.daemon_reloads() == reloads
+    node.runs(node.config.write(TWO))
+    assert node.daemon_reloads() > reloads
