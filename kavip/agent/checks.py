@@ -37,6 +37,7 @@ class Checks:
         self._asker = Asker()
         self._asked: dict[str, Asked] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._has_told = False
 
     @property
     def asked(self) -> tuple[Asked, ...]:
@@ -46,8 +47,8 @@ class Checks:
     async def want(self, checks: Iterable[Check]) -> None:
         """Run exactly *checks* from now on; one that changes is the same one as long as it keeps its name."""
         wanted = {each.name: each for each in checks}
-        if wanted == {name: each.check for name, each in self._asked.items()}:
-            return
+        if self._has_told and wanted == {name: each.check for name, each in self._asked.items()}:
+            return  # that there is none has to be told once: a Local track waits for it
         for name, known in tuple(self._asked.items()):
             if wanted.get(name) != known.check and name in self._tasks:
                 self._tasks.pop(name).cancel()
@@ -124,6 +125,7 @@ class Checks:
             check_track(name): Verdict(each.health.fails, -weight_of(each.check)) for name, each in self._asked.items()
         }
         await self._tracks.tell_checks(verdicts)
+        self._has_told = True
 
     async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Health]:
         """What an earlier agent of this pod knew of the checks *wanted*."""

@@ -20,6 +20,7 @@ from kavip.agent.facts import Facts, interface_of, unfit
 from kavip.agent.prune import spares_of, without
 from kavip.api.address import read_address
 from kavip.api.group import Check
+from kavip.api.local import Local
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -49,6 +50,7 @@ class Mounted:
     interface_from_ip: str = ""
     authentication: bool = False
     checks: tuple[Check, ...] = ()
+    locals: tuple[Local, ...] = ()
     password: str | None = None
     next: "Next | None" = None
     is_next: bool = False

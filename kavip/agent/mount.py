@@ -18,6 +18,7 @@ from kavip import names
 from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted, Next
 from kavip.api.group import Check
+from kavip.api.local import Local
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
@@ -36,6 +37,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     next_hash: str = ""
     switch_at: str = ""
     checks: tuple[Check, ...] = ()
+    locals: tuple[Local, ...] = ()
 
 
 class NextMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,6 +93,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         authentication=meta.authentication,
         checks=meta.checks,
         password=passwords.read(meta.password) if meta.authentication else None,
+        locals=meta.locals,
     )
     return replace(current, next=_next(current, meta, following, passwords))
 

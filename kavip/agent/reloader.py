@@ -33,6 +33,7 @@ from kavip.agent.dump import Dump
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import Mounted, Next, localize, named
+from kavip.agent.locals import Locals
 from kavip.agent.mount import Passwords
 from kavip.agent.prune import spares_of
 from kavip.agent.rtnetlink import Change
@@ -77,6 +78,7 @@ class Reloader:
         self._witness = Witness(run_directory)
         self.tracks = Tracks(run_directory.tracks)
         self.checks = Checks(self.tracks, ca_dir=ca_dir, here=here)
+        self.locals = Locals(node, self.tracks, hosts=("127.0.0.1", str(node_ip or ""), "::1"))
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
@@ -95,6 +97,7 @@ class Reloader:
             reload_seconds=self._runner.reload_seconds,
             removed_addresses=self._sweeper.removed,
             checks=self.checks.asked,
+            locals=self.locals.seen,
         )
 
     @property
@@ -126,6 +129,7 @@ class Reloader:
             mounted, _ = await self._look()
             if isinstance(mounted, Mounted):
                 await self.checks.ask_once(mounted.checks)
+                await self.locals.ask_once(mounted.locals)
             await self._settle(None, mounted)
         except Exception:  # the edge: whatever goes wrong, the pod must start
             log.exception("first configuration failed")
@@ -138,6 +142,8 @@ class Reloader:
         if left is not None and 0 < left <= NEAR:
             await asyncio.sleep(left)
             mounted, left = await self._look()
+        if isinstance(mounted, Mounted):
+            self.locals.want(mounted.locals)
         seen = daemon, mounted, self._moves
         soon = max(left - NEAR / 2, 0.0) if left else inf
         if seen == self._seen and (rest := self._due - time.monotonic()) > 0:

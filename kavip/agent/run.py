@@ -152,6 +152,7 @@ async def main_async(settings: AgentSettings) -> int:
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_follow(reloader, alarm, longest=settings.poll_milliseconds / 1000)),
+            group.create_task(reloader.locals.run()),
             group.create_task(
                 _listen(
                     Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks),

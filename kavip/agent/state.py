@@ -34,6 +34,7 @@ class Status:
     removed_addresses: int = 0
     reload_seconds: float = 0.0
     checks: tuple[Asked, ...] = ()
+    locals: tuple[tuple[str, bool | None], ...] = ()
 
     @property
     def current(self) -> bool:
@@ -94,6 +95,13 @@ class CheckState(msgspec.Struct, frozen=True):
     message: str
 
 
+class LocalState(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether a Service with ``externalTrafficPolicy: Local`` answers here; None until that is known."""
+
+    track: str
+    ready: bool | None
+
+
 class State(msgspec.Struct, frozen=True, rename="camel"):
     """The body of ``/state``."""
 
@@ -112,6 +120,7 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     switch_at: str = ""
     now: str = ""
     new_password: str = ""
+    locals: tuple[LocalState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,7 @@ def state_of(status: Status, dump: Dump | None, moments: Moments) -> State:
         checks=tuple(
             CheckState(each.check.name, not each.health.fails, each.since, each.message) for each in status.checks
         ),
+        locals=tuple(LocalState(track, ready) for track, ready in status.locals),
     )
 
 

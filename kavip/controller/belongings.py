@@ -57,6 +57,7 @@ def bodies_of(
             published,
             key=names.TAKE_OVER_KEY if taken.goes_on else names.CONFIG_KEY,
             leads=taken.leads,
+            followed=roster.followed,
         ),
         manifests.daemon_set(
             group,

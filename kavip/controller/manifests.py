@@ -14,6 +14,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
+from kavip.api.local import Local
 from kavip.controller.published import Published, agent_meta, folder_of, packed
 from kavip.vrrp import targets
 
@@ -51,12 +52,17 @@ Manifest = dict[str, Any]
 
 
 def config_map(
-    group: KeepalivedGroup, published: Published, *, key: str = names.CONFIG_KEY, leads: Collection[str] = ()
+    group: KeepalivedGroup,
+    published: Published,
+    *,
+    key: str = names.CONFIG_KEY,
+    leads: Collection[str] = (),
+    followed: Sequence[Local] = (),
 ) -> Manifest:
     """
     The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
 
-    *leads* is a note of kavip's to itself (:mod:`~kavip.controller.takeover`).
+    *leads* is a note of kavip's to itself (:mod:`~kavip.controller.takeover`); *followed* are the ``locals``.
     """
     current, following = published.current, published.next
     agent: dict[str, object] = {
@@ -70,6 +76,8 @@ def config_map(
         agent["leads"] = sorted(leads)
     if group.spec.checks:
         agent["checks"] = msgspec.to_builtins(sorted(group.spec.checks, key=lambda check: check.name))
+    if followed:
+        agent["locals"] = msgspec.to_builtins(followed)
     data = {names.AGENT_KEY: _json(agent), key: current.text}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
     if following is not None and following.text != current.text:

@@ -52,6 +52,13 @@ class LeftOutReport(Wire, frozen=True):
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
 
 
+class LocalReport(Wire, frozen=True):
+    """``locals[]`` of ``/state``: whether a Service with ``externalTrafficPolicy: Local`` answers there."""
+
+    track: str
+    ready: bool | None = None
+
+
 class DaemonReport(Wire, frozen=True):
     """``keepalived`` of ``/state``."""
 
@@ -74,6 +81,7 @@ class Report(Wire, frozen=True):
     switch_at: str = ""
     now: str = ""
     new_password: str = ""
+    locals: list[LocalReport] = []
 
 
 def state_of(body: bytes) -> Report:

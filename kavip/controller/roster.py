@@ -14,9 +14,11 @@ from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
+from kavip.api.local import Local
 from kavip.api.refusal import Refusal
 from kavip.controller import rollout, vrids
 from kavip.controller.fit import Fitted, fit
+from kavip.controller.following import locals_of
 from kavip.controller.outcome import Options, Reserved
 from kavip.controller.rollout import Scene
 from kavip.errors import UnsafeValue
@@ -57,6 +59,7 @@ class Roster:
     refusal: Refusal | None
     left_out: Mapping[str, Refusal]
     is_rolling: bool = False
+    followed: tuple[Local, ...] = ()
 
     @property
     def reserved(self) -> Reserved:
@@ -111,6 +114,7 @@ def roster_of(
         refusal=refusal,
         left_out=fitted.left_out if fitted else {},
         is_rolling=not rollout.is_over(nodes, peers),
+        followed=locals_of(snapshot, group, fitted.model) if fitted else (),
     )
 
 

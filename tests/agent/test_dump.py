@@ -74,7 +74,7 @@ def test_state_is_what_the_controller_reads() -> None:
     told = msgspec.json.decode(body)
     fields = ["node", "group", "configHash", "wantedHash", "refused", "note", "keepalived", "instances", "leftOut"]
     fields += ["checks"]
-    fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword"]
+    fields += ["prepared", "nextRefused", "switchAt", "now", "newPassword", "locals"]
     assert list(told) == fields
     assert told["leftOut"] == []
     assert told["keepalived"] == {"version": "2.2.7", "running": True}

@@ -1,0 +1,36 @@
+"""
+What the agents of a group have to find out for Services with ``externalTrafficPolicy: Local``.
+
+kube-proxy drops what comes to their VIPs on a node without a ready endpoint, so the VIP has to be where one is. Where
+kube-proxy has a health port for the Service the agents ask that themselves: nothing on the way from an endpoint to the
+VIP depends on kavip's controller then. It has none for other types; there the controller tells the nodes.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kavip.api.group import KeepalivedGroup
+from kavip.api.local import Local
+from kavip.api.service import Service
+from kavip.snapshot import Snapshot
+from kavip.vrrp import tracking
+from kavip.vrrp.instances import Instance, Model
+
+
+def locals_of(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> tuple[Local, ...]:
+    """What each track file of *model* that follows endpoints is to say, sorted."""
+    members = {node.metadata.name for node in snapshot.group_nodes(group)}
+    found: dict[str, Local] = {}
+    for track, service in _followed(snapshot, model.instances):
+        port = service.spec.health_check_node_port if service.is_load_balancer else 0
+        nodes = () if port else tuple(sorted(snapshot.endpoint_nodes(service.key) & members))
+        if port or service.follows_slices:  # a LoadBalancer in a file has no port yet
+            found[track] = Local(track=track, port=port, nodes=nodes)
+    return tuple(found[track] for track in sorted(found))
+
+
+def _followed(snapshot: Snapshot, instances: Iterable[Instance]) -> Iterator[tuple[str, Service]]:
+    for instance in instances:
+        for track in instance.tracks:
+            service = snapshot.services.get(next(iter(instance.services), ""))
+            if tracking.is_local(track.name) and service is not None:
+                yield track.name, service

@@ -1,0 +1,146 @@
+"""``externalTrafficPolicy: Local``: VIPs are where endpoints are, and nowhere in vain."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.testbed import process
+from hack.testbed.process import Process
+from kavip import names
+from kavip.api.service import Service
+from kavip.vrrp.priorities import priorities
+from tests import build
+from tests.agent.pod import PATIENCE
+from tests.changes.conftest import MakeRig
+from tests.changes.rig import Rig, group, service
+from tests.changes.seen import watching
+from tests.controller.scenes import GROUP
+
+pytestmark = pytest.mark.netns
+
+PORT = 30100
+VIP, OTHER, PLAIN = "192.0.2.130", "192.0.2.131", "192.0.2.132"
+WEB: Service = build.service(
+    "shop/web", group=GROUP, holds=[VIP], external_traffic_policy="Local", health_check_node_port=PORT
+)
+PORTLESS = service("shop/portless", OTHER, external_traffic_policy="Local")
+
+
+class Proxies:
+    """kube-proxy's health port on each node of a rig."""
+
+    def __init__(self, rig: Rig, folder: Path) -> None:
+        self._rig, self._folder = rig, folder
+        self._processes: list[Process] = []
+        for name in sorted(host.name for host in rig.lan.nodes):
+            (folder / name).mkdir(parents=True)
+        self.ready()
+
+    def start(self) -> None:
+        """Serve, on every node."""
+        for host in self._rig.lan.nodes:
+            command = (sys.executable, "-m", "tests.changes.proxy", str(self._folder / host.name))
+            self._processes.append(host.spawn(*command, log=self._folder / f"{host.name}.log"))
+
+    def ready(self, *nodes: str) -> None:
+        """Endpoints are ready on *nodes*, and on no other."""
+        for host in self._rig.lan.nodes:
+            fresh = self._folder / f"{host.name}.new"
+            fresh.write_text("200" if host.name in nodes else "503")
+            fresh.replace(self._folder / host.name / str(PORT))
+
+    def stop(self) -> None:
+        """End all."""
+        process.kill(self._processes)
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> Rig:
+    """Three nodes."""
+    return make_rig(3)
+
+
+@pytest.fixture
+def proxies(rig: Rig, tmp_path: Path) -> Iterator[Proxies]:
+    """A kube-proxy on every node; no endpoints."""
+    made = Proxies(rig, tmp_path / "proxies")
+    made.start()
+    yield made
+    made.stop()
+
+
+def is_on(rig: Rig, instance: str, node: str) -> None:
+    """Wait until *node*, and nobody else, is master of *instance*."""
+    process.wait_for(f"{instance} is on {node}", lambda: rig.master(instance) == node, timeout=PATIENCE)
+
+
+def first(rig: Rig, name: str) -> str:
+    """The node that ranks first for a Service."""
+    ranked = {priority: node for node, priority in priorities(f"{GROUP} {name}", rig.pods)}
+    return ranked[max(ranked)]
+
+
+def reloads(rig: Rig) -> list[str]:
+    """How often each node has reloaded, as its agent counts."""
+    lines = [line for each in rig.pods.values() for line in each.get(names.METRICS_PATH)[1].splitlines()]
+    return [line for line in lines if line.startswith("kavip_agent_reloads_total")]
+
+
+@pytest.mark.parametrize("unicast", [True, False], ids=["unicast", "multicast"])
+def test_vips_follow_endpoints(rig: Rig, proxies: Proxies, unicast: bool) -> None:
+    """
+    Each change of endpoints moves the VIPs once, to a node that has one, and nobody else's; without any they stay.
+
+    Of one Service kube-proxy's health port tells, of the other the controller, without a reload.
+    """
+    proxies.ready("n1")
+    plain, endpoints = service("shop/plain", PLAIN), build.endpoints("shop/portless", "n1")
+    rig.apply(group(unicast_enabled=unicast), WEB, PORTLESS, plain, endpoints)
+    for name in ("shop/web", "shop/portless"):
+        is_on(rig, name, "n1")
+    is_on(rig, "shop/plain", first(rig, "shop/plain"))
+    before = reloads(rig)
+    with watching(rig, [VIP, OTHER, PLAIN]) as seen:
+        for node in ("n2", "n3"):
+            proxies.ready(node)
+            rig.apply(build.endpoints("shop/portless", draining=[node]))
+            for name in ("shop/web", "shop/portless"):
+                is_on(rig, name, node)
+        proxies.ready()
+        rig.apply(build.endpoints("shop/portless"))
+        for name in ("shop/web", "shop/portless"):
+            is_on(rig, name, first(rig, name))
+    assert reloads(rig) == before and len(before) == 3
+    assert seen.double_masters == ()
+    masters = seen.masters
+    cut = {VIP: len(masters["shop/web"]) - 1, OTHER: len(masters["shop/portless"]) - 1}  # under way as a VIP moves
+    assert all(count <= cut.get(vip, 0) for vip, count in seen.failures.items())
+    assert masters.pop("shop/plain") == [first(rig, "shop/plain")]
+    assert all(reigns[:3] == ["n1", "n2", "n3"] and len(reigns) <= 4 for reigns in masters.values())
+
+
+def test_a_silent_kube_proxy_moves_nothing_and_neither_does_an_agent(rig: Rig, proxies: Proxies) -> None:
+    """While it starts again its rules stand; an agent that starts again believes what the last one wrote."""
+    proxies.ready("n3")
+    rig.apply(group(), WEB)
+    is_on(rig, "shop/web", "n3")
+    with watching(rig, [VIP]) as seen:
+        proxies.stop()
+        for each in rig.pods.values():
+            each.kill_agent()
+            each.start_agent()
+        rig.settle()
+        proxies.start()
+        process.wait_for(
+            "all agents know", lambda: told(rig) == {"n1": False, "n2": False, "n3": True}, timeout=PATIENCE
+        )
+    assert seen.transitions == {}
+    assert seen.failures == {}
+
+
+def told(rig: Rig) -> dict[str, bool | None]:
+    """What each node's agent says of the Service's endpoints there."""
+    found = {name: each.state()["locals"] for name, each in rig.pods.items()}
+    return {name: locals_[0]["ready"] if locals_ else None for name, locals_ in found.items()}
