@@ -9,18 +9,20 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from bench.objects import GROUP, LARGE, cluster, first_of, pool, service, services
+from bench.objects import LABELS, LARGE, cluster, first_of, pool, service, services
 from bench.timing import MICRO, best, flat, frozen, plain, within
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.controller import wakes
 from kavip.controller.group import plan_group
-from kavip.controller.outcome import Plan, StatusPatch
+from kavip.controller.outcome import Kind, Plan, StatusPatch
 from kavip.controller.plan import plan_service
+from kavip.controller.pools import plan_pool
 from kavip.ipam.request import read_request
 from kavip.snapshot import Snapshot
 
 SIZES = (1_000, 20_000, 100_000)
+CROWDS = (100, 5_000)
 MOST = 1.15
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 NEW = 900_000
@@ -39,8 +41,11 @@ def main() -> None:
         flat(f"  growth, {SIZES[-1]:,} / {SIZES[0]:,}", few[what], many[what], most=MOST)
     narrow, wide = (in_a_cluster(nodes=count) for count in (5, 1_000))
     flat("growth with the cluster, 1,000 nodes / 5", narrow, wide, most=MOST)
-    snapshot = crowd(5_000)
-    plain("the plan of a Shared group of 5,000 (folded, 0.3 s apart)", f"{group(snapshot) * 1e3:.1f} ms")
+    few, many = (events(size) for size in CROWDS)
+    for what in few:
+        flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
+        for size, found in zip(CROWDS, (few, many), strict=True):
+            plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
 
 
 def plans(size: int) -> dict[str, float]:
@@ -80,10 +85,35 @@ def crowd(size: int) -> Snapshot:
     return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))
 
 
-def group(snapshot: Snapshot) -> float:
-    """The seconds of the plan of the group, without a write."""
+def events(size: int) -> dict[str, float]:
+    """
+    What one event of a Service costs in a Shared group of *size*: the seconds of all plans that it wakes.
+
+    A change of its VIPs wakes its group, whose plan makes the whole text anew: every 0.3 s at most, however many change.
+    """
+    snapshot = crowd(size)
+    old = next(iter(snapshot.services.values()))
+    labelled = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, labels={**LABELS, "a": "b"}))
+    wider = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, external_ips=["198.51.100.9"]))
     with frozen():
-        return best(3, lambda: plan_group(snapshot, GROUP, now=NOW))
+        return {
+            "an event that leaves the VIPs alone": best(20, lambda: happen(snapshot, old, labelled)),
+            "an event that changes them, the group's plan included": best(5, lambda: happen(snapshot, old, wider)),
+        }
+
+
+def happen(snapshot: Snapshot, old: Service, new: Service) -> None:
+    """Turn *old* into *new*, and plan whatever that concerns."""
+    snapshot.put(old)
+    snapshot.put(new)
+    for key in dict.fromkeys(wakes.of(snapshot, old, new)):
+        match key.kind:
+            case Kind.SERVICE:
+                plan_service(snapshot, key.name, now=NOW)
+            case Kind.GROUP:
+                plan_group(snapshot, key.name, now=NOW)
+            case Kind.POOL:
+                plan_pool(snapshot, key.name, now=NOW)
 
 
 def plan(snapshot: Snapshot, subject: Service) -> Plan:

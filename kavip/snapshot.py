@@ -9,10 +9,12 @@ scans all Services. Readers hold a view, not a copy: decisions are synchronous, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from kavip import names
 from kavip.api import conditions
@@ -45,6 +47,8 @@ KINDS: Final[Mapping[type, str]] = MappingProxyType(
 
 
 _MOST_CREWS: Final = 256
+
+D = TypeVar("D")
 
 
 class _Crew(NamedTuple):
@@ -79,6 +83,7 @@ class Snapshot:
         self._declared: dict[str, str] = {}  # the inverse
         self._default: KeepalivedGroup | None = None
         self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
+        self._derived: dict[str, tuple[Service, object, Any]] = {}  # Service -> what was made of it last, and for what
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
@@ -97,7 +102,10 @@ class Snapshot:
             self.outside[key] = obj
             return
         store = self._store(KINDS[type(obj)])
-        before, store[key] = store.get(key), obj
+        before = store.get(key)
+        if isinstance(obj, KeepalivedGroup) and isinstance(before, KeepalivedGroup) and obj.spec == before.spec:
+            obj = msgspec.structs.replace(obj, spec=before.spec)  # what was derived for it still is
+        store[key] = obj
         match obj:
             case Service():
                 self._index_service(key, obj)
@@ -155,6 +163,7 @@ class Snapshot:
             if not self._candidates[before]:
                 del self._candidates[before]
         self.followed.discard(key)
+        self._derived.pop(key, None)
         if service is not None and is_candidate(service):
             self._declared[key] = service.declared_group
             self._candidates[service.declared_group].add(key)
@@ -246,6 +255,14 @@ class Snapshot:
         if default is None or not self.allows(default, service.metadata.namespace) or has_foreign_status(service):
             return None
         return default.key
+
+    def derived(self, service: Service, spec: object, make: Callable[[Service], D]) -> D:
+        """What *make* makes of *service* for *spec*: made again only where one of the two is another object."""
+        found = self._derived.get(service.key)
+        if found is None or found[0] is not service or found[1] is not spec:
+            found = self._derived[service.key] = (service, spec, make(service))
+        result: D = found[2]
+        return result
 
     def members(self, group: str) -> list[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""

@@ -189,3 +189,20 @@ def test_the_address_of_the_api_server_is_its_own() -> None:
     assert [ledger.owner(parse_address(f"192.0.2.{n}")) for n in (1, 2, 3)] == ["", "Node n1", "the API server"]
     snapshot.drop(names.ENDPOINT_SLICE, "default/kubernetes-x1")
     assert ledger.owner(parse_address("192.0.2.3")) == ""
+
+
+def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_stands() -> None:
+    """The same Service for the same spec: once; an edit of either, or a Service that is gone: again."""
+    snapshot, made = Snapshot.from_objects([build.group(), build.service("shop/web")]), []
+
+    def ask() -> str:
+        service, group = snapshot.services["shop/web"], snapshot.groups["lb/edge"]
+        return snapshot.derived(service, group.spec, lambda each: made.append(each) or each.key)  # type: ignore[func-returns-value]
+
+    assert (ask(), ask(), len(made)) == ("shop/web", "shop/web", 1)
+    snapshot.put(build.group(router_ids={"shop/web": 1}))  # a status of ours: another object, the same spec
+    assert (ask(), len(made)) == ("shop/web", 1)
+    snapshot.put(build.group(interface="eth1"))
+    assert (ask(), len(made)) == ("shop/web", 2)
+    snapshot.put(build.service("shop/web"))
+    assert (ask(), len(made)) == ("shop/web", 3)

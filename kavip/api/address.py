@@ -48,7 +48,7 @@ def parse_address(text: str, field: str = "") -> Address:
     return Address(address.version, int(address))
 
 
-@lru_cache(4096)  # one event asks for the same address half a dozen times
+@lru_cache(16384)  # one event asks for the same address half a dozen times, of a Shared group for all of them
 def read_address(text: str) -> Address | None:
     """Read an address that stands somewhere, a status for example, as the kernel does; None where it is none."""
     try:

@@ -150,11 +150,15 @@ def _is_pruned(status: GroupStatus) -> bool:
 
 def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
+    ledger = snapshot.ledger
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
     for service in snapshot.members(group.key):
         if not snapshot.allows(group, service.metadata.namespace):
             continue
-        member = member_of(service, group)
+        member = snapshot.derived(service, group.spec, lambda each: member_of(each, group))
+        if all(ledger.is_only(address, member.key) for address in member.addresses):
+            yield member
+            continue
         for address in member.addresses:
             if address not in found:
                 found[address] = _holders(snapshot, group.key, address)

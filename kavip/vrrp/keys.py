@@ -63,6 +63,7 @@ def slot_names(count: int) -> tuple[str, ...]:
     return tuple(f"{SHARED_PREFIX}/{number}" for number in range(count))
 
 
+@lru_cache(16384)  # the plan of a group asks for all of its Services
 def slot_of(key: str, count: int) -> str:
     """The Shared instance of the Service *key*: always the same while *count* is."""
     return slot_names(count)[int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count]

@@ -5,6 +5,7 @@ What a group's configuration is made from: its Services as :class:`Member` value
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -122,6 +123,7 @@ def interfaces_of(spec: GroupSpec) -> frozenset[str]:
     return frozenset(own - {""})
 
 
+@lru_cache(16384)
 def is_name(key: str) -> bool:
     """Whether *key* is ``ns/name`` of DNS names: files may hold what no API server would have taken."""
     parts = key.split("/")
