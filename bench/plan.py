@@ -89,7 +89,7 @@ def events(size: int) -> dict[str, float]:
     """
     What one event of a Service costs in a Shared group of *size*: the seconds of all plans that it wakes.
 
-    A change of its VIPs wakes its group, whose plan makes the whole text anew: every 0.3 s at most, however many change.
+    A change of its VIPs wakes its group, whose plan makes the whole text anew: once in 0.3 s at most.
     """
     snapshot = crowd(size)
     old = next(iter(snapshot.services.values()))
