@@ -38,7 +38,7 @@ _GEN2BRAIN: Final = {
 }
 """Field of the dump, which is also the end of the name, and its help text."""
 
-_MEHDY: Final = {
+MEHDY: Final = {
     "advert_rcvd": "advertisements_received",
     "advert_sent": "advertisements_sent",
     "become_master": "become_master",
@@ -123,7 +123,7 @@ def _gen2brain(dump: Dump) -> Iterator[Metric]:
 
 
 def _mehdy(dump: Dump) -> Iterator[Metric]:
-    for field, name in _MEHDY.items():
+    for field, name in MEHDY.items():
         family = CounterMetricFamily(f"keepalived_{name}", _GEN2BRAIN[field], labels=("iname", "intf", "vrid"))
         for each in dump:
             family.add_metric(list(_labels(each, name="iname").values()), getattr(each.stats, field))

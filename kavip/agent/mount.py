@@ -83,7 +83,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         return Refused(f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}")
     except UnicodeDecodeError:
         return Refused("the ConfigMap holds bytes that are not UTF-8")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return Refused(f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes")
     current = Mounted(
         text=text,

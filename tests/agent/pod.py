@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,6 +30,8 @@ _KEEPALIVED_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--i
 _AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs")
 _CLONE_NEWNET = 0x40000000
 
+T = TypeVar("T")
+
 
 def enter(netns: str) -> None:
     """Go into a network namespace: this thread alone does."""
@@ -39,15 +41,20 @@ def enter(netns: str) -> None:
             raise OSError(ctypes.get_errno(), "setns")
 
 
-def connected(netns: str, host: str, port: int) -> socket.socket:
-    """A connection from within another network namespace: only the thread that opens it goes there."""
+def entered(netns: str, work: Callable[[], T]) -> T:
+    """What *work* gives within another network namespace: only the thread that does it goes there."""
 
-    def connect() -> socket.socket:
+    def inside() -> T:
         enter(netns)
-        return socket.create_connection((host, port), timeout=10)
+        return work()
 
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(connect).result()
+        return thread.submit(inside).result()
+
+
+def connected(netns: str, host: str, port: int) -> socket.socket:
+    """A connection from within another network namespace."""
+    return entered(netns, lambda: socket.create_connection((host, port), timeout=10))
 
 
 class Pod:

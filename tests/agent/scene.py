@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,23 +64,27 @@ class Mount:
     path: Path
     generation: int = field(default=0)
 
-    def write(self, text: str, following: str = "", **meta: Any) -> str:
-        """Mount *text* with ``agent.json``, and what is next where there is anything; returns the hash of *text*."""
+    def write(
+        self, text: str, following: str = "", *, damage: Callable[[Path], object] | None = None, **meta: Any
+    ) -> str:
+        """Mount *text* with ``agent.json`` and what is next, if anything, after some *damage*; returns its hash."""
         content = {"group": "lb/edge", "configHash": hash_of(text), **meta}
         files = {"keepalived.conf": text.encode()}
         if following:
             files["next.conf.gz"] = gzip.compress(following.encode())
             content = {"next": {"configHash": hash_of(following)}, "nextHash": DIGEST, **content}
-        self.swap({**files, "agent.json": json.dumps(content).encode()})
+        self.swap({**files, "agent.json": json.dumps(content).encode()}, damage=damage)
         return hash_of(text)
 
-    def swap(self, files: dict[str, bytes]) -> None:
-        """Mount these files instead of those that are there."""
+    def swap(self, files: dict[str, bytes], *, damage: Callable[[Path], object] | None = None) -> None:
+        """Mount these files, after some *damage*, instead of those that are there."""
         self.generation += 1
         folder = self.path / f"..{self.generation}"
         folder.mkdir(parents=True)
         for name, content in files.items():
             (folder / name).write_bytes(content)
+        if damage:
+            damage(folder)
         link = self.path / "..data_tmp"
         link.symlink_to(folder.name)
         os.replace(link, self.path / "..data")

@@ -1,6 +1,5 @@
 """The agent's port on a real network: a crowd of strangers costs the node little, and those who are served nothing."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
@@ -117,16 +116,3 @@ def test_the_node_knows_itself_by_every_address(pod: MakePod, lan: Segment) -> N
     addresses = (node.host.ipv4, node.host.ipv6)
     assert [status(node.host, each) for each in (*addresses, "127.0.0.1", "::1")] == [b"HTTP/1.1 200"] * 4
     assert [status(other, each) for each in addresses] == [b"HTTP/1.1 403"] * 2
-
-
-def test_the_other_exporters_names_are_to_be_had(pod: MakePod, lan: Segment) -> None:
-    """With ``--metrics=mehdy`` a scrape has the state of the VIP, and nothing by the names of the default."""
-    node, scraper = started(pod("n1"), "--metrics=mehdy"), lan.node("n2")
-    master = re.compile(r'keepalived_vrrp_state{iname="shop/web",intf="eth0",ip_address="192.0.2.130",vrid="\d+"} 2.0')
-
-    def scraped() -> str:
-        return node.get(names.METRICS_PATH, source=scraper)[1]
-
-    node.wait_until("it is master", lambda: master.search(scraped()) is not None)
-    assert "keepalived_advertisements_sent_total{" in scraped()
-    assert "keepalived_vrrp_advert_sent" not in scraped()

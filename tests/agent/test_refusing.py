@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kavip import names
-from tests.agent import scene
+from tests.agent import damage, scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, master, started
@@ -19,16 +19,6 @@ def _without_vip(text: str) -> str:
     head, _, tail = text.partition("    virtual_ipaddress {\n")
     return head + tail.partition("    }\n")[2]
 
-
-_OUTSIDE: dict[str, Callable[[str], str]] = {
-    "unknown global keyword": lambda text: text.replace("router_id edge", "router_id edge\n    no_such_keyword"),
-    "missing global parameter": lambda text: text.replace("router_id edge", "router_id"),
-    "include": lambda text: text.replace("router_id edge", "include /etc/passwd"),
-    "escape that crashes keepalived": lambda text: text.replace("    router_id", "\\!\n    router_id"),
-    "unbalanced brace": lambda text: text.replace("}\nvrrp_instance", "vrrp_instance", 1),
-    "unknown interface everywhere": lambda text: text.replace("interface eth0", "interface eth9"),
-    "empty": lambda _: "",
-}
 
 _KEPT: dict[str, Callable[[str], str]] = {
     "missing parameter": lambda text: text.replace("advert_int 0.2", "advert_int", 1),
@@ -51,17 +41,27 @@ _TELLTALES = ("passwd", "no_such_keyword", "\n")
 
 
 def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
-    """What is wrong outside instances refuses all; the good one runs on, and no VIP moves or is lost."""
+    """What is wrong outside instances, or with the mount, refuses all; the good one runs on, no VIP moves."""
+    assert len(damage.TEXTS) + len(damage.MOUNTS) >= 60
     node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
     before, held = node.transitions(), node.addresses()
-    for name, spoil in _OUTSIDE.items():
+    ran = (node.run_dir / "keepalived.conf").read_text()
+    mounts = iter(damage.MOUNTS.items())
+    for name, spoil in damage.TEXTS.items():
         text = spoil(TWO)
         assert text != TWO, name
-        reason = node.refuses(node.config.write(text))
+        reasons = [node.refuses(node.config.write(text))]
+        if (damaged := next(mounts, None)) is not None:
+            name, spoilt = damaged  # noqa: PLW2901 - the kind that is tried now
+            node.config.write(TWO, damage=spoilt)
+            node.wait_until(f"{name} is refused", lambda was=reasons[0]: node.state()["refused"] not in ("", was))
+            reasons.append(node.state()["refused"])
         assert node.state()["configHash"] == scene.hash_of(TWO), name
         assert (node.transitions(), node.addresses()) == (before, held), name
-        assert node.get(names.READY_PATH)[0] == 503
-        assert not any(word in reason for word in (*_TELLTALES, str(node.run_dir))), reason
+        assert not any(word in told for told in reasons for word in (*_TELLTALES, str(node.run_dir))), reasons
+    assert next(mounts, None) is None
+    assert node.get(names.READY_PATH)[0] == 503
+    assert (node.run_dir / "keepalived.conf").read_text() == ran
     node.runs(node.config.write(ONE))
     assert node.state()["refused"] == ""
 
@@ -143,14 +143,14 @@ def test_a_replaced_pod_runs_all_but_what_is_bad(pod: MakePod) -> None:
 def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod) -> None:
     """What is refused as a whole is not run in part: the pod is not ready, so a roll-out goes no further."""
     node = alone(pod, TWO)
-    bad = node.config.write(_OUTSIDE["unknown global keyword"](TWO))
+    bad = node.config.write(damage.TEXTS["global_defs with 'no_such_keyword'"](TWO))
     node.refuses(bad)
     assert WEB in node.masters()
     node.kill_agent()
     node.kill_keepalived()
     node.replace()
     node.start()
-    assert "line 5" in node.refuses(bad)
+    assert "line 4" in node.refuses(bad)
     assert node.state()["instances"] == []
     node.wait_until("the VIPs are gone", lambda: not node.addresses() & {WEB_VIP, "192.0.2.131"})
     assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)

@@ -1,0 +1,157 @@
+"""Every metric of the agent's port moves with what a real keepalived does, by the names of either exporter."""
+
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hack.testbed.segment import Host, Segment
+from kavip import names
+from kavip.agent import exporter
+from kavip.names import Exporter
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod, entered
+from tests.agent.steps import ONE, WEB, WEB_VIP, master, started
+
+pytestmark = pytest.mark.netns
+
+TEXT = scene.rendered({WEB: f"{WEB_VIP},192.0.2.131"}, nodes=2, **scene.WITH_PASSWORD, unicast_enabled=False)
+ROUTER_ID = 26
+_PASS = 1
+_GROUP = "224.0.0.18"
+_VRRP = 112
+
+
+def advert(
+    *,
+    kind: int = 1,
+    authentication: int = _PASS,
+    interval: int = 1,
+    vip: str = WEB_VIP,
+    password: str = scene.PASSWORD,
+) -> bytes:
+    """A VRRP version 2 advert of a lower priority than kavip's."""
+    head = struct.pack("!BBBBBBH", 2 << 4 | kind, ROUTER_ID, 1, 1, authentication, interval, 0)
+    body = head + socket.inet_aton(vip) + password.encode().ljust(8, b"\0")
+    total = sum(struct.unpack(f"!{len(body) // 2}H", body))
+    total = (total >> 16) + (total & 0xFFFF)
+    return body[:6] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + body[8:]
+
+
+ERRORS = {
+    "packet_len_err": (advert()[:-12], 255),
+    "ip_ttl_err": (advert(), 64),
+    "invalid_type_rcvd": (advert(kind=3), 255),
+    "addr_list_err": (advert(vip="192.0.2.199"), 255),
+    "invalid_authtype": (advert(authentication=9), 255),
+    "authtype_mismatch": (advert(authentication=0), 255),
+    "auth_failure": (advert(password="wrong"), 255),
+}
+"""Counter, the packet that moves it, and its TTL."""
+UNCOUNTED = "advert_interval_err"
+"""keepalived 2.2.7 has this counter, drops such adverts, and does not count them."""
+
+
+def send(host: Host, packet: bytes, *, ttl: int) -> None:
+    """Send *packet* to the routers of the segment."""
+
+    def sending() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_RAW, _VRRP) as raw:
+            raw.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+            raw.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(host.ipv4))
+            raw.sendto(packet, (_GROUP, 0))
+
+    entered(host.netns, sending)
+
+
+def samples(pod: Pod) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """A scrape, by the names of samples."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(pod.get(names.METRICS_PATH)[1]):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def counters(pod: Pod, style: Exporter) -> dict[str, float]:
+    """keepalived's counters by the names of its dump; the labels are those that dashboards know."""
+    name, more = ("name", {"state"}) if style is Exporter.GEN2BRAIN else ("iname", set[str]())
+    scraped, found = samples(pod), {}
+    for field, other in exporter.MEHDY.items():
+        ((labels, value),) = scraped[
+            f"keepalived_vrrp_{field}" if style is Exporter.GEN2BRAIN else f"keepalived_{other}_total"
+        ]
+        assert labels.keys() == {name, "intf", "vrid"} | more
+        assert (labels[name], labels["intf"], labels["vrid"]) == (WEB, "eth0", str(ROUTER_ID))
+        found[field] = value
+    return found
+
+
+def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
+    """Each with the packet or the event that it counts, by both exporters' names; but for the one that never does."""
+    pods = [pod(node) for node in ("n1", "n2")]
+    for each in pods:
+        each.password.parent.mkdir(parents=True, exist_ok=True)
+        each.password.write_text(scene.PASSWORD)
+        started(each, TEXT, authentication=True)
+    second, first = sorted(pods, key=lambda each: each.instances()[WEB]["priority"])
+    master(first, WEB)
+    for name, (packet, ttl) in ERRORS.items():
+        before = counters(second, Exporter.GEN2BRAIN)
+        send(lan.client, packet, ttl=ttl)
+        second.wait_until(f"{name} moves", lambda: counters(second, Exporter.GEN2BRAIN)[name] > before[name])  # noqa: B023
+        after = counters(second, Exporter.GEN2BRAIN)
+        assert {other for other in ERRORS if after[other] > before[other]} == {name}
+    send(lan.client, advert(interval=7), ttl=255)
+    second.wait_until("keepalived says so", lambda: "advertisement interval mismatch" in second.logs())
+    first.host.exec("ip", "address", "del", f"{WEB_VIP}/32", "dev", "eth0")  # it gives up its reign for that
+    first.wait_until("it is master again", lambda: first.transitions()[WEB] == (2, 1))
+    moved: dict[str, float] = {}
+    for style in Exporter:
+        for each in pods:
+            if style is not Exporter.GEN2BRAIN:
+                each.kill_agent()
+                each.flags = (f"--metrics={style.value}",)
+                each.start_agent()
+            moved |= {f"{style}/{name}": value for name, value in counters(each, style).items() if value}
+    fields = exporter.MEHDY.keys() - {UNCOUNTED}
+    assert len(fields) == 13 and moved.keys() == {f"{style}/{name}" for style in Exporter for name in fields}
+    for name in ("keepalived_vrrp_state", "keepalived_vrrp_excluded_state"):
+        assert {samples(each)[name][0][1] for each in pods} == {1.0, 2.0}
+    assert samples(first)["keepalived_gratuitous_arp_delay_total"][0][1] > 0
+
+
+def test_every_metric_of_kavip_moves(pod: MakePod, tmp_path: Path) -> None:
+    """Reloads, refusals, what is left out, failures, what a daemon left behind."""
+    program = tmp_path / "lenient"
+    program.write_text(
+        '#!/bin/sh\nfor each; do case "$each" in --use-file=*) grep -q lethal "${each#*=}" && exit 0 ;; esac; done\n'
+        'exec /usr/sbin/keepalived "$@"\n'
+    )
+    program.chmod(0o755)
+    node = master(started(pod("n1", keepalived=str(program)), ONE), WEB)
+
+    def told(name: str, **labels: str) -> float:
+        return next(value for has, value in samples(node)[f"kavip_agent_{name}"] if labels.items() <= has.items())
+
+    assert told("config_info", running=scene.hash_of(ONE), wanted=scene.hash_of(ONE)) == 1
+    assert told("keepalived_info", version="2.2.7") == 1
+    assert (told("config_current"), told("config_refused"), told("left_out_instances")) == (1, 0, 0)
+    assert told("instances", family="4", state="MASTER") == 1
+    reloads = told("reloads_total")
+    assert reloads > 0
+    assert 0 < told("last_reload_seconds") < 60
+    node.refuses(node.config.write(ONE.replace("router_id edge", "router_id")))
+    assert (told("config_current"), told("config_refused"), told("refusals_total")) == (0, 1, 1)
+    node.runs(node.config.write(ONE.replace("state BACKUP", "state UP", 1)))
+    assert (told("left_out_instances"), told("config_refused")) == (1, 0)
+    assert told("reloads_total") > reloads
+    lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
+    assert (told("reload_failures_total"), told("stale_addresses_removed_total")) == (0, 0)
+    node.refuses(node.config.write(lethal))
+    node.wait_until("the VIP is taken off", lambda: told("stale_addresses_removed_total") > 0)
+    assert told("reload_failures_total") == 1
+    assert told("instances", family="4", state="MASTER") == samples(node)["keepalived_up"][0][1] == 0
