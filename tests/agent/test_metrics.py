@@ -146,7 +146,9 @@ def test_every_metric_of_kavip_moves(pod: MakePod, tmp_path: Path) -> None:
     assert 0 < told("last_reload_seconds") < 60
     node.refuses(node.config.write(ONE.replace("router_id edge", "router_id")))
     assert (told("config_current"), told("config_refused"), told("refusals_total")) == (0, 1, 1)
-    node.runs(node.config.write(ONE.replace("state BACKUP", "state UP", 1)))
+    node.runs(
+        node.config.write(ONE.replace("state BACKUP", "state UP", 1).replace("router_id edge", "router_id other"))
+    )
     assert (told("left_out_instances"), told("config_refused")) == (1, 0)
     assert told("reloads_total") > reloads
     lethal = ONE.replace("router_id edge", "router_id lethal").replace("advert_int 0.2", "advert_int", 1)
