@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kavip.webhook.checks import Options
 
 _IPAM: Final = ("auto", "always", "never")
+_IMAGE: Final = "kavip:latest"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -207,13 +208,66 @@ def _diff(
 @_files
 @_homes
 @click.option("--group", default="", help="ns/name of one group; empty: all")
-def render(paths: tuple[Path, ...], homes: tuple[str, ...], group: str) -> None:
-    """Print the keepalived.conf of each group in files."""
-    from kavip import files, offline
+@click.option(
+    "--static",
+    "shape",
+    is_flag=False,
+    flag_value="pod",
+    type=click.Choice(("pod", "unit")),
+    help="what runs the groups where no API can be asked: a static pod, or files for systemd",
+)
+@click.option(
+    "--node", "nodes", multiple=True, help="NAME=ADDRESS[,ADDRESS] of a node of the groups, beside those in files"
+)
+@click.option("--image", default=_IMAGE, show_default=True, help="kavip's image in static pods")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="where --static unit writes NODE/etc/...")
+def render(
+    *,
+    paths: tuple[Path, ...],
+    homes: tuple[str, ...],
+    group: str,
+    shape: str | None,
+    nodes: tuple[str, ...],
+    image: str,
+    output_dir: Path | None,
+) -> None:
+    """
+    Print the keepalived.conf of each group in files.
 
-    for key, text in offline.plan(files.load(paths), homes=homes).configurations.items():
-        if group in ("", key):
-            click.echo(text, nl=False)
+    With --static print static pods instead, the same for every node, or write the files of systemd units for each node.
+    """
+    from kavip import files, offline, static
+    from kavip.controller.outcome import Options
+
+    objects = files.load(paths)
+    given = [*objects, *static.nodes_of(nodes, objects)]
+    planned = offline.plan(given, homes=homes, options=Options(image=image))
+    if shape is None:
+        for key, text in planned.configurations.items():
+            if group in ("", key):
+                click.echo(text, nl=False)
+        return
+    for line in offline.lines(planned):
+        click.echo(line, err=True)
+    if planned.refused:
+        sys.exit(1)
+    found = [each for each in static.groups_of(planned.objects) if group in ("", each.key)]
+    for each in found:
+        if not planned.snapshot.group_nodes(planned.snapshot.groups[each.key]):
+            raise click.UsageError(f"group {each.key} has no node: name them with --node NAME=ADDRESS")
+        for line in static.needs_of(each):
+            click.echo(f"{each.key}: {line}", err=True)
+    if shape == "pod":
+        for each in found:
+            click.echo(static.yaml_of(static.static_pod(each)), nl=False)
+    elif output_dir is None:
+        raise click.UsageError("--static unit needs --output-dir")
+    else:
+        for each in found:
+            members = planned.snapshot.group_nodes(planned.snapshot.groups[each.key])
+            for path, text in static.files_of(each, members).items():
+                (output_dir / path).parent.mkdir(parents=True, exist_ok=True)
+                (output_dir / path).write_text(text)
 
 
 @click.command()

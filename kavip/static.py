@@ -1,0 +1,266 @@
+"""
+``kavip render --static``: a group's VIPs without an API to ask, for the VIP that leads to the API itself.
+
+Made of the same ConfigMap and DaemonSet that the controller would write, so that a static pod or a systemd unit runs
+what a pod of the group would. Whatever needs the API server is left out or becomes a folder of the node:
+``/etc/kavip/NAMESPACE.NAME`` with ``password`` and ``ca/CHECK.crt``. :func:`needs_of` says what has to stand there.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.cluster import Node, NodeAddress, NodeStatus
+from kavip.api.group import KeepalivedGroup
+from kavip.api.meta import Metadata
+from kavip.controller.manifests import AGENT, CA_DIR, CONFIG_DIR, KEEPALIVED, PASSWORD_DIR, RUN_DIR, SETUP
+from kavip.errors import BadInput
+from kavip.snapshot import Object
+
+Manifest = Mapping[str, Any]
+
+CONFIG_ROOT: Final = "/etc/kavip"
+UNITS: Final = "etc/systemd/system"
+PRIORITY_CLASS: Final = "system-node-critical"
+LARGEST: Final = 200 << 10
+"""A static pod carries its configuration in annotations, which hold 256 KiB in all."""
+
+_PREFIX: Final = "kavip.io/"
+_NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_NODE_NAME: Final = "KAVIP_AGENT_NODE_NAME"
+_REFERRING: Final = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "affinity")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group as the controller would make it."""
+
+    config_map: Manifest
+    daemon_set: Manifest
+
+    @property
+    def key(self) -> str:
+        """``ns/name``."""
+        return f"{self.config_map['metadata']['namespace']}/{self.config_map['metadata']['name']}"
+
+    @property
+    def folder(self) -> str:
+        """Its folder on a node; no namespace holds a dot, so no two groups have the same."""
+        return f"{CONFIG_ROOT}/{self.key.replace('/', '.')}"
+
+    @property
+    def pod(self) -> Manifest:
+        """The pods' spec."""
+        spec: Manifest = self.daemon_set["spec"]["template"]["spec"]
+        return spec
+
+
+def groups_of(objects: Sequence[Manifest]) -> tuple[Group, ...]:
+    """The groups among what was planned."""
+    found: dict[str, dict[str, Manifest]] = {}
+    for body in objects:
+        metadata = body["metadata"]
+        found.setdefault(f"{metadata['namespace']}/{metadata['name']}", {})[body["kind"]] = body
+    pairs = ((each.get(names.CONFIG_MAP), each.get(names.DAEMON_SET)) for _, each in sorted(found.items()))
+    return tuple(Group(config, pods) for config, pods in pairs if config and pods)
+
+
+def nodes_of(given: Sequence[str], objects: Sequence[Object]) -> list[Node]:
+    """
+    The nodes that are *given* as ``NAME=ADDRESS[,ADDRESS]``, which the groups among *objects* pick.
+
+    Raises :class:`BadInput`.
+    """
+    labels: dict[str, str] = {}
+    for each in objects:
+        if isinstance(each, KeepalivedGroup):
+            labels |= each.spec.node_selector or {}
+    return [_node(text, labels) for text in given]
+
+
+def _node(text: str, labels: Mapping[str, str]) -> Node:
+    name, _, addresses = text.partition("=")
+    if not _NODE.fullmatch(name):
+        raise BadInput("--node", text, "want NAME=ADDRESS[,ADDRESS], with the name of a node")
+    found = [parse_address(each, "--node") for each in addresses.split(",")]
+    status = NodeStatus([NodeAddress("InternalIP", str(each)) for each in found])
+    return Node(Metadata(name=name, labels=dict(labels)), status)
+
+
+def yaml_of(manifest: Manifest) -> str:
+    """*manifest* as a document of YAML, with texts as they are."""
+    return "---\n" + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=1000)
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for people: texts of several lines are blocks, and nothing is an alias."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def static_pod(group: Group) -> Manifest:
+    """
+    The pod for kubelet's folder of static pods, the same for every node.
+
+    It may refer to nothing that only the API has, so its configuration comes along in its annotations. Raises
+    :class:`BadInput` where that is too large.
+    """
+    data: Mapping[str, str] = group.config_map["data"]
+    if (size := sum(map(len, data.values()))) > LARGEST:
+        remedy = f"a static pod carries at most {LARGEST:,}; leave Services to the cluster, or want --static unit"
+        raise BadInput(group.key, f"{size:,} bytes of configuration", remedy)
+    namespace, _, name = group.key.partition("/")
+    kept = {key: value for key, value in group.pod.items() if key not in _REFERRING}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"kavip-{name}",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/name": "kavip", "kavip.io/static": name},
+            "annotations": {f"{_PREFIX}{key}": value for key, value in sorted(data.items())},
+        },
+        "spec": {
+            **kept,
+            "priorityClassName": group.pod.get("priorityClassName", PRIORITY_CLASS),
+            "volumes": [_volume(group, each) for each in group.pod["volumes"]],
+        },
+    }
+
+
+def files_of(group: Group, nodes: Sequence[Node]) -> Mapping[str, str]:
+    """What stands on each node for systemd, by path below a folder for each: ``NODE/etc/...``."""
+    unit = f"kavip-{group.key.replace('/', '.')}"
+    found: dict[str, str] = {}
+    for node in nodes:
+        root, name = f"{node.metadata.name}{group.folder}", node.metadata.name
+        address = next(iter(node.addresses("InternalIP")), "")
+        for key, value in group.config_map["data"].items():
+            found[f"{root}/{key}"] = value
+        found[f"{root}/node.env"] = f"{_NODE_NAME}={name}\nKAVIP_AGENT_NODE_IP={address}\n"
+        found[f"{name}/{UNITS}/{unit}.service"] = _keepalived_unit(group, unit)
+        found[f"{name}/{UNITS}/{unit}-agent.service"] = _agent_unit(group, unit)
+    return dict(sorted(found.items()))
+
+
+def needs_of(group: Group) -> tuple[str, ...]:
+    """What has to stand on each node beside, each in one line; nobody can fetch it from there."""
+    lines: list[str] = []
+    for volume in group.pod["volumes"]:
+        folder = f"{group.folder}/{volume['name'].replace('-', '/')}"
+        if secret := volume.get("secret"):
+            meta = json.loads(group.config_map["data"][names.AGENT_KEY])
+            key = meta["password"].rpartition("/")[2]
+            lines.append(f"needs {folder}/{key}: key {key} of Secret {secret['secretName']}, for root alone")
+        for source in volume.get("projected", {}).get("sources", ()):
+            ((kind, origin),) = source.items()
+            (item,) = origin["items"]
+            named = f"{kind[:1].upper()}{kind[1:]} {origin['name']}"
+            lines.append(f"needs {folder}/{item['path']}: key {item['key']} of {named}")
+    return tuple(lines)
+
+
+def _volume(group: Group, volume: Manifest) -> Manifest:
+    """What a static pod has instead of *volume*."""
+    match volume["name"]:
+        case "config":
+            items = [
+                {"path": key, "fieldRef": {"fieldPath": f"metadata.annotations['{_PREFIX}{key}']"}}
+                for key in sorted(group.config_map["data"])
+            ]
+            mode = volume["configMap"]["defaultMode"]
+            return {"name": "config", "downwardAPI": {"items": items, "defaultMode": mode}}
+        case str() as name if "secret" in volume or "projected" in volume:  # password-x, ca
+            path = f"{group.folder}/{name.replace('-', '/')}"
+            return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+    return volume
+
+
+def _container(group: Group, name: str) -> Manifest:
+    return next(each for each in (*group.pod["initContainers"], *group.pod["containers"]) if each["name"] == name)
+
+
+def _here(group: Group, unit: str, text: str) -> str:
+    """*text* with the folders of this group on a node where it names those of a pod."""
+    places = ((CONFIG_DIR, group.folder), (PASSWORD_DIR, f"{group.folder}/password"), (CA_DIR, f"{group.folder}/ca"))
+    for there, here in (*places, (RUN_DIR, f"/run/{unit}")):
+        text = text.replace(there, here)
+    return text.replace("$(NODE_NAME)", f"${{{_NODE_NAME}}}")
+
+
+def _environment(group: Group, unit: str) -> list[str]:
+    """The agent's surroundings; those of the node stand in a file of their own."""
+    plain = [each for each in _container(group, AGENT)["env"] if "value" in each]
+    lines = [f"Environment={each['name']}={_here(group, unit, each['value'])}" for each in plain]
+    folders = [f"Environment=KAVIP_AGENT_CA_DIR={group.folder}/ca", f"Environment=TMPDIR=/run/{unit}"]
+    # Both units have the folder, and neither takes it away: the agent cleans up what a killed keepalived left.
+    shared = [f"RuntimeDirectory={unit}", "RuntimeDirectoryPreserve=yes"]
+    return [f"EnvironmentFile={group.folder}/node.env", *lines, *folders, *shared]
+
+
+def _keepalived_unit(group: Group, unit: str) -> str:
+    setup = " ".join(_container(group, SETUP)["command"])
+    command = " ".join(_container(group, KEEPALIVED)["command"])
+    return _lines(
+        "[Unit]",
+        f"Description=keepalived of KeepalivedGroup {group.key}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        *_environment(group, unit),
+        f"ExecStartPre=/usr/bin/env {setup}",
+        f"ExecStart={_here(group, unit, command)}",
+        "Restart=always",
+        "RestartSec=1",
+        *_confined("CAP_NET_ADMIN CAP_NET_RAW"),
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    )
+
+
+def _agent_unit(group: Group, unit: str) -> str:
+    command = " ".join(_container(group, AGENT)["command"])
+    return _lines(
+        "[Unit]",
+        f"Description=kavip agent of KeepalivedGroup {group.key}",
+        f"After={unit}.service",
+        "",
+        "[Service]",
+        *_environment(group, unit),
+        f"ExecStart=/usr/bin/env {command}",
+        "Restart=always",
+        "RestartSec=1",
+        *_confined("CAP_NET_ADMIN"),
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    )
+
+
+def _confined(capabilities: str) -> tuple[str, ...]:
+    return (
+        f"CapabilityBoundingSet={capabilities}",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+    )
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,209 @@
+"""``kavip render --static``: VIPs without an API, as static pods and as systemd units that really start."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hack.testbed import process
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.fixtures import MakeSegment
+from hack.testbed.process import Process
+from hack.testbed.segment import Host
+from kavip import names
+from kavip.cli import cli
+from tests import files
+from tests.agent import webserver
+from tests.agent.pod import connected
+
+PAGE = files.ROOT / "docs" / "howto" / "api-vip.md"
+EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+NODES = ("--node", "n1=192.0.2.11", "--node", "n2=192.0.2.12")
+GROUP = "kube-system.api"
+UNIT = f"kavip-{GROUP}"
+PATIENCE = 60.0
+
+
+def render(text: str, *flags: str) -> Result:
+    """``kavip render`` of *text* on standard input."""
+    return CliRunner().invoke(cli, ["render", "--filename=-", *flags], input=text)
+
+
+def pod(text: str = EXAMPLE, *flags: str) -> files.Object:
+    """The static pod of the one group in *text*."""
+    found = render(text, "--static", *NODES, *flags)
+    assert found.exit_code == 0, found.output
+    (body,) = files.parsed(found.stdout)
+    return body
+
+
+def references(value: object) -> Iterator[str]:
+    """The names of fields under which a pod refers to what only the API has."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in ("configMap", "secret", "projected", "configMapKeyRef", "secretKeyRef", "serviceAccountName"):
+                yield key
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_a_static_pod_brings_all_that_it_needs() -> None:
+    """It refers to no object, chooses no node, and has the configuration of the group in its annotations."""
+    body = pod()
+    assert list(references(body["spec"])) == []
+    assert not {"nodeSelector", "affinity", "imagePullSecrets"} & body["spec"].keys()
+    notes = body["metadata"]["annotations"]
+    assert notes["kavip.io/keepalived.conf"] == render(EXAMPLE, *NODES).stdout
+    assert json.loads(notes["kavip.io/agent.json"])["group"] == "kube-system/api"
+    (config,) = [each for each in body["spec"]["volumes"] if each["name"] == "config"]
+    paths = {each["path"]: each["fieldRef"]["fieldPath"] for each in config["downwardAPI"]["items"]}
+    assert paths == {each: f"metadata.annotations['kavip.io/{each}']" for each in ("agent.json", "keepalived.conf")}
+    assert names.GROUP_LABEL not in body["metadata"]["labels"], "no pod of the controller's"
+
+
+def test_image_and_password() -> None:
+    """The image is the one that is named; a password is a file on the node, for there is no Secret to ask for."""
+    text = EXAMPLE.replace("spec:\n", "spec:\n  passwordAuth: {secretRef: {name: vrrp}}\n  vrrpVersion: 2\n")
+    body = pod(text, "--image=registry.example/kavip:1")
+    assert {each["image"] for each in body["spec"]["containers"]} == {"registry.example/kavip:1"}
+    (mount,) = [each for each in body["spec"]["volumes"] if each["name"].startswith("password-")]
+    folder = f"/etc/kavip/{GROUP}/password/{mount['name'].removeprefix('password-')}"
+    assert mount["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
+    told = render(text, "--static", *NODES).stderr
+    assert f"kube-system/api: needs {folder}/password: key password of Secret vrrp, for root alone\n" in told
+    assert f"needs /etc/kavip/{GROUP}/ca/api.crt: key ca.crt of ConfigMap kube-root-ca.crt\n" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (("--static",), "group kube-system/api has no node"),
+        (("--static", "--node", "n1"), "--node: '': want one IPv4 or IPv6 address"),
+        (("--static", "--node", "../n1=192.0.2.1"), "want NAME=ADDRESS"),
+        (("--static", "--node", "n1=web"), "--node"),
+        (("--static", "unit", *NODES), "needs --output-dir"),
+        (("--static", "service", *NODES), "is not one of 'pod', 'unit'"),
+    ],
+)
+def test_what_is_missing_is_said(flags: tuple[str, ...], fault: str) -> None:
+    """Without nodes nobody would know whom to speak to."""
+    found = render(EXAMPLE, *flags)
+    assert found.exit_code != 0
+    assert fault in f"{found.output}{found.exception}"
+
+
+def test_a_refused_group_is_not_rendered() -> None:
+    """What admission would refuse starts nowhere."""
+    found = render(EXAMPLE.replace("192.0.2.200", "127.0.0.1"), "--static", *NODES)
+    assert found.exit_code == 1
+    assert "apiVersion" not in found.stdout
+
+
+def test_one_of_several_groups() -> None:
+    """--group picks; without it there is one document for each."""
+    both = f"{EXAMPLE}---\n{EXAMPLE.replace('name: api', 'name: two').replace('192.0.2.200', '192.0.2.201')}"
+    assert len(files.parsed(render(both, "--static", *NODES).stdout)) == 2
+    (body,) = files.parsed(render(both, "--static", *NODES, "--group=kube-system/two").stdout)
+    assert body["metadata"]["name"] == "kavip-two"
+
+
+@pytest.mark.apiserver
+def test_kubelet_would_take_it(control_plane: ControlPlane) -> None:
+    """A real API server finds nothing wrong with the pod; kubelet validates static pods with the same code."""
+    account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    control_plane.kubectl("apply", "-n", "kube-system", "--filename=-", input=account)
+    body = pod()
+    done = control_plane.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(body), check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+
+class Systemd:
+    """As much of systemd as the two units ask for, with the folders of a node below one of the test's."""
+
+    def __init__(self, host: Host, tree: Path, run: Path) -> None:
+        self.host, self._tree, self._run = host, tree / host.name, run
+        self._run.mkdir()
+
+    def start(self, unit: str, stack: ExitStack) -> Process:
+        """Run ``ExecStartPre`` and ``ExecStart`` of *unit* with its environment and its capabilities."""
+        settings: dict[str, list[str]] = {}
+        for line in self._placed((self._tree / "etc/systemd/system" / f"{unit}.service").read_text()).splitlines():
+            key, equals, value = line.partition("=")
+            if equals:
+                settings.setdefault(key, []).append(value)
+        environment = dict(each.split("=", 1) for each in settings["Environment"])
+        for path in settings["EnvironmentFile"]:
+            environment |= dict(line.split("=", 1) for line in Path(path).read_text().splitlines())
+        rights = ",".join(
+            f"+{each.removeprefix('CAP_').lower()}" for each in settings["CapabilityBoundingSet"][0].split()
+        )
+        around = ["env", *(f"{key}={value}" for key, value in environment.items())]
+        confined = ["setpriv", f"--bounding-set=-all,{rights}", "--inh-caps=-all", "--no-new-privs"]
+        for command in settings.get("ExecStartPre", []):
+            self.host.exec(*around, *confined, *self._command(command, environment))
+        (main,) = settings["ExecStart"]
+        log = self._run / f"{unit}.log"
+        started = self.host.spawn(*around, *confined, *self._command(main, environment), log=log)
+        stack.callback(process.kill, [started])
+        return started
+
+    def state(self) -> dict[str, object]:
+        """What the agent tells."""
+        answer = b""
+        with connected(self.host.netns, self.host.ipv4, names.AGENT_PORT) as connection:
+            connection.sendall(f"GET {names.STATE_PATH} HTTP/1.1\r\n\r\n".encode())
+            while chunk := connection.recv(65536):
+                answer += chunk
+        found: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2])
+        return found
+
+    def has(self, address: str) -> bool:
+        """Whether the node has *address*."""
+        return f" {address}/" in self.host.exec("ip", "-oneline", "address").stdout
+
+    def _placed(self, text: str) -> str:
+        placed = text.replace("/etc/kavip/", f"{self._tree}/etc/kavip/").replace(f"/run/{UNIT}", str(self._run))
+        return placed.replace("/usr/bin/env kavip ", f"{sys.executable} -m kavip ")
+
+    def _command(self, text: str, environment: dict[str, str]) -> list[str]:
+        words = shlex.split(text)
+        return [word.replace("${KAVIP_AGENT_NODE_NAME}", environment["KAVIP_AGENT_NODE_NAME"]) for word in words]
+
+
+@pytest.mark.netns
+def test_the_units_keep_a_vip_on_a_node_that_is_well(segment: MakeSegment, tmp_path: Path) -> None:
+    """No API is there at all: the VIP is where the API server of the node answers, and follows when it does not."""
+    lan = segment(nodes=2)
+    text = EXAMPLE.replace("https://$(NODE_IP):6443/readyz", "http://127.0.0.1:6443/readyz")
+    text = text.replace("      caFrom: {name: kube-root-ca.crt}\n", "")
+    found = render(text, "--static", "unit", *NODES, "--output-dir", str(tmp_path / "tree"))
+    assert found.exit_code == 0, found.output
+    with ExitStack() as stack:
+        nodes = {name: Systemd(lan.node(name), tmp_path / "tree", tmp_path / name) for name in ("n1", "n2")}
+        for name, node in nodes.items():
+            (tmp_path / f"{name}-status").write_text("200")
+            command = (sys.executable, str(webserver.__file__), str(tmp_path / f"{name}-status"), "6443")
+            stack.callback(process.kill, [node.host.spawn(*command, log=tmp_path / f"{name}.log")])
+        for node in nodes.values():
+            node.start(UNIT, stack)
+            node.start(f"{UNIT}-agent", stack)
+
+        def holders() -> list[str]:
+            return [name for name, node in nodes.items() if node.has("192.0.2.200")]
+
+        process.wait_for("one node has the VIP", lambda: len(holders()) == 1, timeout=PATIENCE)
+        (first,) = holders()
+        (second,) = nodes.keys() - {first}
+        process.wait_for("its agent answers", lambda: nodes[first].state()["refused"] == "", timeout=PATIENCE)
+        (tmp_path / f"{first}-status").write_text("500")
+        process.wait_for("the VIP follows", lambda: holders() == [second], timeout=PATIENCE)
