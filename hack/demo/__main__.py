@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hack.demo import acts
+from hack.demo import acts, migration
 from hack.demo.story import Story
 from hack.testbed import images, programs, runs
 from hack.testbed.cluster import Cluster
@@ -32,6 +32,7 @@ def tell(story: Story) -> None:
     acts.add(story)
     acts.fail(story)
     acts.remove(story)
+    migration.take_over(story)
 
 
 @click.command()

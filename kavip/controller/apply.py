@@ -106,12 +106,11 @@ class Writer:
         Server-side apply would leave all that another manager wrote: containers, volumes, privileges.
         """
         found = await self._client.get(_MANAGED[write.kind], write.key)
-        body = {
-            "metadata": {
-                "resourceVersion": found.metadata.resource_version,
-                "managedFields": managed.inherited(found.metadata.managed_fields or (), by=names.FIELD_MANAGER),
-            }
-        }
+        before = found.metadata.managed_fields or []
+        after = managed.inherited(before, by=names.FIELD_MANAGER)
+        if after == before:
+            return
+        body = {"metadata": {"resourceVersion": found.metadata.resource_version, "managedFields": after}}
         await self._client.patch(_MANAGED[write.kind], write.key, body)
         log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
 
