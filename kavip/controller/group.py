@@ -148,7 +148,7 @@ def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, optio
         running=running,
         options=options,
         scene=_scene(snapshot, owned, observed),
-        succession=sighted.takeover.succession(running),
+        succession=sighted.takeover.succession,
     )
     return sighted, roster
 

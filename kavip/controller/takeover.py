@@ -22,7 +22,7 @@ from kavip.controller.observed import MASTER, NodeState
 from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.names import Reason
-from kavip.vrrp import config, inherited
+from kavip.vrrp import inherited
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.inherited import Inherited
 from kavip.vrrp.instances import Model
@@ -71,9 +71,10 @@ class Takeover:
         stays = any(not pod.metadata.deletion_timestamp for pod in self.old.values())
         return stays and (self.lost or not self.goes_on)
 
-    def succession(self, running: str) -> Succession:
-        """What the model owes, where *running* is kavip's text that runs."""
-        return Succession(self.instances if self.goes_on else (), self.leads, config.lists_of(running))
+    @property
+    def succession(self) -> Succession:
+        """What the model owes."""
+        return Succession(self.instances if self.goes_on else (), self.leads)
 
 
 def survey(group: KeepalivedGroup, configmap: ConfigMap | None, pods: Sequence[Pod]) -> Takeover:
@@ -183,7 +184,7 @@ class Sighted:
 
     def _unled(self, model: Model) -> str:
         """The instance that its leader has still to take, which it does in seconds."""
-        succession, ready = self.takeover.succession(""), self._names()
+        succession, ready = self.takeover.succession, self._names()
         for instance in model.instances if self.takeover.leads else ():
             leader = succession.leader(instance.priorities)
             if leader not in ready or any(line.keyword in _STAYS for line in instance.lines):

@@ -33,11 +33,6 @@ HASH_LENGTH: Final = 16
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
 _ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n +([0-9A-Fa-f:.]+)/", re.MULTILINE)
-_LIST: Final = re.compile(
-    r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n((?: +[0-9A-Fa-f:.]+/[0-9]+ dev \S+\n){2,})    \}$",
-    re.MULTILINE,
-)
-_LISTED: Final = re.compile(r"([0-9A-Fa-f:.]+)/[0-9]+ dev ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +76,6 @@ def anchors_of(text: str) -> Mapping[str, Address]:
             name = match[1]
         elif (address := read_address(match[2])) is not None:
             found[name] = address
-    return found
-
-
-def lists_of(text: str) -> Mapping[str, tuple[Address, ...]]:
-    """What instances of an earlier *text* advertise where it is more than one address: keepalived-operator's way."""
-    found: dict[str, tuple[Address, ...]] = {}
-    name = ""
-    for match in _LIST.finditer(text):
-        if match[1]:
-            name = match[1]
-        else:
-            addresses = (read_address(each) for each in _LISTED.findall(match[2]))
-            found[name] = tuple(address for address in addresses if address)
     return found
 
 

@@ -6,7 +6,8 @@ same list of addresses in each advertisement, else neither hears the other and b
 priority 100, with ``spreadvips`` 200 where an address is wanted. So new nodes keep below 100 as long as any node can be
 replaced that holds nothing; then, for each instance, one of those that are new by then leads with the highest priority
 and takes the VIPs from their holder, which lives and sees them go: no VIP moves more than once, and none is away.
-Those that *lead* stay in front when no old pod is left, so that nothing moves again by itself.
+Those that *lead* stay in front when no old pod is left, so that nothing moves again by itself. What is still spoken
+otherwise than the group wants it is then switched by all nodes at once (:mod:`~kavip.vrrp.holding`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,12 +36,11 @@ class Succession:
     What the new daemons of a group owe to those that ran before.
 
     *old* are the instances of nodes that are not replaced yet, none where all are. *leads*: the nodes that hold the
-    VIPs from now on. *lists*: by instance, what the daemons of kavip advertise where it is more than one address.
+    VIPs from now on.
     """
 
     old: tuple[Inherited, ...] = ()
     leads: frozenset[str] = frozenset()
-    lists: Mapping[str, tuple[Address, ...]] | None = None
 
     @property
     def router_ids(self) -> Mapping[str, int]:
@@ -57,11 +57,7 @@ class Succession:
     def of(self, model: Model, peers: Sequence[Peer]) -> Model:
         """*model* as it may run beside the old daemons, and after them."""
         if not self.old:
-            return (
-                replace(model, instances=tuple(map(self._settled, model.instances)))
-                if self.leads or self.lists
-                else model
-            )
+            return replace(model, instances=tuple(map(self._settled, model.instances))) if self.leads else model
         heirs = {(each.router_id, each.family): each for each in self.old}
         owners = {address: (each.router_id, each.family) for each in self.old for address in each.addresses}
         kept: list[Instance] = []
@@ -109,16 +105,10 @@ class Succession:
         return tuple((node, TOP if node == leader else max(1, number - BOTTOM)) for node, number in priorities)
 
     def _settled(self, instance: Instance) -> Instance:
-        """Without old neighbours: in its own order, but behind those that lead; and with the list that it has."""
-        if self.leads & dict(instance.priorities).keys():
-            instance = replace(instance, priorities=_in_order(_ranked(instance.priorities, self.leads)))
-        listed = (self.lists or {}).get(instance.name, ())
-        vips = {vip.address: vip for vip in _vips(instance)}
-        held = tuple(vips[address] for address in listed if address in vips)
-        if instance.anchor not in held:
+        """Without old neighbours: in its own order, but behind those that lead."""
+        if self.leads.isdisjoint(dict(instance.priorities)):
             return instance
-        also = tuple(vip for vip in held if vip != instance.anchor)
-        return replace(instance, also=also, excluded=tuple(vip for vip in instance.excluded if vip not in also))
+        return replace(instance, priorities=_in_order(_ranked(instance.priorities, self.leads)))
 
 
 def stranded(model: Model, old: Iterable[Inherited]) -> tuple[str, ...]:

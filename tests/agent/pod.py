@@ -64,6 +64,7 @@ class Pod:
         self.host, self.keepalived_program = host, keepalived
         self.config = Mount(folder / "config")
         self.password = folder / "password"
+        self.passwords = folder / "passwords"
         self.run_dir = folder / "run"
         self.run_dir.mkdir(parents=True)
         self.agent_log = folder / "agent.log"
@@ -208,6 +209,7 @@ class Pod:
             f"--node-ip={self.host.ipv4}",
             f"--config-dir={self.config.path}",
             f"--password-file={self.password}",
+            f"--password-dir={self.passwords}",
             f"--run-dir={self.run_dir}",
             f"--keepalived={self.keepalived_program}",
             *self.flags,

@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 
 from hack.testbed.errors import TestbedError
-from hack.testbed.segment import Segment
+from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.controller import exported
+from kavip.controller.published import folder_of
+from tests.agent.pod import Pod
 from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import configmap, metrics, old_pod
@@ -99,8 +101,15 @@ class Migration(Rig):
         finally:
             for node in self.old:
                 del self.pods[node]
-        for pod in self.pods.values() if self._password else ():
-            pod.password.write_text(self._password)
+
+    def _pod(self, host: Host) -> Pod:
+        made = super()._pod(host)
+        wanted = self.world.snapshot.groups[GROUP].spec.password_auth
+        if wanted is not None:
+            folder = made.passwords / folder_of(wanted.secret_ref.name)
+            folder.mkdir(parents=True)
+            (folder / wanted.secret_key).write_text(self._password)
+        return made
 
     def _reload(self) -> None:
         """What the old reloader does when kubelet shows it a change."""

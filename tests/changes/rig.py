@@ -187,7 +187,7 @@ class Rig:
             host = self.lan.node(name)
             if name not in self._servers:
                 self._servers[name] = _serve(host)
-            self.pods[name] = Pod(host, self.folder / f"{name}-{time.monotonic_ns()}")
+            self.pods[name] = self._pod(host)
             self._mounted[name] = self._data()
             self.pods[name].config.swap(dict(self._mounted[name]))
         _at_once(Pod.start, (self.pods[name] for name in fresh))
@@ -196,6 +196,9 @@ class Rig:
         for name in gone:
             self._mounted.pop(name, None)
             self._waiting.pop(name, None)
+
+    def _pod(self, host: Host) -> Pod:
+        return Pod(host, self.folder / f"{host.name}-{time.monotonic_ns()}")
 
     def _mount(self, delays: Mapping[str, float]) -> bool:
         """Mount what is due; whether nothing waits. A newer content takes the place of one that waits."""

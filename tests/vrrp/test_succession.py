@@ -78,19 +78,6 @@ def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str]) ->
         assert after == plain.instances[0]
 
 
-def test_the_list_stays_when_the_old_ones_are_gone() -> None:
-    """Without it nodes that take the next text one after the other would not hear each other; an address may go."""
-    plain = model(member(WEB, "192.0.2.140", "192.0.2.141", "192.0.2.142"), ids={WEB: 7})
-    old = inherited.read(conf(instance(WEB, 7, "192.0.2.141", "192.0.2.140")))
-    text = config.render(Succession(old).of(plain, NODES)).text
-    after = Succession(lists=config.lists_of(text)).of(plain, NODES)
-    assert [str(vip) for vip in after.instances[0].also] == ["192.0.2.141/32"]
-    assert config.lists_of(config.render(after).text) == config.lists_of(text)
-    fewer = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
-    assert Succession(lists=config.lists_of(text)).of(fewer, NODES) == fewer
-    assert config.lists_of(config.render(fewer).text) == {}
-
-
 def test_an_address_that_old_nodes_hold_elsewhere_waits() -> None:
     """It was given to another Service meanwhile: until the last old pod is gone two nodes would have it."""
     old = conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))
@@ -121,4 +108,4 @@ def test_vrids_of_old_nodes_are_taken() -> None:
 def test_a_group_that_was_never_another_s_is_as_it_was() -> None:
     """Nothing is changed, not even copied."""
     plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
-    assert Succession(lists={}).of(plain, NODES) is plain
+    assert Succession().of(plain, NODES) is plain
