@@ -1,0 +1,65 @@
+"""
+Open a connection to ADDRESS:80 every 10 ms until standard input closes; prints "ready", and at the end a JSON list.
+
+A row is ``[what came of it, what was answered]``: ``refused`` where no connection came about within 5 s, ``cut`` where
+one did and no answer came, else ``answered``. ``--udp`` sends one datagram instead, and prints what is answered.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+
+EVERY = 0.01
+PATIENCE = 5.0  # seconds: as any client, this one lets TCP send again what was lost
+
+Row = tuple[str, str]
+
+
+async def call(address: str) -> Row:
+    """One connection and one request."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(address, 80)
+    except (OSError, TimeoutError):
+        return "refused", ""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            body = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
+            return ("answered", body) if body else ("cut", "")
+    except (OSError, TimeoutError):
+        return "cut", ""
+    finally:
+        writer.transport.abort()
+
+
+async def calls(address: str) -> list[Row]:
+    """Rows, in the order in which they were begun."""
+    loop = asyncio.get_running_loop()
+    stopped = loop.run_in_executor(None, sys.stdin.read)
+    running = []
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while not stopped.done():
+        running.append(asyncio.create_task(call(address)))
+        await asyncio.sleep(EVERY)
+    return await asyncio.gather(*running)
+
+
+def datagram(address: str) -> str:
+    """What is answered to one datagram; "" where nothing is."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(1.0)
+        asking.sendto(b"?", (address, 80))
+        try:
+            return asking.recv(100).decode()
+        except TimeoutError:
+            return ""
+
+
+if __name__ == "__main__":
+    if "--udp" in sys.argv:
+        sys.stdout.write(datagram(sys.argv[1]))
+    else:
+        sys.stdout.write(json.dumps(asyncio.run(calls(sys.argv[1]))))

@@ -1,0 +1,150 @@
+"""
+``externalTrafficPolicy: Local`` with the real kube-proxy: VIPs follow endpoints, and clients keep their addresses.
+"""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.demo.__main__ import image
+from hack.demo.story import Story
+from hack.testbed.cluster import Cluster
+from hack.testbed.process import wait_for
+from kavip import names
+from tests.app.conftest import a_pool, a_service, object_of
+from tests.cluster.test_helm import RELEASE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+HOME = "local"
+NOTES = {names.GROUP_ANNOTATION: f"{HOME}/follow", names.POOL_ANNOTATION: "local"}
+BACKEND = Path(__file__).with_name("backend.py")
+SECOND = "192.0.2.206"
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
+    """Three nodes, kavip, a group and a pool; gone afterwards."""
+    found = Story(cluster(nodes=3, images=(image(),)))
+    found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    group = object_of("KeepalivedGroup", "follow", namespace=HOME, version="redhatcop.redhat.io/v1alpha1")
+    group["spec"] = {"interface": "eth0"}
+    apply(found, object_of("Namespace", HOME), group, a_pool("local", "192.0.2.192/28", autoAssign=False))
+    try:
+        yield found
+    finally:
+        found.cluster.kubectl("delete", "services", "--all", f"--namespace={HOME}")
+        found.cluster.kubectl("delete", "namespace", HOME, "--wait=false")
+        found.cluster.kubectl("delete", "vippool", "local")
+
+
+def apply(story: Story, *objects: dict[str, Any]) -> None:
+    """What a user does."""
+    for each in objects:
+        story.cluster.kubectl("apply", "--filename=-", input=json.dumps(each))
+
+
+def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
+    """Have the backend run on *node*, rolled there from where it was without ever having less than it should."""
+    container = {
+        "name": "backend",
+        "image": "localhost/kavip:demo",
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-c", BACKEND.read_text(), "8080"],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+    }
+    labels = {"app": "backend"}
+    pod = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": node}}
+    strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    spec = {
+        "replicas": replicas,
+        "strategy": strategy,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    apply(story, object_of("Deployment", "backend", namespace=HOME, version="apps/v1", spec=spec))
+    story.cluster.kubectl("rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=100s")
+
+
+@contextmanager
+def calling(story: Story, address: str) -> Iterator[list[list[str]]]:
+    """Open a connection every 10 ms from outside as long as the block lasts; the rows are there afterwards."""
+    command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", address)
+    rows: list[list[str]] = []
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    try:
+        yield rows
+    finally:
+        said, _ = process.communicate(timeout=60)
+        rows.extend(json.loads(said))
+
+
+def answered(story: Story, address: str, *, times: int = 1) -> list[list[str]]:
+    """What that many calls one after the other came to, without their outcome: pod and client."""
+    return [story.answers(address).split() for _ in range(times)]
+
+
+def is_on(story: Story, address: str, node: str) -> None:
+    """Wait until *node* alone has *address*, and a pod answers there to the client's own address."""
+    own = story.cluster.client.ipv4
+
+    def so() -> bool:
+        return [each.name for each in story.holders(address)] == [node] and answered(story, address)[0][1:] == [own]
+
+    wait_for(f"{address} is on {node}", so, timeout=PATIENCE)
+
+
+def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
+    """Whatever the Service has besides: UDP, session affinity, source ranges; and without a health port, too."""
+    local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
+    ports = [{"name": kind, "port": 80, "targetPort": 8080, "protocol": kind} for kind in ("TCP", "UDP")]
+    ports = [{**each, "name": each["name"].lower()} for each in ports]
+    web = a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports)
+    plain = a_service("plain", namespace=HOME, annotations=NOTES)
+    plain["spec"] = {**local, "type": "NodePort", "ports": ports[:1], "externalIPs": [SECOND]}
+    apply(story, web, plain)
+    deployed(story, "n2")
+    wait_for("the Service has its address", lambda: story.address(f"{HOME}/web"), timeout=PATIENCE)
+    vip = story.address(f"{HOME}/web")
+    for address in (vip, SECOND):
+        is_on(story, address, "n2")
+    with calling(story, vip) as first, calling(story, SECOND) as second:
+        for node in ("n3", "n1"):
+            deployed(story, node)
+            for address in (vip, SECOND):
+                is_on(story, address, node)
+    for rows in (first, second):
+        outcomes = Counter(outcome for outcome, _ in rows)
+        assert outcomes["answered"] and not outcomes["refused"]
+        assert outcomes["cut"] <= 2  # a request that is under way as the VIP moves: it moved twice
+        assert {body.split()[1] for outcome, body in rows if outcome == "answered"} == {story.cluster.client.ipv4}
+    check_manners(story, vip)
+
+
+def check_manners(story: Story, vip: str) -> None:
+    """A datagram, one pod for one client, and strangers kept out, while the VIP stays where it is."""
+    command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", vip, "--udp")
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert said[1:] == [story.cluster.client.ipv4]
+    deployed(story, "n1", replicas=2)
+    patch = ("patch", "service", "web", f"--namespace={HOME}", "--type=merge", "--patch")
+    wait_for("both pods answer", lambda: len({pod for pod, _ in answered(story, vip, times=20)}) == 2, timeout=PATIENCE)
+    story.cluster.kubectl(*patch, json.dumps({"spec": {"sessionAffinity": "ClientIP"}}))
+    wait_for("one pod answers", lambda: len({pod for pod, _ in answered(story, vip, times=20)}) == 1, timeout=PATIENCE)
+    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}))
+    wait_for("strangers are kept out", lambda: not story.answers(vip), timeout=PATIENCE)
+    assert [node.name for node in story.holders(vip)] == ["n1"]
+    own = f"{story.cluster.client.ipv4}/32"
+    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [own]}}))
+    is_on(story, vip, "n1")
