@@ -5,6 +5,7 @@ A record names every VIP that a daemon of this pod may have put anywhere; it is 
 """
 
 import asyncio
+from typing import Final
 
 import structlog
 
@@ -15,6 +16,9 @@ from kavip.api.address import Address
 from kavip.vrrp.virtualips import VirtualIP
 
 log = structlog.get_logger()
+
+_MOST: Final = 20
+"""Addresses that a line of the log names."""
 
 
 class Sweeper:
@@ -47,7 +51,9 @@ class Sweeper:
             await asyncio.to_thread(self._files.save_record, running)
 
     async def _remove(self, found: tuple[VirtualIP, ...]) -> None:
-        for virtual_ip in found:
-            await network.remove(virtual_ip)
-            log.warning("removed an address left behind", address=str(virtual_ip), interface=virtual_ip.interface)
+        if not found:
+            return
+        await network.remove(found)
+        shown = ", ".join(f"{each} on {each.interface}" for each in found[:_MOST])
+        log.warning("removed addresses left behind", count=len(found), addresses=shown)
         self.removed += len(found)
