@@ -6,6 +6,7 @@ service that fails must not take a VIP for the seconds that ``failAfter`` lasts.
 over, so that a restart neither forgets a failure nor makes one of a single bad answer.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +38,16 @@ class Asked:
     since: str = ""
     message: str = "not asked yet"
     seconds: float = 0.0
+
+
+def complaint(checks: Iterable[Asked]) -> str:
+    """Which of *checks* fail, as a note for people; why is told elsewhere, for a note that changes is written down."""
+    failing = [each.check.name for each in checks if each.health.fails]
+    if not failing:
+        return ""
+    return (
+        f"health check{'s' if len(failing) > 1 else ''} {', '.join(failing)} {'fail' if len(failing) > 1 else 'fails'}"
+    )
 
 
 def after(health: Health, *, answer: bool, fail_after: int, succeed_after: int) -> Health:

@@ -32,6 +32,7 @@ from kavip.agent.daemon import Daemon
 from kavip.agent.dump import Dump
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts
 from kavip.agent.files import RunDirectory
+from kavip.agent.health import complaint
 from kavip.agent.localize import Mounted, Next, localize, named
 from kavip.agent.locals import Locals
 from kavip.agent.mount import Passwords
@@ -97,6 +98,7 @@ class Reloader:
             reload_seconds=self._runner.reload_seconds,
             removed_addresses=self._sweeper.removed,
             checks=self.checks.asked,
+            note="; ".join(each for each in (self._status.note, complaint(self.checks.asked)) if each),
             locals=self.locals.seen,
         )
 

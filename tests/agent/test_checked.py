@@ -94,12 +94,13 @@ def test_a_service_that_fails_loses_the_vip(sites: list[Site]) -> None:
     assert leader.pod.instances()[WEB]["state"] == "FAULT"
     (told,) = leader.pod.state()["checks"]
     assert (told["name"], told["ok"], told["message"]) == ("web", False, "status 503")
+    assert leader.pod.state()["note"] == "health check web fails"
     page = leader.pod.get(names.METRICS_PATH)[1]
     assert 'kavip_agent_check_up{check="web"} 0.0' in page
     assert leader.pod.get(names.READY_PATH)[0] == 200
     leader.answers(200)
     leader.pod.wait_until("the leader has it back", lambda: leader.is_master and not other.is_master)
-    assert leader.pod.state()["checks"][0]["ok"]
+    assert leader.pod.state()["checks"][0]["ok"] and not leader.pod.state()["note"]
 
 
 def test_a_check_that_fails_everywhere_takes_no_vip(sites: list[Site]) -> None:

@@ -1,8 +1,11 @@
 """Rise and fall."""
 
+from dataclasses import replace
+
 import pytest
 
-from kavip.agent.health import Health, after
+from kavip.agent.health import Asked, Health, after, complaint
+from kavip.api.group import Check
 
 
 def course(answers: str, *, fail_after: int = 3, succeed_after: int = 2, start: Health | None = None) -> str:
@@ -37,6 +40,15 @@ def test_what_was_known_before_is_kept() -> None:
     """After a restart of the agent neither one bad answer nor one good one changes anything."""
     assert course("-", start=Health(True)) == "+"
     assert course("+", start=Health(False)) == "-"
+
+
+def test_a_note_names_what_fails() -> None:
+    """Nothing where all is well or unknown; why a check fails is no part of it."""
+    well, router, api = (Asked(Check(name, "kubelet")) for name in ("well", "router", "api"))
+    router, api = (replace(each, health=Health(False), message="status 503") for each in (router, api))
+    assert complaint((well,)) == ""
+    assert complaint((well, router)) == "health check router fails"
+    assert complaint((api, router)) == "health checks api, router fail"
 
 
 @pytest.mark.parametrize(("fail_after", "succeed_after"), [(1, 1), (1, 5), (4, 1)])
