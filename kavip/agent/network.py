@@ -48,7 +48,7 @@ def arp_warning(interfaces: frozenset[str]) -> str:
 
 
 async def remove(virtual_ips: Iterable[VirtualIP]) -> None:
-    """Take addresses off their interfaces in one conversation, for a Shared group leaves thousands; gone ones are fine."""
+    """Take addresses off their interfaces, in one conversation: a Shared group leaves thousands. Gone ones are fine."""
     async with AsyncIPRoute() as route:
         indexes = {str(link.get("IFLA_IFNAME")): link["index"] async for link in await route.get_links()}
         for each in virtual_ips:
