@@ -1,5 +1,5 @@
 """
-The commands that ask and change nothing: check, plan, render, explain, vrids.
+The commands that ask and change nothing: check, plan, render, explain, status, vrids.
 
 Each imports only what it runs. Exit status: 0 yes, 1 no (something refused, a Service that waits), 2 the question was
 wrong, or cannot be answered.
@@ -20,6 +20,7 @@ from kavip.settings import Settings, listed
 
 if TYPE_CHECKING:
     from kavip.overlay import Standing
+    from kavip.overview import Overview
     from kavip.snapshot import Object
     from kavip.webhook.checks import Options
 
@@ -317,6 +318,63 @@ def explain(
 
 
 @click.command()
+@_filename()
+@click.option("-n", "--namespace", default="", help="where to look for what you may read nowhere else; context's")
+@click.option("-w", "--watch", is_flag=True, help="print again whenever something changes, until interrupted")
+@click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True)
+@_cluster
+def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str, kubeconfig: str, context: str) -> None:
+    """
+    Show every VIP with the node that holds it, and the groups, pools and nodes around them.
+
+    Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Nodes, and watches them with --watch), or with
+    -f files alone. Exit status: 0 every VIP has its master, 1 one has not, 2 that cannot be said.
+    """
+    from kavip import files, overview, reading, telemetry, watching
+
+    if paths and watch:
+        raise click.UsageError("--watch asks a cluster: give it without -f")
+    if paths:
+        _show_status(overview.overview(files.load(paths)), output)
+    told = kubeconfig or reading.usual_kubeconfig()
+    if not watch:
+        scene = asyncio.run(watching.look(told, context=context, namespace=namespace))
+        _show_status(overview.overview(scene.objects, scene.notes), output)
+    telemetry.configure_logging("critical", "text")  # that the watch is interrupted is told once, below
+    try:
+        asyncio.run(_watch_status(told, context, namespace, output))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _show_status(found: "Overview", output: str) -> NoReturn:
+    from kavip import overview
+
+    for note in found.notes:
+        click.echo(f"kavip: {note}", err=True)
+    click.echo(overview.shown(found, output))
+    sys.exit(found.status)
+
+
+async def _watch_status(kubeconfig: str, context: str, namespace: str, output: str) -> None:
+    from kavip import overview, watching
+
+    before, noted, trouble = "", False, ""
+    async for scene in watching.follow(kubeconfig, context=context, namespace=namespace):
+        found = overview.overview(scene.objects, scene.notes)
+        for note in () if noted else found.notes:
+            click.echo(f"kavip: {note}", err=True)
+        if scene.trouble != trouble:
+            lost = f"the API server does not answer ({scene.trouble}): what is shown may be old"
+            click.echo(f"kavip: {lost if scene.trouble else 'the API server answers again'}", err=True)
+        text = overview.shown(found, output)
+        if text != before:
+            parted = {"json": "", "yaml": "---\n", "table": "\n" if before else ""}[output]
+            click.echo(f"{parted}{text}")
+        before, noted, trouble = text, True, scene.trouble
+
+
+@click.command()
 @click.argument("cluster_name")
 def vrids(cluster_name: str) -> None:
     """Print the VRIDs that an OpenShift IPI cluster called CLUSTER_NAME takes on its segment."""
@@ -326,4 +384,4 @@ def vrids(cluster_name: str) -> None:
     click.echo(f"api {ids.api}\ningress {ids.ingress}\ndns {ids.dns} (OpenShift 4.7 and older)")
 
 
-ALL: Final = (check, plan, render, explain, vrids)
+ALL: Final = (check, plan, render, explain, status, vrids)

@@ -1,0 +1,83 @@
+"""Agents that say what a test wants: HTTP servers on loopback, asked by a controller that runs."""
+
+import json
+import threading
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from tests.app.conftest import Installation, free_port, object_of, wait_for
+
+
+class Agents:
+    """The agents of the group lb/edge on nodes n1, n2, ...; *masters* says which node holds everything."""
+
+    def __init__(self, installation: Installation, *, nodes: int = 2) -> None:
+        """Nothing runs before the context is entered."""
+        self._installation = installation
+        self.port = free_port()
+        self.masters: set[str] = set()
+        self.silent: set[str] = set()
+        self._runs: tuple[str, list[dict[str, Any]]] = "", []  # the hash of a configuration, and its instances
+        self._servers = {
+            f"n{n}": ThreadingHTTPServer((f"127.0.0.{n + 1}", self.port), self._handler(f"n{n}"))
+            for n in range(1, nodes + 1)
+        }
+
+    def __enter__(self) -> Self:
+        """Serve, and tell the cluster of the nodes."""
+        self._installation.applied(*(object_of("Node", name) for name in self._servers))
+        for name, server in self._servers.items():
+            addresses = [{"type": "InternalIP", "address": server.server_address[0]}]
+            status = json.dumps({"status": {"addresses": addresses}})
+            self._installation.plane.kubectl("patch", "node", name, "--subresource=status", "-p", status)
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Serve no more."""
+        for server in self._servers.values():
+            server.shutdown()
+            server.server_close()
+
+    def run(self, services: Iterable[str]) -> None:
+        """Take up the configuration in the ConfigMap as soon as it has the instances of *services*."""
+        wanted = {f"shop/{name}" for name in services}
+
+        def taken() -> list[dict[str, Any]]:
+            found = self._installation.get("keepalivedgroup", "edge", "-n", "lb") or {}
+            instances = found.get("status", {}).get("instances") or []
+            is_whole = {each["name"] for each in instances if each.get("virtualIPs")} == wanted
+            return instances if is_whole else []
+
+        instances = wait_for(f"instances of {sorted(wanted)}", taken)
+        config = self._installation.get("configmap", "edge", "-n", "lb")
+        for each in instances:
+            each["virtualIPs"] = self._installation.addresses(each["name"].partition("/")[2])
+        self._runs = json.loads(config["data"]["agent.json"])["configHash"], instances
+
+    def _handler(self, node: str) -> type[BaseHTTPRequestHandler]:
+        agents = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Answer ``/state``."""
+                body = agents.state(node)
+                self.send_response(503 if node in agents.silent else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+    def state(self, node: str) -> bytes:
+        """What the agent of *node* says."""
+        config_hash, run = self._runs
+        state = "MASTER" if node in self.masters else "BACKUP"
+        kept = ("name", "routerID", "family", "virtualIPs")
+        instances = [{**{key: each[key] for key in kept}, "state": state, "lastTransition": state} for each in run]
+        told = {"node": node, "group": "lb/edge", "configHash": config_hash, "instances": instances}
+        return json.dumps({**told, "keepalived": {"version": "2.2.7", "running": True}}).encode()

@@ -1,0 +1,153 @@
+"""What the cluster is told of masters, and ``kubectl kavip status``: a real API server, the controller, and agents."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.app.agents import Agents
+from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, wait_for
+from tests.app.test_explain import kubectl_kavip, may_list
+
+pytestmark = pytest.mark.apiserver
+
+HELD = r"n2 +yes +10 "
+NAMES = [f"s{number}" for number in range(1, 11)]
+
+
+def told(installation: Installation, name: str = "s1") -> tuple[str, str]:
+    """Reason and message of Advertised."""
+    found = installation.condition(name, "kavip.io/Advertised")
+    return found.get("reason", ""), found.get("message", "")
+
+
+def advertised(installation: Installation) -> dict[str, tuple[str, str]]:
+    """Reason and message of Advertised of every Service that has it, without the address."""
+    found = {}
+    for service in installation.get("services", "-n", "shop")["items"]:
+        for each in service["status"].get("conditions", []):
+            if each["type"] == "kavip.io/Advertised":
+                found[service["metadata"]["name"]] = each["reason"], each["message"].partition(" holds ")[0]
+    return found
+
+
+def all_say(installation: Installation, reason: str, who: str) -> None:
+    """Wait until every Service says that, and no other."""
+    expected = dict.fromkeys(NAMES, (reason, who))
+    wait_for(f"{reason} {who}", lambda: advertised(installation) == expected)
+
+
+@contextmanager
+def typed(installation: Installation, log: Path, *command: str) -> Iterator[Callable[[], list[str]]]:
+    """A command that goes on running; gives the lines that it has printed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KUBECONFIG": str(installation.plane.kubeconfig)}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+        try:
+            yield lambda: log.read_text().splitlines()
+            assert process.poll() is None, log.read_text()
+        finally:
+            process.kill()
+            process.wait(timeout=30)
+
+
+@contextmanager
+def writes(installation: Installation, log: Path, kind: str, namespace: str) -> Iterator[Callable[[], int]]:
+    """Counts what a watch tells of objects of *kind*: each write of one that is there is one line."""
+    program, _ = installation.plane.kubectl_command()
+    count = len(installation.get(kind, "-n", namespace)["items"])
+    with typed(installation, log, program, "get", kind, "-n", namespace, "--watch", "-o", "name") as lines:
+        wait_for(f"the watch of {kind}", lambda: len(lines()) >= count)
+        yield lambda: len(lines()) - count
+
+
+def rest(*counts: Callable[[], int]) -> list[int]:
+    """The counts, once nothing has been written for longer than a look at the agents takes."""
+    found = [count() for count in counts]
+    while True:
+        time.sleep(2)
+        before, found = found, [count() for count in counts]
+        if found == before:
+            return found
+
+
+def test_a_fail_over_is_one_write_for_each_service(installation: Installation, tmp_path: Path) -> None:
+    """From the first master to a split brain; `kavip status` shows it, and its watch prints what changes."""
+    with Agents(installation) as agents:
+        installation.applied(a_pool("edge", "192.0.2.128/25"), a_group("edge", default=True, metricsPort=agents.port))
+        replica = installation.start(webhook=False)
+        installation.applied(*(a_service(name) for name in NAMES))
+        agents.masters = {"n1"}
+        agents.run(NAMES)
+        all_say(installation, "Master", "node n1")
+        with (
+            writes(installation, tmp_path / "services", "services", "shop") as services,
+            writes(installation, tmp_path / "groups", "keepalivedgroups", "lb") as groups,
+            typed(installation, tmp_path / "watch", sys.executable, "-m", "kavip", "status", "--watch") as view,
+        ):
+            wait_for("the first view", lambda: any(line.startswith("n1 ") for line in view()))
+            before = rest(services, groups)
+            found = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]
+            assert ({each["node"] for each in found["instances"]}, found["nodes"]["current"]) == ({"n1"}, 2)
+            agents.masters = set()
+            time.sleep(0.5)  # a gap as the default profile has it
+            agents.masters = {"n2"}
+            all_say(installation, "Master", "node n2")
+            wait_for("the watch sees it", lambda: any(re.match(HELD, line) for line in view()))
+            after = rest(services, groups)
+            assert after[0] - before[0] == len(NAMES)
+            assert after[1] - before[1] == 1
+            assert not [line for line in view() if "NoMaster" in line or "kavip:" in line]
+        status_is_shown(installation, tmp_path)
+
+        agents.masters = {"n1", "n2"}
+        wait_for("split brain", lambda: told(installation)[0] == "SplitBrain")
+        assert " is held by nodes n1, n2 at once" in told(installation)[1]
+        done = kubectl_kavip(tmp_path, installation, "kavip", "status")
+        assert done.returncode == 1 and "SplitBrain" in done.stdout
+        name = 'kavip_services_advertised{group="lb/edge",reason="SplitBrain"}'
+        wait_for("the metric", lambda: replica.metric(name) == len(NAMES))
+        agents.masters, agents.silent = {"n2"}, {"n1"}
+        all_say(installation, "Master", "node n2")
+        wait_for("n1 is silent", lambda: replica.metric('kavip_agents{group="lb/edge",state="silent"}') == 1)
+        assert replica.metric('kavip_agent_looks_total{result="unanswered"}') > 0
+
+
+def status_is_shown(installation: Installation, tmp_path: Path) -> None:
+    """In every form; a user needs the right to list four kinds, and of one namespace sees what is his."""
+    done = kubectl_kavip(tmp_path, installation, "kavip", "status")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"]
+    assert lines[1].split() == ["192.0.2.128", lines[1].split()[1], "lb/edge", "edge", "n2", "Master"]
+    assert "\x1b" not in done.stdout
+    found = json.loads(kubectl_kavip(tmp_path, installation, "kavip", "status", "-o", "json").stdout)
+    assert [each["node"] for each in found["virtualIPs"]] == ["n2"] * 10
+    assert [(each["node"], each["virtualIPs"]) for each in found["nodes"]] == [("n1", 0), ("n2", 10)]
+    assert yaml.safe_load(kubectl_kavip(tmp_path, installation, "kavip", "status", "-o", "yaml").stdout) == found
+    for resource, group in (("vippools", "kavip.io"), ("keepalivedgroups", "redhatcop.redhat.io")):
+        installation.applied(*may_list("clara", group, resource))
+    installation.applied(*may_list("clara", "", "services", namespace="shop"))
+    few = kubectl_kavip(tmp_path, installation, "kavip", "status", "-n", "shop", user="clara")
+    assert (
+        few.returncode == 0 and len(few.stdout.splitlines()) == len(lines) - 1
+    )  # a node that holds nothing is not seen
+    assert few.stderr.splitlines() == [
+        "kavip: you may not list nodes of the whole cluster: those that hold no VIP are not shown",
+        "kavip: you may not list services of the whole cluster: only those of namespace shop are shown",
+    ]
+    none = kubectl_kavip(tmp_path, installation, "kavip", "status", "-n", "other", user="dora")
+    assert none.returncode == 2 and len(none.stderr.splitlines()) == 1
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(
+        installation.plane.kubectl("get", "services,vippools,keepalivedgroups,nodes", "-A", "-o", "yaml").stdout
+    )
+    assert kubectl_kavip(tmp_path, installation, "kavip", "status", "-f", str(dump)).stdout == done.stdout
