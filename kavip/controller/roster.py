@@ -26,7 +26,7 @@ from kavip.names import Condition, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
-from kavip.vrrp.holding import hold
+from kavip.vrrp.holding import hold, unit_of, virtual_ips_of
 from kavip.vrrp.identity import Running, identities_of
 from kavip.vrrp.instances import Model
 from kavip.vrrp.members import Member, Peer, member_of
@@ -100,7 +100,18 @@ def roster_of(
     seeds = [instances.seed_of(group, key) for key in persisted]
     peers = rollout.peers_of(nodes, scene, seeds=seeds)
     fitted, refusal = _fitted(group, members, peers, persisted, identities, succession=succession)
-    now = _now(group, members, peers, fitted, identities, succession=succession) if fitted and not refusal else None
+    ahead = None
+    if fitted and not refusal:
+        ahead = _ahead(
+            group,
+            fitted,
+            identities,
+            members=members,
+            peers=peers,
+            assignment=assignment,
+            persisted=persisted,
+            succession=succession,
+        )
     return Roster(
         members=members,
         nodes=nodes,
@@ -108,9 +119,9 @@ def roster_of(
         router_ids=keys.published_ids(group, members, assignment.ids),
         port=port,
         is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
-        model=now[0] if now else fitted.model if fitted else None,
-        config=now[1] if now else None,
-        next=fitted.config if fitted and now and now[1] is not fitted.config else None,
+        model=ahead.model if ahead else fitted.model if fitted else None,
+        config=ahead.config if ahead else None,
+        next=ahead.next if ahead else None,
         refusal=refusal,
         left_out=fitted.left_out if fitted else {},
         is_rolling=not rollout.is_over(nodes, peers),
@@ -207,19 +218,50 @@ def _fitted(
     return fitted, fitted.config.oversized
 
 
-def _now(
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What may roll from node to node, and what all nodes are to switch to; None where that is the same."""
+
+    model: Model
+    config: Config
+    next: Config | None
+
+
+def _ahead(
     group: KeepalivedGroup,
-    members: tuple[Member, ...],
-    peers: Sequence[Peer],
     fitted: Fitted,
     running: Mapping[str, Running],
     *,
+    members: Sequence[Member],
+    peers: Sequence[Peer],
+    assignment: Assignment,
+    persisted: Mapping[str, int],
     succession: Succession,
-) -> tuple[Model, Config]:
-    """What may roll from node to node, of the model that is wanted; beside old pods that is decided by them."""
+) -> _Ahead:
+    """
+    How to get from what is *running* to the *fitted* model; beside old pods that is decided by them.
+
+    What is to move to an instance whose VRID is not *persisted* yet stays where it runs.
+    """
+    wanted = fitted.model
+    if succession.old:
+        return _Ahead(wanted, fitted.config, None)
     kept = [member for member in members if member.key not in fitted.left_out]
-    held = fitted.model if succession.old else hold(fitted.model, running, group=group, members=kept, peers=peers)
-    if held is fitted.model:
-        return held, fitted.config
-    model = succession.of(held, peers)
-    return model, config.render(model)
+    goal = wanted
+    if persisted.keys() != assignment.ids.keys():
+        anchors = {name: each.identity.anchor.address for name, each in running.items()}
+        goal = succession.of(instances.model_of(group, kept, peers, assignment.ids, anchors=anchors), peers)
+    held = hold(goal, running, group=group, members=kept, peers=peers)
+    if held is wanted:
+        return _Ahead(wanted, fitted.config, None)
+    held = succession.of(held, peers)
+    there = tuple(each for each in held.instances if each.name in running or unit_of(each) in persisted)
+    if there == wanted.instances:
+        return _Ahead(wanted, fitted.config, None)
+    model = replace(wanted, instances=there)
+    is_whole = _addresses(goal) & {vip.address for each in running.values() for vip in each.virtual_ips}
+    return _Ahead(model, config.render(model), fitted.config if is_whole <= _addresses(wanted) else None)
+
+
+def _addresses(model: Model) -> set[Address]:
+    return {vip.address for each in model.instances for vip in virtual_ips_of(each)}

@@ -30,7 +30,7 @@ LAST_LOOK: Final = 4.0
 TOO_LATE: Final = 2.0
 """Seconds before the instant at which it can no longer be called off: not all nodes might see that in time."""
 _REST: Final = 8_000  # bytes of a ConfigMap for what beside the texts stands in it
-_ELECTION: Final = 5  # intervals after which instances that have just started have their masters
+ELECTION: Final = 5  # intervals after which instances that have just started have their masters
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def decide(
     pending = Published(current, following, tries=tries)
     if waiting := [voter for voter in voters if voter.why]:
         return Switching(pending, _waits(what, waiting))
-    ahead = min(max(LEAD * 2**tries, _ELECTION * _slowest(current, following)), LONGEST_LEAD)
+    ahead = min(max(LEAD * 2**tries, ELECTION * _slowest(current, following)), LONGEST_LEAD)
     instant = now + timedelta(seconds=ahead)
     return Switching(replace(pending, switch_at=instant), _announced(what, instant), ahead - LAST_LOOK)
 

@@ -77,11 +77,20 @@ def virtual_ips_of(instance: Instance) -> tuple[VirtualIP, ...]:
     return tuple(vip for vip in (instance.anchor, *instance.also, *instance.excluded) if not is_anchor(vip.address))
 
 
+def unit_of(instance: Instance) -> str:
+    """The unit of *instance*, which is the key of its VRID."""
+    return _unit_name(instance.name, instance.family)
+
+
+def _unit_name(name: str, family: int) -> str:
+    return name.removesuffix(_IPV6) if family == 6 else name
+
+
 def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Instance | None) -> Instance:
     """*run* as it is, with *vips*; what all nodes need not agree on is as *wanted*."""
     identity, group = run.identity, ground.group
     family = identity.anchor.address.family
-    unit_name = run.name.removesuffix(_IPV6) if family == 6 else run.name
+    unit_name = _unit_name(run.name, family)
     before, where = group.spec.interface, identity.anchor.interface
     placed = {vip.address: replace(vip, interface=where) if vip.interface == before else vip for vip in vips}
     is_slot = is_anchor(identity.anchor.address)

@@ -21,6 +21,7 @@ from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
+from kavip.controller.published import folder_of
 from tests.agent.scene import Mount
 
 PATIENCE = 60.0
@@ -63,8 +64,8 @@ class Pod:
     def __init__(self, host: Host, folder: Path, *, keepalived: str = "/usr/sbin/keepalived") -> None:
         self.host, self.keepalived_program = host, keepalived
         self.config = Mount(folder / "config")
-        self.password = folder / "password"
-        self.passwords = folder / "passwords"
+        self.password, self.passwords = folder / "password", folder / "passwords"
+        self.passwords.mkdir(parents=True)
         self.run_dir = folder / "run"
         self.run_dir.mkdir(parents=True)
         self.agent_log = folder / "agent.log"
@@ -128,6 +129,13 @@ class Pod:
             process.stop([self.keepalived])
         self.host.exec("ip", "addr", "flush", "dev", "eth0", "to", "192.0.2.128/25")
         self.host.exec("ip", "-6", "addr", "flush", "dev", "eth0", "to", "2001:db8:2::100/120")
+
+    def mount_password(self, secret: str, **keys: str) -> None:
+        """Mount the Secret with these keys, or what has become of it."""
+        (folder := self.passwords / folder_of(secret)).mkdir(exist_ok=True)
+        for key, password in keys.items():
+            (folder / f".{key}").write_text(password)
+            (folder / f".{key}").replace(folder / key)
 
     # --- what it says -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,163 @@
+"""
+Changes that all nodes make at one announced instant.
+
+One fail-over at most where keepalived has to begin an instance anew, nothing at all where it goes on as master, and
+never two masters for longer than an interval.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hack.testbed import process
+from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.controller import switch
+from kavip.controller.published import Bundle, Published, means_of, published_in
+from tests.agent.pod import PATIENCE
+from tests.changes.conftest import MakeRig
+from tests.changes.rig import Rig, group, service
+from tests.changes.seen import Seen, watching
+from tests.controller.grouping import PROGRAMMED, condition
+from tests.controller.scenes import GROUP
+
+pytestmark = pytest.mark.netns
+
+WEB, CART, SIX = "192.0.2.130", "192.0.2.131", "2001:db8:2::131"
+VIPS = [WEB, CART, SIX]
+SERVICES = [service("shop/web", WEB), service("shop/cart", CART, SIX)]
+INTERVAL = 0.2
+FAIL_OVER = 4 * INTERVAL
+"""What a silent death costs: three intervals and the skew, which is less than one more."""
+LATE = {"n2": 2.5}
+"""Later than the last look before the instant, and not after it: see `soon`."""
+SECOND: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 1000}
+TWO_SECONDS: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 2000}
+WITH_PASSWORD = {**TWO_SECONDS, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="one")}
+WITH_ANOTHER = {**TWO_SECONDS, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="two")}
+SHARED = {"instances": Instances(mode="Shared", count=2)}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Announce switches for the near future: here kubelet is as fast as a test wants it."""
+    for name, seconds in {"LEAD": 3.0, "FROZEN": 2.0, "LAST_LOOK": 1.6, "TOO_LATE": 0.8, "ELECTION": 1}.items():
+        monkeypatch.setattr(switch, name, seconds)
+
+
+def started(make_rig: MakeRig, nodes: int, **spec: Any) -> Rig:
+    """Nodes on which the Services have their masters."""
+    rig = make_rig(nodes)
+    rig.apply(group(**spec), *SERVICES)
+    settle(rig)
+    return rig
+
+
+def settle(rig: Rig) -> None:
+    """Wait until every instance has the master that ranks first."""
+
+    def ranked() -> bool:
+        found = [
+            (each["name"], each["priority"], each["state"])
+            for pod in rig.pods.values()
+            for each in pod.state()["instances"]
+        ]
+        first: dict[str, int] = {}
+        for name, priority, _ in found:
+            first[name] = max(priority, first.get(name, 0))
+        return all((state == "MASTER") == (priority == first[name]) for name, priority, state in found)
+
+    process.wait_for("masters rank first", ranked, timeout=PATIENCE, interval=0.1)
+
+
+def changed(rig: Rig, **spec: Any) -> Seen:
+    """Edit the group, and watch until all nodes have switched and every instance has a master."""
+    with watching(rig, VIPS) as seen:
+        old = published(rig).current
+        rig.world.snapshot.put(edited(rig, **spec))
+        process.wait_for("all switch", lambda: switched(rig, old), timeout=PATIENCE, interval=0.05)
+        settle(rig)
+    return seen
+
+
+def edited(rig: Rig, **spec: Any) -> KeepalivedGroup:
+    """The group of *rig* with another spec, and the status that it has."""
+    return msgspec.structs.replace(rig.world.snapshot.groups[GROUP], spec=group(**spec).spec)
+
+
+def published(rig: Rig) -> Published:
+    """What stands in the ConfigMap."""
+    found = published_in(rig.world.objects.configmaps[GROUP], means_of(rig.world.snapshot.groups[GROUP]))
+    assert found is not None
+    return found
+
+
+def stepped(rig: Rig) -> Published:
+    """What is published after one round in which one mount is late."""
+    rig.step(delays=LATE)
+    return published(rig)
+
+
+def switched(rig: Rig, old: Bundle) -> bool:
+    """One round; whether all nodes run what is published, nothing is pending, and that is not *old*."""
+    is_done, found = rig.step(), published(rig)
+    return is_done and found.next is None and found.current != old
+
+
+def test_multicast_to_unicast_and_back(make_rig: MakeRig) -> None:
+    """keepalived takes it for another instance: nobody is master for as long as a fail-over takes, and never two."""
+    rig = started(make_rig, 3, unicast_enabled=False)
+    for spec in ({}, {"unicast_enabled": False}):
+        seen = changed(rig, **spec)
+        assert max((double.seconds for double in seen.double_masters), default=0.0) <= INTERVAL
+        assert seen.longest_silence <= FAIL_OVER
+
+
+def test_what_a_master_goes_on_with(make_rig: MakeRig) -> None:
+    """Version, interval of version 2, password: no transition, no second master, no request is lost."""
+    rig = started(make_rig, 2)
+    for pod in rig.pods.values():
+        pod.mount_password("vrrp", one="s3cr3t_1", two="s3cr3t_2")
+    for spec in (SECOND, TWO_SECONDS, WITH_PASSWORD, WITH_ANOTHER):
+        seen = changed(rig, **spec)
+        assert seen.transitions == {}
+        assert seen.failures == {}
+        assert seen.double_masters == ()
+
+
+def test_per_service_to_shared_and_back(make_rig: MakeRig) -> None:
+    """The VIPs move into masters that are there already; nobody waits for an election."""
+    rig = started(make_rig, 3)
+    seen = changed(rig, **SHARED)
+    assert seen.longest_silence < FAIL_OVER / 2
+    assert seen.double_masters == ()
+    assert set(rig.pods["n1"].instances()) == {"group/0", "group/0/v6", "group/1", "group/1/v6"}
+    assert changed(rig).longest_silence <= FAIL_OVER
+
+
+def test_a_node_that_is_not_ready_aborts_for_all(make_rig: MakeRig) -> None:
+    """
+    One node's mount is late: nobody switches, and the condition says whom they wait for.
+
+    What happens to Services meanwhile happens. When the node is there, all switch.
+    """
+    rig = started(make_rig, 2, unicast_enabled=False)
+    before = published(rig).current
+    rig.world.snapshot.put(edited(rig))
+    with watching(rig, VIPS) as seen:
+        rig.step()
+        process.wait_for("it is announced", lambda: bool(stepped(rig).switch_at), timeout=PATIENCE)
+        process.wait_for("it is called off", lambda: bool(stepped(rig).tries), timeout=PATIENCE)
+        reason, message = condition(rig.world, PROGRAMMED)[1:]
+        assert reason == "Pending"
+        assert message.endswith("(multicast to unicast) waits for node n2: it has not seen the announcement")
+        rig.world.snapshot.put(service("shop/new", "192.0.2.140"))
+        process.wait_for(
+            "the new one runs", lambda: not rig.step() and "shop/new" in rig.pods["n1"].masters(), timeout=PATIENCE
+        )
+    assert "unicast_peer" not in before.text
+    assert {pod.state()["configHash"] for pod in rig.pods.values()} != {before.hash}
+    assert seen.failures == {}
+    assert seen.double_masters == ()
+    process.wait_for("all switch", lambda: switched(rig, before), timeout=PATIENCE, interval=0.05)
+    assert published(rig).current.text.count("unicast_peer") == 4
