@@ -15,7 +15,7 @@ from kavip.api.refusal import Refusal
 from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.vrrp import keys, verbatim, virtualips
-from kavip.vrrp.grammar import Line
+from kavip.vrrp.grammar import Line, is_interface
 from kavip.vrrp.members import Member, Peer, is_name
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -67,6 +67,10 @@ class Draft:
         for index, entry in enumerate(self._group.spec.virtual_ips or ()):
             where, path = entry.interface or self._group.spec.interface, f"spec.virtualIPs[{index}].address"
             try:
+                if entry.interface and not is_interface(entry.interface):
+                    raise BadInput(
+                        f"spec.virtualIPs[{index}].interface", entry.interface, "want the name of an interface"
+                    )
                 vips.append(virtualips.parse_virtual_ip(entry.address, path, interface=where))
             except BadInput as error:
                 self._object(own, Reason.INVALID, str(error))

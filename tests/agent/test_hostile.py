@@ -1,0 +1,199 @@
+"""
+Hostile text on its whole way: the webhook's judgement, the controller's plan, the ConfigMap, the agent, a real daemon.
+
+Each text is written wherever somebody may write, past the webhook too, for objects may be older than it. Every one
+holds a word by which it would be known again: none is, in the file that keepalived reads and in what it dumps.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kavip.api.group import GroupVirtualIP, KeepalivedGroup
+from kavip.controller.outcome import Key, Kind
+from kavip.errors import UnsafeValue
+from kavip.names import CONFIG_KEY, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
+from kavip.snapshot import Object
+from tests import build
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+from tests.agent.steps import WEB, WEB_VIP, master, started
+from tests.changes.rig import NEW
+from tests.controller.scenes import GROUP, World, cluster
+from tests.vrrp import hostile, reader
+from tests.webhook import judging
+
+CANARY = "canary"
+_TOUCH = "/bin/touch /tmp/canary"
+pytestmark = pytest.mark.netns
+
+TEXTS = (
+    f"5\n    notify {_TOUCH}",
+    f"5\r\n    notify_master {_TOUCH}",
+    f'5 }} vrrp_script canary {{ script "{_TOUCH}" }} vrrp_instance V9 {{ state MASTER',
+    f"}}\nvrrp_instance canary {{\n    notify {_TOUCH}\n",
+    "} include /tmp/canary",
+    "5 # canary",
+    "5 ! canary",
+    "5\\# canary",
+    "\\! canary",
+    '"canary',
+    "5 'canary'",
+    '"${_RANDOM canary}"',
+    "${canary}",
+    "$canary=1",
+    "$CANARY canary",
+    "~SEQ(canary, 1, 9) $canary",
+    "~LST(canary, 1, 2) x",
+    "@canary 5",
+    "@^canary 5",
+    "include /tmp/canary",
+    "5 canary",
+    "5\tcanary",
+    "5\x0bcanary",
+    "5\x0ccanary",
+    "5\x00canary",
+    "5\x85canary",
+    "5\u2028canary",
+    "5\xa0canary",
+    "{{ canary }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}canary",
+    "{% include 'canary' %}",
+    "{# canary #}",
+    "$(touch /tmp/canary)",
+    "`touch /tmp/canary`",
+    f"5; {_TOUCH}",
+    f"| {_TOUCH}",
+    "x" * 1023 + "\ncanary",
+    "x" * 1100 + " canary",
+    "192.0.2.140 canary",
+    "192.0.2.140/24 dev canary",
+    "192.0.2.140%canary",
+    "../../canary",
+    "# kavip: authentication canary",
+    "канарейка canary",
+    "5\u202ecanary",
+)
+
+
+@dataclass
+class Tried:
+    """What came of all texts: *texts* for nodes by where they come from, and *passed* what the webhook let through."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
+    unsafe: int = 0
+
+
+def group(**spec: Any) -> KeepalivedGroup:
+    """A group that allows whatever a group can."""
+    return build.group(GROUP, **{**NEW, "allow_verbatim": hostile.EVERY, "allow_scripts": True, **spec})
+
+
+def service(key: str, address: str, *, notes: dict[str, str] | None = None, **more: Any) -> Any:
+    """A Service of the group that has one VIP."""
+    return build.service(key, group=GROUP, type="ClusterIP", external_ips=[address], annotations=notes, **more)
+
+
+def of_services(text: str) -> Iterator[tuple[str, Any]]:
+    """Every Service that may hold *text*, and where."""
+    lines = [{keyword: text} for keyword in hostile.KNOWN] + [{text: "5"}]
+    annotations = {f"verbatimconfig {next(iter(each))}": {VERBATIM_ANNOTATION: json.dumps(each)} for each in lines}
+    annotations |= {"verbatimconfig": {VERBATIM_ANNOTATION: text}, "spreadvips": {SPREAD_ANNOTATION: text}}
+    for number, (place, notes) in enumerate(annotations.items()):
+        yield place, service(f"bad/s{number}", f"198.18.1.{number}", notes=notes)
+    yield "external IP", service("bad/external", text)
+    yield "status", service("bad/status", "198.18.2.1", holds=[text])
+    for place in ("name", "namespace"):
+        bad = service("bad/name", "198.18.2.2")
+        yield place, replace(bad, metadata=replace(bad.metadata, **{place: text}))
+
+
+def of_groups(text: str) -> Iterator[tuple[str, KeepalivedGroup]]:
+    """Every group that may hold *text*, and where."""
+    yield "verbatimConfig", group(verbatim_config=dict.fromkeys((*hostile.KNOWN_GLOBALLY, text), text))
+    for name in ("interface", "vrrp_interface", "interface_from_ip", "segment", "openshift_cluster_name"):
+        yield name, group(**{name: text})
+    yield "allowVerbatim", group(allow_verbatim=[text])
+    yield "virtualIPs", group(virtual_ips=[GroupVirtualIP(address=text)])
+    yield "interface of virtualIPs", group(virtual_ips=[GroupVirtualIP(address="203.0.113.1", interface=text)])
+    yield "routerIDs", group(router_ids={text: 7, WEB: 26})
+
+
+def planned(tried: Tried, place: str, *objects: Object) -> None:
+    """Let the controller plan, and keep the text that it would mount."""
+    world = World(cluster(service(WEB, WEB_VIP), *objects))
+    tried.places.add(place)
+    try:
+        world.settle(Key(Kind.GROUP, GROUP))
+    except UnsafeValue:
+        tried.unsafe += 1
+        return
+    found = world.objects.configmaps.get(GROUP)
+    if found and found.data:
+        tried.texts.setdefault(found.data[CONFIG_KEY], place)
+
+
+def everything() -> Tried:
+    """All texts, everywhere."""
+    tried = Tried()
+    for text in TEXTS:
+        bad = dict(of_services(text))
+        tried.passed |= {place for place, each in bad.items() if not judging.create(each, group()).refusals}
+        planned(tried, "Services", group(), *bad.values())
+        for place, each in of_groups(text):
+            if len(judging.create(each).refusals) < len(each.spec.verbatim_config or ("one",)):
+                tried.passed.add(place)
+            planned(tried, place, each)
+        node = build.node("n9", "192.0.2.99")
+        planned(tried, "name of a node", group(), replace(node, metadata=replace(node.metadata, name=text)))
+        planned(tried, "address of a node", group(), build.node("n9", text))
+    return tried
+
+
+def test_no_hostile_text_reaches_keepalived(pod: MakePod) -> None:
+    """It is refused where it is written, planned away where it stands already, and no daemon ever reads of it."""
+    tried = everything()
+    assert len(tried.places) > 10
+    assert tried.passed == {"name", "namespace", "routerIDs", "status"}  # the API server's business, and kavip's own
+    assert len(tried.texts) > 4
+    node = master(started(pod("n1"), next(iter(tried.texts))), WEB)
+    before = node.transitions()[WEB]
+    for text, place in tried.texts.items():
+        if place == "name of a node":  # no API server has such a node; the agent takes no condition that names it
+            assert "no instance is left" in node.refuses(node.config.write(text))
+        else:
+            assert CANARY not in text, place
+            node.runs(node.config.write(text))
+            assert node.state()["leftOut"] == [], place
+        read(node)
+    passwords = pod("n2")
+    passwords.password.parent.mkdir(parents=True, exist_ok=True)
+    protected = scene.rendered({WEB: WEB_VIP}, **scene.WITH_PASSWORD)
+    passwords.password.write_text(scene.PASSWORD)
+    started(passwords, protected, authentication=True)
+    for text in TEXTS[::3]:  # one grammar judges them, and each takes two looks at the mount
+        passwords.password.write_text(text, encoding="utf-8")
+        passwords.wait_until(f"{text!r} is refused", lambda: passwords.state()["refused"].startswith("password: want"))
+        assert CANARY not in passwords.logs()
+        read(passwords)
+        passwords.password.write_text(scene.PASSWORD)
+        passwords.wait_until("the right one is taken", lambda: passwords.state()["refused"] == "")
+    assert node.transitions()[WEB] == before
+    assert not node.host.exec("ls", "/tmp").stdout.count("canary\n")
+
+
+def read(pod: Pod) -> None:
+    """Fail where a text has come to the daemon: in its file, in its dump, or in what the agent tells."""
+    config = (pod.run_dir / "keepalived.conf").read_text()
+    dump = (pod.run_dir / "keepalived.json").read_text()
+    assert CANARY not in config + dump + json.dumps(pod.state())
+    assert "notify" not in config and "script" not in config.replace("enable_script_security", "")
+    blocks = {each.words[0] for each in reader.read(config)}
+    assert blocks == {"global_defs", "vrrp_instance"}
