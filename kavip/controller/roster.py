@@ -89,10 +89,10 @@ def roster_of(
     held, identities = group.status.router_ids or {}, identities_of(running)
     wanted = keys.wanted_keys(group, members)
     assignment = routerids.assign(
-        {**succession.router_ids, **held},
+        succession.first(held),
         wanted,
         blacklist=routerids.blacklist_of(group.spec),
-        taken=vrids.taken(snapshot, group, reserved) | succession.taken(wanted, held),
+        taken=vrids.taken(snapshot, group, reserved) | succession.taken(wanted),
         avoid=frozenset(each.identity.router_id for each in identities.values()),
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)

@@ -73,8 +73,8 @@ class Takeover:
 
     @property
     def succession(self) -> Succession:
-        """What the model owes."""
-        return Succession(self.instances if self.goes_on else (), self.leads)
+        """What the model owes; before anything is agreed as well, for VRIDs are persisted already."""
+        return Succession(self.instances, self.leads)
 
 
 def survey(group: KeepalivedGroup, configmap: ConfigMap | None, pods: Sequence[Pod]) -> Takeover:
@@ -155,8 +155,8 @@ class Sighted:
             return "there is no configuration"
         if lost := stranded(model, take.instances):
             return (
-                f"the VIPs of {few(lost)} would be lost on the way: spreadvips or instances.mode was changed since "
-                "keepalived-operator stopped; change it back until all is taken over"
+                f"the VIPs of {few(lost)} would be lost on the way: spreadvips, instances.mode or blacklistRouterIDs "
+                "was changed since keepalived-operator stopped; change it back until all is taken over"
             )
         if any(each.authenticated for each in take.instances) and not has_password(take.group.spec):
             return "the old pods use a password: set spec.passwordAuth as it was"

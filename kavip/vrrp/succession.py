@@ -47,12 +47,15 @@ class Succession:
         """The VRIDs that old nodes use, by the name of the instance, which is the key of its VRID."""
         return {each.name: each.router_id for each in self.old}
 
-    def taken(self, wanted: Iterable[str], held: Mapping[str, int]) -> frozenset[int]:
-        """Those that nobody may be given who does not have them yet."""
+    def first(self, held: Mapping[str, int]) -> Mapping[str, int]:
+        """*held* as far as nothing else runs: keepalived-operator wrote its text before its status."""
+        runs = self.router_ids
+        return {**{key: number for key, number in held.items() if number not in runs.values()}, **runs}
+
+    def taken(self, wanted: Iterable[str]) -> frozenset[int]:
+        """Those that none of the *wanted* keys may be given."""
         keys = set(wanted)
-        return frozenset(number for name, number in self.router_ids.items() if name not in keys) - {
-            held[key] for key in keys & held.keys()
-        }
+        return frozenset(number for name, number in self.router_ids.items() if name not in keys)
 
     def of(self, model: Model, peers: Sequence[Peer]) -> Model:
         """*model* as it may run beside the old daemons, and after them."""

@@ -31,9 +31,9 @@ def deployment(replicas: int) -> dict[str, Any]:
     return object_of("Deployment", "keepalived-operator", namespace="other", version="apps/v1", spec=spec)
 
 
-def accepted(installation: Installation) -> dict[str, str]:
+def accepted(installation: Installation, group: str = "edge") -> dict[str, str]:
     """The group's Accepted; empty where it has none."""
-    found = installation.get("keepalivedgroup", "edge", "-n", "lb") or {}
+    found = installation.get("keepalivedgroup", group, "-n", "lb") or {}
     conditions = found.get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == "Accepted"), {})
 

@@ -263,11 +263,13 @@ def test_old_pods_without_their_configmap_are_left_alone() -> None:
     assert condition(found, ACCEPTED)[1] == "OldOperatorRunning"
 
 
-def test_vrids_that_status_has_lost_are_read_from_the_old_text() -> None:
-    """A group that was made anew has no status; its daemons still run."""
-    found = world("n3")
+@pytest.mark.parametrize("consent", ["true", ""])
+@pytest.mark.parametrize("status", [None, {WEB: 1, "shop/api": 7}])
+def test_vrids_are_those_of_the_old_text_whatever_status_says(status: dict[str, int] | None, consent: str) -> None:
+    """A group that was made anew has no status, and keepalived-operator wrote its text first; its daemons run."""
+    found = world("n3", consent=consent)
     group = found.snapshot.groups[GROUP]
-    found.snapshot.put(msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, router_ids=None)))
+    found.snapshot.put(msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, router_ids=status)))
     found.snapshot.put(serving("shop/api", "192.0.2.150"))
     found.settle(Key(Kind.GROUP, GROUP))
     assert found.snapshot.groups[GROUP].status.router_ids == {"shop/api": 1, WEB: 7}

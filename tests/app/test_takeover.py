@@ -1,0 +1,96 @@
+"""Taking over on a real API server: what becomes of the objects that keepalived-operator made, field by field."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.demo.story import MANIFESTS
+from kavip import names
+from tests.app.conftest import Installation, a_group, a_service, object_of, wait_for
+from tests.app.test_rival import accepted, writes
+
+pytestmark = pytest.mark.apiserver
+
+GROUP = ("keepalivedgroup", "legacy", "-n", "lb")
+NODES = ("n1", "n2")
+CONSENT = f"{names.TAKE_OVER_ANNOTATION}=true"
+
+
+def predecessors(installation: Installation) -> None:
+    """A group with the ConfigMap, DaemonSet and pods that keepalived-operator has made for it, under its own name."""
+    vips = ["192.0.2.150", "192.0.2.151"]
+    notes = {names.GROUP_ANNOTATION: "lb/legacy"}
+    installation.applied(a_group("legacy"), a_service("legacy", annotations=notes, externalIPs=vips))
+    for number, name in enumerate(NODES, start=2):
+        # nobody listens there: an exporter that is silent
+        status = {"addresses": [{"type": "InternalIP", "address": f"127.0.0.{number}"}]}
+        create(installation, object_of("Node", name, status=status))
+    group = installation.get(*GROUP)
+    owner = {key: group[key] for key in ("apiVersion", "kind")} | {"name": "legacy", "uid": group["metadata"]["uid"]}
+    for manifest in yaml.safe_load_all((MANIFESTS / "predecessor.yaml").read_text()):
+        manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+        create(installation, manifest)
+    daemonset = installation.get("daemonset", "legacy", "-n", "lb")
+    template = daemonset["spec"]["template"]
+    for name in NODES:
+        controller = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "legacy", "controller": True}
+        metadata = {"labels": template["metadata"]["labels"]}
+        metadata["ownerReferences"] = [{**controller, "uid": daemonset["metadata"]["uid"]}]
+        pod = object_of("Pod", f"legacy-{name}", namespace="lb", spec={**template["spec"], "nodeName": name})
+        create(installation, {**pod, "metadata": {**pod["metadata"], **metadata}})
+
+
+def create(installation: Installation, manifest: dict[str, Any]) -> None:
+    """Make an object as somebody else."""
+    command = ("create", "--filename=-", "--field-manager=manager", "--validate=false")
+    done = installation.plane.kubectl(*command, input=json.dumps(manifest), check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def programmed(installation: Installation) -> str:
+    """The message of the group's Programmed."""
+    found = installation.get(*GROUP).get("status", {}).get("conditions", [])
+    return next((str(entry["message"]) for entry in found if entry["type"] == "Programmed"), "")
+
+
+def test_objects_of_the_old_operator_become_kavips(installation: Installation) -> None:
+    """Without consent no byte of them changes; with it the DaemonSet is kavip's alone, and one pod goes."""
+    predecessors(installation)
+    kubectl = installation.plane.kubectl
+    old = installation.get("configmap", "legacy", "-n", "lb")["data"][names.CONFIG_KEY]
+    installation.plane.audit.mark()
+    installation.start(webhook=False)
+    try:
+        wait_for("the group says so", lambda: CONSENT in accepted(installation, "legacy").get("message", ""))
+        time.sleep(1)
+        assert writes(installation) <= {("services", "status")}
+        kubectl("annotate", *GROUP, CONSENT)
+        gone = wait_for("a pod goes", lambda: [name for name in NODES if is_ending(installation, name)])
+        assert gone == ["n1"], "the higher address is taken to hold the VIPs"
+        data = installation.get("configmap", "legacy", "-n", "lb")["data"]
+        assert set(data) == {names.AGENT_KEY, names.CONFIG_KEY, names.TAKE_OVER_KEY}
+        assert data[names.CONFIG_KEY] == old
+        spec = installation.get("daemonset", "legacy", "-n", "lb")["spec"]
+        pod = spec["template"]["spec"]
+        assert [each["name"] for each in pod["containers"]] == ["keepalived", "agent"]
+        assert not any("privileged" in each["securityContext"] for each in pod["containers"])
+        assert {each["name"] for each in pod["volumes"]}.isdisjoint({"config-dst", "pid", "stats", "lib-modules"})
+        assert spec["updateStrategy"]["type"] == "OnDelete"
+        wait_for("it waits for the new pod", lambda: "waiting for a new pod on n1" in programmed(installation))
+        assert not is_ending(installation, "n2")
+        kubectl("annotate", *GROUP, f"{names.TAKE_OVER_ANNOTATION}-")
+        wait_for("it is paused", lambda: "paused: annotate the group" in programmed(installation))
+        assert not is_ending(installation, "n2")
+    finally:
+        for kind in ("nodes", "pods -n lb", "daemonset legacy -n lb", "configmap legacy -n lb"):
+            every = ("--all",) if "legacy" not in kind else ()
+            kubectl("delete", *kind.split(), *every, "--force", "--grace-period=0", check=False)
+
+
+def is_ending(installation: Installation, node: str) -> bool:
+    """Whether the old pod on *node* is gone or going."""
+    found = installation.get("pod", f"legacy-{node}", "-n", "lb")
+    return found is None or "deletionTimestamp" in found["metadata"]
