@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +30,7 @@ from kavip.controller.reports import state_of, summary
 from kavip.snapshot import Object
 from tests import build
 from tests.agent.pod import PATIENCE, Pod
-from tests.controller.scenes import GROUP, World, cluster, pod
+from tests.controller.scenes import GROUP, NOW, World, cluster, pod
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
@@ -167,10 +166,9 @@ class Rig:
             if status == 200:
                 state = summary(state_of(body.encode()))
                 self.world.observed = self.world.observed.with_node(GROUP, name, state=state)
-                hearing = Hearing(last=time.monotonic())
+                hearing = Hearing(last=(datetime.now(UTC) - NOW).total_seconds())
                 self.world.observed = self.world.observed.with_hearing(GROUP, name, hearing=hearing)
-        observed = self.world.observed.with_nodes(GROUP, self.world.snapshot.nodes)
-        self.world.observed = replace(observed, at=time.monotonic())
+        self.world.observed = self.world.observed.with_nodes(GROUP, self.world.snapshot.nodes)
         # a pod is ready while its agent says so
         before = self.world.objects.pods.get(GROUP, {})
         found = {}

@@ -37,18 +37,18 @@ class Seen:
     router_ids: dict[int, str] = field(default_factory=dict)
 
     @property
-    def failures(self) -> dict[str, int]:
-        """How many requests to each VIP were not answered; a VIP that has none is not there."""
-        return self._lost(lambda who: who != RESET)
+    def failures(self) -> dict[str, list[str]]:
+        """Why requests to each VIP were not answered; a VIP that has none is not there."""
+        return self._lost(lambda why: why != RESET)
 
     @property
-    def resets(self) -> dict[str, int]:
-        """How many connections to each VIP stood and were reset: it moved meanwhile, and they did not."""
-        return self._lost(lambda who: who == RESET)
+    def resets(self) -> dict[str, list[str]]:
+        """The connections to each VIP that stood and were reset: it moved meanwhile, and they did not."""
+        return self._lost(lambda why: why == RESET)
 
-    def _lost(self, matches: Callable[[str], bool]) -> dict[str, int]:
-        lost = {vip: sum(took is None and matches(who) for _, took, who in rows) for vip, rows in self.rows.items()}
-        return {vip: count for vip, count in lost.items() if count}
+    def _lost(self, matches: Callable[[str], bool]) -> dict[str, list[str]]:
+        lost = {vip: [why for _, took, why in rows if took is None and matches(why)] for vip, rows in self.rows.items()}
+        return {vip: reasons for vip, reasons in lost.items() if reasons}
 
     @property
     def longest_silence(self) -> float:
