@@ -8,6 +8,7 @@ processes.
 import ctypes
 import json
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -108,8 +109,10 @@ class Pod:
     def kill_keepalived(self) -> None:
         """End keepalived with all its processes, without a goodbye."""
         if self.keepalived:
-            family = [process.find(pid) for pid in process.children([self.keepalived.pid])]
-            process.kill([one for one in family if one])
+            family = [one for pid in process.children([self.keepalived.pid]) if (one := process.find(pid))]
+            for one in family:  # or else the one that dies last says goodbye, or is started anew
+                one.signal(signal.SIGSTOP)
+            process.kill(family)
         self.keepalived = None
 
     def kill_agent(self) -> None:

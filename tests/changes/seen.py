@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -37,18 +37,19 @@ class Seen:
     router_ids: dict[int, str] = field(default_factory=dict)
 
     @property
-    def failures(self) -> dict[str, list[str]]:
-        """Why requests to each VIP were not answered; a VIP that has none is not there."""
-        return self._lost(lambda why: why != RESET)
+    def failures(self) -> dict[str, int]:
+        """How many requests to each VIP were not answered; a VIP that has none is not there."""
+        return _sums({vip: [why for why in each if why != RESET] for vip, each in self.reasons.items()})
 
     @property
-    def resets(self) -> dict[str, list[str]]:
-        """The connections to each VIP that stood and were reset: it moved meanwhile, and they did not."""
-        return self._lost(lambda why: why == RESET)
+    def resets(self) -> dict[str, int]:
+        """How many connections to each VIP stood and were reset: it moved meanwhile, and they did not."""
+        return _sums({vip: [why for why in each if why == RESET] for vip, each in self.reasons.items()})
 
-    def _lost(self, matches: Callable[[str], bool]) -> dict[str, list[str]]:
-        lost = {vip: [why for _, took, why in rows if took is None and matches(why)] for vip, rows in self.rows.items()}
-        return {vip: reasons for vip, reasons in lost.items() if reasons}
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why requests to each VIP were not answered."""
+        return {vip: [who for _, took, who in rows if took is None] for vip, rows in self.rows.items()}
 
     @property
     def longest_silence(self) -> float:
@@ -111,6 +112,10 @@ def changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping
             if gained or lost:
                 found.setdefault(name, {})[node] = gained, lost
     return found
+
+
+def _sums(lost: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    return {vip: len(each) for vip, each in lost.items() if each}
 
 
 def _in_turn(nodes: Iterable[str]) -> list[str]:
