@@ -20,6 +20,7 @@ from kavip.controller.programmed import Case, few
 from kavip.controller.tidings import Held, Tidings
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
+from kavip.vrrp import tracking
 
 PATIENCE: Final = 10.0
 """Seconds for which agents may be silent, and a configuration on its way, before the master is not known any more."""
@@ -54,7 +55,7 @@ def look(case: Case, tidings: Tidings) -> Found:
             return Found(found, is_run=is_run)
     if waits := [each.wait for each in held.values() if each.reason is None]:
         return Found(None, min(waits))
-    return Found(Verdict("True", Reason.MASTER, _masters(held)))
+    return Found(Verdict("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, tidings)}"))
 
 
 def _one_each(held: _Held, _tidings: Tidings) -> Verdict | None:
@@ -90,6 +91,15 @@ def _known_each(held: _Held, _tidings: Tidings) -> Verdict | None:
 
 
 CHECKS: Final[tuple[Callable[[_Held, Tidings], Verdict | None], ...]] = (_one_each, _some_each, _known_each)
+
+
+def _in_vain(case: Case, tidings: Tidings) -> str:
+    """That nobody answers on a VIP although a node has it: kube-proxy sends to endpoints of its own node only."""
+    key = case.service.key
+    tracks = {tracking.local_track(unit) for unit in (key, *(f"{key}/{vip}" for vip in case.vips))}
+    if not case.service.is_local or any(tracks.isdisjoint(each.unready) for each in tidings.states.values()):
+        return ""
+    return "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 
 
 def _masters(held: _Held) -> str:

@@ -68,7 +68,7 @@ class NodeState:
     *instance_of*: the VIPs of the configuration that keepalived has read, and the name of the instance of each.
     *prepared*: the digest of what it can switch to, *next_refused* why it cannot, *switch_at* when it will. *drift*: by
     how many seconds its clock is off, 0 where that does not matter, None where it does not tell. *new_password*: since
-    when it sees another than the one that runs.
+    when it sees another than the one that runs. *unready*: the track files of Services without a ready endpoint there.
     """
 
     config_hash: str = ""
@@ -86,6 +86,7 @@ class NodeState:
     switch_at: str = ""
     drift: float | None = None
     new_password: str = ""
+    unready: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

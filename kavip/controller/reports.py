@@ -117,6 +117,7 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         switch_at=_short(report.switch_at),
         drift=drift_of(moment(report.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
         new_password=_short(report.new_password),
+        unready=frozenset(_short(each.track) for each in report.locals if each.ready is False),
     )
 
 

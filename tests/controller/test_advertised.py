@@ -11,10 +11,12 @@ from kavip.api.service import Service, ServicePort
 from kavip.controller.observed import Hearing, NodeState, Observed, Sight
 from kavip.controller.outcome import Key, Kind
 from kavip.controller.probe import since
+from kavip.vrrp.tracking import local_track
 from tests import build
 from tests.controller.planning import VIP, WEB, conditions_of, web
 from tests.controller.scenes import GROUP, World, body_of, cluster
 
+NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.Condition.ADVERTISED
 SERVICE, EDGE = Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP)
 
@@ -288,3 +290,15 @@ def test_a_master_that_was_away_between_two_answers_begins_anew() -> None:
     assert since(old, same, Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
     assert since(old, node("MASTER", since="u"), Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
     assert since(None, old, Hearing(), at=5.0) == {WEB: 5.0}
+
+
+def test_a_vip_that_nobody_answers_on_says_so() -> None:
+    """With the policy Local, where every node says that it has no ready endpoint; elsewhere nobody is asked."""
+    track = frozenset({local_track(WEB)})
+    idle = {name: replace(node(*state), unready=track) for name, state in (("n1", ("MASTER",)), ("n2", ()))}
+    for policy, told_ in (("Local", NOBODY), ("Cluster", "")):
+        world = served(web(external_traffic_policy=policy, health_check_node_port=30100))
+        say(world, **idle)
+        assert condition(world) == ("True", "Master", f"node n1 holds {VIP}{told_}")
+        say(world, **{**idle, "n2": node()})
+        assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
