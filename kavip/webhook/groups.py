@@ -92,6 +92,16 @@ def nobody_follows_endpoints(group: KeepalivedGroup, context: Cluster) -> Findin
         yield Refusal(Reason.INVALID, message, "spec.noPreempt")
 
 
+def checks_can_move(group: KeepalivedGroup, _: Cluster) -> Findings:
+    """A check that lowers the priority has an effect: with ``noPreempt`` nobody takes a VIP from a node that lives."""
+    lowering = [each.name for each in group.spec.checks or () if each.on_failure == "LowerPriority"]
+    if group.spec.no_preempt and lowering:
+        yield Caution(
+            f"spec.checks: onFailure: LowerPriority of {listed(lowering, most=5)} moves no VIP while noPreempt is set; "
+            "want Fault, or leave noPreempt out"
+        )
+
+
 def there_is_one_default(group: KeepalivedGroup, context: Cluster) -> Findings:
     """No other group is the default one."""
     if not group.is_default:
@@ -153,6 +163,7 @@ CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
     Check(virtual_ips_are_free, reads=spec_part),
     Check(metrics_port_is_free, reads=lambda group, _: (group.spec.metrics_port, group.spec.node_selector)),
     Check(nobody_follows_endpoints, reads=spec_part),
+    Check(checks_can_move, reads=spec_part),
     Check(there_is_one_default, reads=lambda group, _: group.is_default),
     Check(nobody_loses_the_default, reads=lambda group, _: group.is_default),
     Check(no_vip_moves_unseen, reads=_what_it_takes),
