@@ -41,6 +41,7 @@ class Node(Host):
     def join(self, state: Path) -> None:
         """Start kubelet and kube-proxy with the kubeconfigs in the cluster's state directory."""
         config = self.home / "kubelet.json"
+        (self.home / "manifests").mkdir(exist_ok=True)
         config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt")))
         self.spawn(
             self._programs["kubelet"],
@@ -104,6 +105,7 @@ def _kubelet(home: Path, ca: Path) -> dict[str, object]:
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": f"unix://{_SOCKET}",
         "volumePluginDir": str(home / "plugins"),
+        "staticPodPath": str(home / "manifests"),
         "resolvConf": "",
         # whatever cgroups this machine has: containers get theirs, nodes and quality classes do not
         "cgroupDriver": "cgroupfs",

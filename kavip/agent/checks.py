@@ -16,7 +16,7 @@ import structlog
 
 from kavip.agent.health import Asked, Health, after
 from kavip.agent.inquiry import Answer, Asker
-from kavip.agent.tracks import Tracks, Verdict
+from kavip.agent.tracks import Tracks, Verdict, Written
 from kavip.api.group import Check
 from kavip.errors import BadInput
 from kavip.vrrp import targets
@@ -54,7 +54,7 @@ class Checks:
                 self._tasks.pop(name).cancel()
         before = await self._before(wanted)
         self._asked = {
-            name: replace(self._asked[name], check=check) if name in self._asked else Asked(check, before[name])
+            name: replace(self._asked[name] if name in self._asked else _known(before[name], check), check=check)
             for name, check in wanted.items()
         }
         await self._tell()
@@ -114,7 +114,7 @@ class Checks:
         check = known.check
         health = after(known.health, answer=answer.ok, fail_after=check.fail_after, succeed_after=check.succeed_after)
         is_news = health.ok != known.health.ok
-        since = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if is_news else known.since
+        since = _timestamp(datetime.now(UTC)) if is_news else known.since
         self._asked[name] = Asked(check, health, since, answer.message, seconds)
         if is_news:
             log.info("health check", check=name, ok=health.ok, reason=answer.message)
@@ -127,7 +127,17 @@ class Checks:
         await self._tracks.tell_checks(verdicts)
         self._has_told = True
 
-    async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Health]:
+    async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Written | None]:
         """What an earlier agent of this pod knew of the checks *wanted*."""
-        found = await asyncio.to_thread(lambda: {name: self._tracks.before(check_track(name)) for name in wanted})
-        return {name: Health(None if number is None else number == 0) for name, number in found.items()}
+        return await asyncio.to_thread(lambda: {name: self._tracks.before(check_track(name)) for name in wanted})
+
+
+def _known(before: Written | None, check: Check) -> Asked:
+    """*check* as an earlier agent left it."""
+    if before is None:
+        return Asked(check)
+    return Asked(check, Health(before.number == 0), _timestamp(datetime.fromtimestamp(before.since, UTC)))
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

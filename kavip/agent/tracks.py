@@ -24,6 +24,13 @@ class Verdict(NamedTuple):
     weight: int = 0
 
 
+class Written(NamedTuple):
+    """A number that stands in a file, and since when (seconds since the epoch)."""
+
+    number: int
+    since: float
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """
@@ -89,10 +96,11 @@ class Tracks:
         async with self._writing:
             await asyncio.to_thread(self._clean, numbers(self._configuration, self._findings).keys())
 
-    def before(self, name: str) -> int | None:
+    def before(self, name: str) -> Written | None:
         """What stands in a file, from this agent or an earlier one; None where there is none. Blocks."""
         try:
-            return int((self._path / name).read_text())
+            path = self._path / name
+            return Written(int(path.read_text()), path.stat().st_mtime)
         except (OSError, ValueError):
             return None
 
@@ -107,7 +115,9 @@ class Tracks:
             path = self._path / name
             if self._written.get(name) == number or (findings.leaves(name) and path.exists()):
                 continue
-            replace_file(path, f"{number}\n".encode())
+            before = None if name in self._written else self.before(name)
+            if before is None or before.number != number:  # else it keeps its time
+                replace_file(path, f"{number}\n".encode())
             self._written[name] = number
 
     def _clean(self, wanted: Collection[str]) -> None:

@@ -146,6 +146,7 @@ async def test_an_agent_that_starts_again_remembers(service: Service, tmp_path: 
     service.status = 200
     again = fresh(tmp_path)
     await again.want([service.check(succeed_after=100)])
+    assert again.asked[0].since != ""
     await until(lambda: again.asked[0].message == "status 200")
     assert held(tmp_path) == "1"
     await again.close()

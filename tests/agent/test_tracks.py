@@ -57,7 +57,11 @@ async def test_an_agent_that_starts_again_changes_nothing(tmp_path: Path) -> Non
     tracks = Tracks(tmp_path / "track")
     await tracks.follow(RUNNING)
     assert content(tmp_path / "track") == known
-    assert (tracks.before("check-router"), tracks.before("check-gone")) == (1, None)
+    assert tracks.before("check-gone") is None
+    failed = tracks.before("check-router")
+    assert failed is not None and failed.number == 1
+    await tracks.tell_checks({**WELL, "check-router": Verdict(fails=True)})
+    assert tracks.before("check-router") == failed, "the same number keeps its time"
     await tracks.tell_checks(WELL)
     assert content(tmp_path / "track") == {**known, "check-router": "0"}
     await tracks.tell_endpoints(unready=frozenset(), awaited=frozenset({WEB}))

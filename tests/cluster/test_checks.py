@@ -1,0 +1,84 @@
+"""Health checks and static pods on a real kubelet: what nodes of a real cluster find at the presets' addresses."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hack.demo.__main__ import REPOSITORY, TAG
+from hack.testbed.cluster import Cluster
+from hack.testbed.node import Node
+from hack.testbed.process import wait_for
+from kavip import names
+from kavip.cli import cli
+from tests.agent.pod import connected
+from tests.app.conftest import a_group, object_of
+from tests.cluster.test_helm import installed as installed  # the same cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+CHECKS = [
+    {"name": "api", "url": "kube-apiserver", "onFailure": "LowerPriority"},
+    {"name": "kubelet", "url": "kubelet"},
+]
+VIP, STATIC_VIP = "192.0.2.250", "192.0.2.251"
+STATIC_PORT = 9777
+
+
+def state(node: Node, port: int) -> dict[str, Any]:
+    """What the agent on *node* tells; empty while it does not answer."""
+    answer = b""
+    try:
+        with connected(node.netns, node.ipv4, port) as connection:
+            connection.sendall(f"GET {names.STATE_PATH} HTTP/1.1\r\n\r\n".encode())
+            while chunk := connection.recv(65536):
+                answer += chunk
+    except OSError:
+        return {}
+    found: dict[str, Any] = json.loads(answer.partition(b"\r\n\r\n")[2] or b"{}")
+    return found
+
+
+def has(node: Node, address: str) -> bool:
+    """Whether *node* has *address*."""
+    return f" {address}/" in node.exec("ip", "-oneline", "address").stdout
+
+
+def test_the_presets_pass_on_a_real_node(installed: Cluster) -> None:
+    """The kubelet's health and the way to the API, verified with the cluster's own CA, without a token."""
+    (node,) = installed.nodes
+    installed.kubectl("create", "--filename=-", input=json.dumps(object_of("Namespace", "lb")))
+    group = a_group("edge", checks=CHECKS, virtualIPs=[{"address": f"{VIP}/24"}])
+    try:
+        installed.kubectl("create", "--filename=-", input=json.dumps(group))
+        wait_for("the VIP is there", lambda: has(node, VIP), timeout=120, interval=1)
+        wait_for("both were asked", lambda: "not asked yet" not in answers(node).values(), timeout=60, interval=1)
+        assert answers(node) == {"api": "status 200", "kubelet": "status 200"}
+    finally:
+        installed.kubectl("delete", "namespace", "lb", "--wait=false")
+
+
+def answers(node: Node) -> dict[str, str]:
+    """What the checks of the group's agent on *node* were answered last."""
+    checks = state(node, names.AGENT_PORT).get("checks", [])
+    return {each["name"]: each["message"] for each in checks} or {"": "not asked yet"}
+
+
+def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
+    """What ``kavip render --static`` prints runs from kubelet's folder, and goes with its file."""
+    (node,) = installed.nodes
+    spec = {"metricsPort": STATIC_PORT, "blacklistRouterIDs": [1], "virtualIPs": [{"address": f"{STATIC_VIP}/24"}]}
+    group = json.dumps(a_group("edge", **spec) | {"metadata": {"name": "api", "namespace": "kube-system"}})
+    flags = ["--static", f"--image={REPOSITORY}:{TAG}", f"--node={node.name}={node.ipv4}"]
+    rendered = CliRunner().invoke(cli, ["render", "--filename=-", *flags], input=group)
+    assert rendered.exit_code == 0, rendered.output
+    manifest = node.home / "manifests" / "kavip-api.yaml"
+    manifest.parent.mkdir(exist_ok=True)
+    manifest.write_text(rendered.stdout)
+    try:
+        wait_for("the VIP is there", lambda: has(node, STATIC_VIP), timeout=180, interval=1)
+        wait_for("its agent answers", lambda: state(node, STATIC_PORT).get("refused") == "", timeout=60, interval=1)
+    finally:
+        manifest.unlink()
+    wait_for("the VIP is gone", lambda: not has(node, STATIC_VIP), timeout=120, interval=1)
