@@ -56,7 +56,7 @@ def examine(text: str, *, settled: Configuration = _NOTHING) -> Examined | Refus
         reader = Reader()
         if fault := reader.fault(block):
             faults[block.name] = f"line {fault.line} of the instance: {fault.text}"
-        drafts.extend(reader.drafts[:1])
+        drafts.extend(reader.drafts[:1] or [Draft(block.name)])  # none where its first line cannot be read
     if "global_defs" not in outside.seen:
         return Refused("there is no global_defs block: this is not a configuration that kavip wrote")
     if doubled := first_doubled([each.name for each in drafts]):
