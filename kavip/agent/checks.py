@@ -21,7 +21,7 @@ from kavip.api.group import Check
 from kavip.errors import BadInput
 from kavip.vrrp import targets
 from kavip.vrrp.targets import Surroundings, Target
-from kavip.vrrp.tracking import check_track, weight_of
+from kavip.vrrp.tracking import CHECK_NAME, check_track, weight_of
 
 LONGEST_FIRST: Final = 5.0
 """Seconds that a pod waits for the first answers before keepalived starts."""
@@ -46,7 +46,7 @@ class Checks:
 
     async def want(self, checks: Iterable[Check]) -> None:
         """Run exactly *checks* from now on; one that changes is the same one as long as it keeps its name."""
-        wanted = {each.name: each for each in checks}
+        wanted = _sound(checks)
         if self._has_told and wanted == {name: each.check for name, each in self._asked.items()}:
             return  # that there is none has to be told once: a Local track waits for it
         for name, known in tuple(self._asked.items()):
@@ -64,7 +64,7 @@ class Checks:
 
     async def ask_once(self, checks: Iterable[Check]) -> None:
         """Ask each of *checks* once, all at a time, and believe the answers that come soon."""
-        self._asked = {each.name: Asked(each) for each in checks}
+        self._asked = {name: Asked(check) for name, check in _sound(checks).items()}
         found = await asyncio.gather(*(self._answer(each.check, most=LONGEST_FIRST) for each in self.asked))
         for name, answer in zip(sorted(self._asked), found, strict=True):
             self._take(name, answer, seconds=0.0)
@@ -130,6 +130,11 @@ class Checks:
     async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Written | None]:
         """What an earlier agent of this pod knew of the checks *wanted*."""
         return await asyncio.to_thread(lambda: {name: self._tracks.before(check_track(name)) for name in wanted})
+
+
+def _sound(checks: Iterable[Check]) -> dict[str, Check]:
+    """Those of *checks* whose names can be those of files."""
+    return {each.name: each for each in checks if CHECK_NAME.fullmatch(each.name)}
 
 
 def _known(before: Written | None, check: Check) -> Asked:

@@ -16,7 +16,7 @@ from kavip import names
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
 from kavip.api.local import Local
 from kavip.controller.published import Published, agent_meta, folder_of, packed
-from kavip.vrrp import targets
+from kavip.vrrp import targets, tracking
 
 CONFIG_DIR: Final = "/etc/kavip/config"
 PASSWORD_DIR: Final = "/etc/kavip/password"  # noqa: S105 - a folder
@@ -74,8 +74,8 @@ def config_map(
     }
     if leads:
         agent["leads"] = sorted(leads)
-    if group.spec.checks:
-        agent["checks"] = msgspec.to_builtins(sorted(group.spec.checks, key=lambda check: check.name))
+    if checks := tracking.checks_of(group.spec):
+        agent["checks"] = msgspec.to_builtins(checks)
     if followed:
         agent["locals"] = msgspec.to_builtins(followed)
     data = {names.AGENT_KEY: _json(agent), key: current.text}
@@ -276,7 +276,7 @@ def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:
 def _ca_sources(spec: GroupSpec) -> list[Manifest]:
     """The CAs of the checks, as CHECK.crt; optional, so that a pod without one starts, and its agent says so."""
     found: list[Manifest] = []
-    for check in sorted(spec.checks or (), key=lambda check: check.name):
+    for check in tracking.checks_of(spec):
         origin = _CLUSTER_CA if check.url == targets.KUBE_APISERVER else check.ca_from
         if origin is not None:
             source = "secret" if origin.kind == names.SECRET else "configMap"

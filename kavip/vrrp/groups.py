@@ -16,6 +16,7 @@ from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
 from kavip.names import DEFAULT_SEGMENT, MAX_ROUTER_ID, Reason
 from kavip.vrrp import grammar, openshift, routerids, targets, timing, verbatim, virtualips
+from kavip.vrrp.tracking import CHECK_NAME
 
 MODES: Final = ("PerService", "Shared")
 ON_FAILURE: Final = ("Fault", "LowerPriority")
@@ -29,7 +30,6 @@ _MOST_SECONDS: Final = 3600
 _MOST_ROUNDS: Final = 100
 _MOST_PORT: Final = 2**16 - 1
 _LONGEST_NAME: Final = 63  # the name becomes a label's value
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
 _PASSWORD_BYTES: Final = 8
@@ -138,7 +138,7 @@ def _checks(spec: GroupSpec) -> Iterator[Refusal]:
     names: dict[str, int] = {}
     for index, check in enumerate(spec.checks or ()):
         field = f"spec.checks[{index}]"
-        if not _LABEL.fullmatch(check.name):
+        if not CHECK_NAME.fullmatch(check.name):
             yield _refuse(f"{field}.name", check.name, "want a name: up to 63 lower-case letters, digits or '-'")
         elif check.name in names:
             yield _refuse(f"{field}.name", check.name, f"already at checks[{names[check.name]}]; want another name")

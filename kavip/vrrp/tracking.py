@@ -23,6 +23,7 @@ from kavip.vrrp.priorities import BOTTOM, STEP_DOWN, TOP, UNLISTED
 
 TRACK_DIR: Final = "/run/kavip/track"
 """Where the files are in a pod; an agent that runs elsewhere writes its own folder into the text."""
+CHECK_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 TRACK_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,78}[a-z0-9])?")
 FAULT: Final = 0
 """The weight that means FAULT."""
@@ -55,9 +56,15 @@ def local_track(unit: str) -> str:
     return f"{_LOCAL}{hashlib.sha256(unit.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
+def checks_of(spec: GroupSpec) -> tuple[Check, ...]:
+    """The checks of a group, by name; the definition of groups lets no other names in, which would become paths."""
+    named = {each.name: each for each in spec.checks or () if CHECK_NAME.fullmatch(each.name)}
+    return tuple(named[name] for name in sorted(named))
+
+
 def tracks_of(spec: GroupSpec, *, local: str = "") -> tuple[Track, ...]:
     """What an instance of a group follows, by name; *local* is the track of one whose policy is ``Local``."""
-    found = [Track(check_track(each.name), weight_of(each)) for each in spec.checks or ()]
+    found = [Track(check_track(each.name), weight_of(each)) for each in checks_of(spec)]
     if local:
         found = [each for each in found if each.weight == FAULT]
         found.append(Track(local, DIFFERENCE))

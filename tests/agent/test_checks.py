@@ -161,6 +161,15 @@ async def test_a_url_that_nobody_can_ask(checks: Checks, tmp_path: Path) -> None
     assert "hunter2" not in checks.asked[0].message
 
 
+@pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
+async def test_a_name_becomes_no_path(checks: Checks, service: Service, tmp_path: Path, name: str) -> None:
+    """Files are named after checks; one that no definition would have let in is not run."""
+    await checks.want([service.check(name), service.check()])
+    await checks.ask_once([service.check(name), service.check()])
+    assert [each.check.name for each in checks.asked] == ["web"]
+    assert [path.name for path in (tmp_path / "track").iterdir()] == ["check-web"]
+
+
 async def test_the_api_servers_ca_must_be_mounted(checks: Checks) -> None:
     """The preset never does without; the answer says what is missing."""
     await checks.want([Check("api", "kube-apiserver", on_failure="LowerPriority")])

@@ -33,6 +33,13 @@ def test_every_instance_follows_every_check() -> None:
         assert found.tracks == ("check-api", "check-light", "check-router")
 
 
+@pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
+def test_a_check_of_another_name_is_no_part_of_the_text(name: str) -> None:
+    """The definition lets none in; one that is there all the same takes no VIP from its group."""
+    group = build.group(**NEW, checks=[PROBE, Check(name=name, url="kubelet")])
+    assert model(group, [annotated("a/web", "192.0.2.130")], nodes(2)).tracks == ("check-router",)
+
+
 def test_local_has_one_track_for_all_that_lowers() -> None:
     """Both families follow the same file, beside those that mean FAULT; each VIP of a spread Service has its own."""
     group = build.group(**NEW, checks=[PROBE, LOWER])
