@@ -19,9 +19,14 @@ from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted, Next
 from kavip.api.group import Check
 from kavip.api.local import Local
+from kavip.vrrp import inherited
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
+_ANOTHER: Final = (
+    "password: the Secret holds another one than keepalived-operator's pods run; store theirs there, without what is "
+    "behind its 8th character"
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
 
 
@@ -78,7 +83,7 @@ class Passwords:
 def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
     """Read all mounts as they are now."""
     try:
-        text, meta, following = _config(config_dir)
+        text, meta, following, old = _config(config_dir)
     except OSError as error:
         return Refused(f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}")
     except UnicodeDecodeError:
@@ -95,6 +100,8 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         password=passwords.read(meta.password) if meta.authentication else None,
         locals=meta.locals,
     )
+    if current.password is not None and inherited.password(old) not in (None, current.password):
+        return Refused(_ANOTHER)  # who does not know theirs does not hear them, and would be master beside them
     return replace(current, next=_next(current, meta, following, passwords))
 
 
@@ -124,27 +131,28 @@ def _unpacked(content: bytes) -> str | None:
         return None
 
 
-def _config(config_dir: Path) -> tuple[str, Meta, bytes | None]:
+def _config(config_dir: Path) -> tuple[str, Meta, bytes | None, str]:
     swapped = config_dir / "..data"
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        text = _text(folder)
+        text, old = _texts(folder)
         meta = msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
         try:
             following = _content(names.NEXT_KEY, folder=folder, limit=_LARGEST)
         except FileNotFoundError:
             following = None
-        return text, meta, following
+        return text, meta, following, old
     finally:
         os.close(folder)
 
 
-def _text(folder: int) -> str:
-    """kavip's text: while keepalived-operator's pods run elsewhere, they have the other key to themselves."""
+def _texts(folder: int) -> tuple[str, str]:
+    """kavip's text, and that of keepalived-operator's pods as long as they run elsewhere: it has its key then."""
     try:
-        return _content(names.TAKE_OVER_KEY, folder=folder, limit=_LARGEST).decode()
+        text = _content(names.TAKE_OVER_KEY, folder=folder, limit=_LARGEST).decode()
     except FileNotFoundError:
-        return _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode()
+        return _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode(), ""
+    return text, _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode(errors="replace")
 
 
 def _password(path: Path | None) -> str | None:

@@ -12,7 +12,9 @@ from kavip.agent.configuration import Refused
 from kavip.agent.files import RunDirectory, replace_file
 from kavip.agent.localize import Mounted, empty
 from tests.agent import scene
+from tests.agent.scene import Mount
 from tests.agent.test_localize import vip
+from tests.predecessor.live import conf, instance
 
 TEXT = scene.rendered({"shop/web": "192.0.2.130"})
 
@@ -126,3 +128,20 @@ def test_the_record_keeps_vips(tmp_path: Path) -> None:
     assert files.load_record() == {vip("192.0.2.130"), vip("2001:db8::1/64", "eth1")}
     (tmp_path / "vips.json").write_text('[{"address": "x"')
     assert files.load_record() == frozenset()
+
+
+@pytest.mark.parametrize(("theirs", "refused"), [("s3cret", False), ("s3cret01-and-more", False), ("xyzzy12", True)])
+def test_beside_keepalived_operator(tmp_path: Path, theirs: str, refused: bool) -> None:
+    """Its key is its pods', kavip's text has its own; a password that is not theirs would make two masters."""
+    old = conf(instance("shop/web", 7, "192.0.2.140", password=theirs))
+    meta = {"configHash": "0123", "authentication": True}
+    mounted = {"kavip.conf": b"ours", "keepalived.conf": old.encode(), "agent.json": json.dumps(meta).encode()}
+    Mount(tmp_path / "config").swap(mounted)
+    (tmp_path / "password").write_text(theirs[:8] if not refused else "s3cret")
+    found = mount.read(tmp_path / "config", mount.Passwords(file=tmp_path / "password"))
+    assert isinstance(found, Refused) == refused
+    if isinstance(found, Refused):
+        assert "another one than keepalived-operator's pods run" in found.reason
+        assert theirs not in found.reason
+    else:
+        assert found.text == "ours"
