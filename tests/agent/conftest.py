@@ -25,8 +25,8 @@ def pod(lan: Segment, tmp_path: Path) -> Iterator[MakePod]:
     """Makes pods, by the name of their node; they end with the test."""
     with ExitStack() as stack:
 
-        def make(node: str = "n1", *, keepalived: str = "/usr/sbin/keepalived") -> Pod:
-            made = Pod(lan.node(node), tmp_path / node, keepalived=keepalived)
+        def make(node: str = "n1", *, group: str = "", keepalived: str = "/usr/sbin/keepalived") -> Pod:
+            made = Pod(lan.node(node), tmp_path / node / group, keepalived=keepalived)
             stack.callback(made.stop)
             return made
 

@@ -60,7 +60,11 @@ def connected(netns: str, host: str, port: int) -> socket.socket:
 
 
 class Pod:
-    """Mounts, run directory and the two containers."""
+    """
+    Mounts, run directory and the two containers.
+
+    *flags* are the agent's, *agent_program* runs it; *frame* is a program that runs any command as it likes.
+    """
 
     def __init__(self, host: Host, folder: Path, *, keepalived: str = "/usr/sbin/keepalived") -> None:
         self.host, self.keepalived_program = host, keepalived
@@ -71,6 +75,8 @@ class Pod:
         self.run_dir.mkdir(parents=True)
         self.agent_log = folder / "agent.log"
         self.keepalived_log = folder / "keepalived.log"
+        self.port = names.AGENT_PORT
+        self.frame: tuple[str, ...] = ()
         self.flags: tuple[str, ...] = ()
         self.agent_program: tuple[str, ...] = (sys.executable, "-m", "kavip")
         self.agent: Process | None = None
@@ -80,23 +86,23 @@ class Pod:
 
     def prepare(self) -> None:
         """Run the init container; raises unless it succeeds."""
-        done = self.host.exec(*_AGENT_RIGHTS, *self._agent_command("--once"))
+        done = self.host.exec(*self.frame, *_AGENT_RIGHTS, *self._agent_command("--once"))
         with self.agent_log.open("a") as log:
             log.write(done.stderr)
 
     def start_agent(self) -> None:
         """Start the agent's container, and wait until it answers."""
-        self.agent = self.host.spawn(*_AGENT_RIGHTS, *self._agent_command(), log=self.agent_log)
+        self.agent = self.host.spawn(*self.frame, *_AGENT_RIGHTS, *self._agent_command(), log=self.agent_log)
         self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
 
-    def start_keepalived(self, *, under: tuple[str, ...] = ()) -> Process:
-        """Start keepalived's container, as kubelet does it again and again; *under* a program that runs a command."""
+    def start_keepalived(self) -> Process:
+        """Start keepalived's container, as kubelet does it again and again."""
         command = (
             "/usr/sbin/keepalived -n -l -P -B"
             f" --use-file={self.run_dir}/keepalived.conf --config-id={self.host.name}"
             f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
         )
-        environment = ("env", f"TMPDIR={self.run_dir}", *under)
+        environment = ("env", f"TMPDIR={self.run_dir}", *self.frame)
         self.keepalived = self.host.spawn(*environment, *_KEEPALIVED_RIGHTS, *command.split(), log=self.keepalived_log)
         return self.keepalived
 
@@ -146,7 +152,7 @@ class Pod:
         """Status and body of one page, asked for on the node or on *source*; status 0 without an answer."""
         answer = b""
         try:
-            with connected((source or self.host).netns, self.host.ipv4, names.AGENT_PORT) as connection:
+            with connected((source or self.host).netns, self.host.ipv4, self.port) as connection:
                 connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
                 while chunk := connection.recv(65536):
                     answer += chunk
@@ -223,5 +229,6 @@ class Pod:
             f"--password-dir={self.passwords}",
             f"--run-dir={self.run_dir}",
             f"--keepalived={self.keepalived_program}",
+            f"--port={self.port}",
             *self.flags,
         )

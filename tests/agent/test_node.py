@@ -145,20 +145,6 @@ def test_a_node_that_answers_for_others_says_so(pod: MakePod) -> None:
     assert not warns(TWO)
 
 
-def test_addresses_of_kube_proxy_do_not_matter(pod: MakePod) -> None:
-    """Its IPVS mode holds every Service address on every node: they are nobody's own, and never stale."""
-    node = pod("n1")
-    node.host.exec("ip", "link", "add", "kube-ipvs0", "type", "bridge")
-    try:
-        node.host.exec("ip", "address", "add", f"{WEB_VIP}/32", "dev", "kube-ipvs0")
-        master(started(node, ONE), WEB)
-        node.kill_keepalived()
-        node.wait_until("the VIP is gone", lambda: WEB_VIP not in node.addresses())
-        assert WEB_VIP in node.host.exec("ip", "address", "show", "dev", "kube-ipvs0").stdout
-    finally:
-        node.host.exec("ip", "link", "del", "kube-ipvs0")
-
-
 # --- daemons that die -----------------------------------------------------------------------------------------------
 
 

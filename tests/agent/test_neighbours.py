@@ -1,0 +1,91 @@
+"""Two groups on every node, and kube-proxy in IPVS mode: nobody takes what is another's."""
+
+import pytest
+
+from kavip import names
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
+from tests.agent.steps import WEB, WEB_VIP, started
+
+pytestmark = pytest.mark.netns
+
+API, API_VIP = "core/api", "192.0.2.140"
+EDGE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"})
+CORE = scene.rendered({API: f"{API_VIP},2001:db8:2::140"}).replace("virtual_router_id 2", "virtual_router_id 6")
+
+
+def holders(pods: list[Pod], vip: str) -> int:
+    """How many of *pods* are on a node that has *vip*."""
+    return sum(vip in each.addresses() for each in pods)
+
+
+def undisturbed(pod: Pod, before: dict[str, tuple[int, ...]]) -> bool:
+    """Whether nothing of *pod* has moved."""
+    return pod.transitions() == before
+
+
+def test_two_groups_share_every_node(pod: MakePod) -> None:
+    """Each has daemons, files and a port of its own; what becomes of one is nothing to the other."""
+    edge = [pod(node) for node in ("n1", "n2")]
+    core = [pod(node, group="core") for node in ("n1", "n2")]
+    for each in core:
+        each.port = names.AGENT_PORT + 1
+    for pods, text in ((edge, EDGE), (core, CORE)):
+        for each in pods:
+            started(each, text)
+    for pods, instance in ((edge, WEB), (core, API)):
+        pods[0].wait_until(
+            "one master",
+            lambda pods=pods, instance=instance: (
+                [*sorted(each.instances()[instance]["state"] for each in pods)] == ["BACKUP", "MASTER"]
+            ),
+        )
+        assert all(set(each.instances()) == {instance, f"{instance}/v6"} for each in pods)
+    edge[0].wait_until(
+        "the higher ones lead",
+        lambda: all(
+            max(pods, key=lambda each: each.instances()[name]["priority"]).masters() >= {name}
+            for pods, name in ((edge, WEB), (edge, f"{WEB}/v6"), (core, API), (core, f"{API}/v6"))
+        ),
+    )
+    before = [each.transitions() for each in edge]
+    for each in core:
+        each.runs(each.config.write(CORE.replace("router_id edge", "router_id core")))
+    (loser,) = [each for each in core if API in each.masters()]
+    loser.kill_keepalived()
+    loser.wait_until("its VIP is gone", lambda: API_VIP not in loser.addresses())
+    loser.kill_agent()
+    loser.replace()  # without a record: what is the other group's looks as if keepalived had put it there, too
+    loser.start()
+    loser.wait_until("it leads again", lambda: API in loser.masters())
+    assert all(map(undisturbed, edge, before))
+    assert (holders(edge, WEB_VIP), holders(core, API_VIP)) == (1, 1)
+    assert all(each.state()["refused"] == "" and each.state()["leftOut"] == [] for each in (*edge, *core))
+
+
+def test_a_node_with_ipvs_holds_every_vip_on_a_dummy(pod: MakePod) -> None:
+    """They are neither the node's own nor stale; VIPs come and go on eth0 alone, and the note names strictARP."""
+    pods = [pod(node) for node in ("n1", "n2")]
+    vips = (WEB_VIP, "2001:db8:2::130")
+    for each in pods:
+        each.host.exec("ip", "link", "add", "kube-ipvs0", "type", "dummy", check=False)
+        if not each.host.exec("ip", "link", "show", "kube-ipvs0", check=False).stdout:
+            each.host.exec("ip", "link", "add", "kube-ipvs0", "type", "bridge")  # a kernel without dummies
+        for vip in vips:
+            each.host.exec("ip", "address", "add", vip, "dev", "kube-ipvs0")
+    try:
+        for each in pods:
+            started(each, EDGE)
+            assert each.state()["leftOut"] == []
+            assert "without strictARP" in each.state()["note"]
+        pods[0].wait_until("one holds it", lambda: holders(pods, WEB_VIP) == 1)
+        (holder,) = [each for each in pods if WEB_VIP in each.addresses()]
+        holder.kill_keepalived()
+        holder.wait_until("it is off eth0", lambda: not holder.addresses() & {*vips})
+        for each in pods:
+            held = each.host.exec("ip", "address", "show", "dev", "kube-ipvs0").stdout
+            assert all(vip in held for vip in vips)
+    finally:
+        for each in pods:
+            each.host.exec("ip", "link", "del", "kube-ipvs0")
