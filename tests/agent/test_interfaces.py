@@ -10,6 +10,7 @@ from hack.testbed import process
 from hack.testbed.segment import Host, Segment
 from tests.agent import scene
 from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
 from tests.agent.steps import ONE, WEB, WEB_VIP, master, started
 
 pytestmark = pytest.mark.netns
