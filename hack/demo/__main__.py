@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hack.demo import acts, migration
+from hack.demo import acts, corruption, migration
 from hack.demo.story import Story
 from hack.testbed import images, programs, runs
 from hack.testbed.cluster import Cluster
@@ -30,6 +30,7 @@ def tell(story: Story) -> None:
     acts.use(story)
     acts.assign(story)
     acts.add(story)
+    corruption.deliver(story, service=acts.SERVICE)
     acts.fail(story)
     acts.remove(story)
     migration.take_over(story)

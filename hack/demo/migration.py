@@ -31,8 +31,9 @@ def take_over(story: Story) -> None:
 
         def is_over() -> bool:
             nonlocal kept
+            text = _conf(story)  # before the pods: whoever is seen after a change was there while it was made
             left = set(_pods(story)) & set(pods)
-            kept = kept and (not left or _conf(story) == old)
+            kept = kept and (not left or text == old)
             return not left and "kavip.conf" not in _data(story) and _programmed(story) == ("True", "Programmed")
 
         story.wait("every node runs kavip's pod", is_over, patience=180)

@@ -49,7 +49,7 @@ def _written() -> Iterator[Manifest]:
         manifest: dict[str, Any] = {key: value for key, value in found.items() if key != "status"}
         metadata = {key: value for key, value in found["metadata"].items() if key != "creationTimestamp"}
         match found["kind"]:
-            case names.NODE:
+            case names.NODE | names.SERVICE_CIDR | names.ENDPOINT_SLICE:  # every cluster has its own
                 continue
             case names.KEEPALIVED_GROUP if metadata["name"] != _IN_USE:
                 manifest["spec"] = {**found["spec"], "nodeSelector": {"kavip.demo/none": "true"}}

@@ -1,0 +1,61 @@
+"""The act in which a configuration that keepalived would die of reaches the nodes, past kavip: nobody runs it."""
+
+import hashlib
+import json
+import time
+from typing import Any
+
+from hack.demo.story import Story
+from kavip import names
+
+GROUP, NAMESPACE = "edge", "lb"
+
+
+def deliver(story: Story, *, service: str) -> None:
+    """With kavip away, somebody writes a broken text into the ConfigMap; the agents refuse it, and the VIP answers."""
+    story.title("A bad configuration reaches the nodes, past kavip")
+    _scale(story, 0)
+    address = story.address(service)
+    data = story.get("configmap", GROUP, "-n", NAMESPACE)["data"]
+    text = data[names.CONFIG_KEY].replace("\n}\n", "\n", 1)
+    meta = {**json.loads(data[names.AGENT_KEY]), "configHash": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    broken = {names.CONFIG_KEY: text, names.AGENT_KEY: json.dumps(meta)}
+    with story.asking(address) as outage:
+        print("   somebody edits the ConfigMap of the group, and loses the brace behind global_defs", flush=True)
+        patch = ("patch", "configmap", GROUP, "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": broken}))
+        story.cluster.kubectl(*patch)
+        note = f"{names.CONFIG_HASH_ANNOTATION}={meta['configHash']}"
+        story.cluster.kubectl(
+            "annotate", "pods", "-n", NAMESPACE, "-l", f"keepalivedGroup={GROUP}", note, "--overwrite"
+        )
+        nodes = [node for node in story.cluster.nodes if node.running]
+        story.wait("every agent refuses it", lambda: all(_state(story, node.ipv4)["refused"] for node in nodes))
+        print(f"$ curl http://{nodes[0].ipv4}:{names.AGENT_PORT}/state   # .refused", flush=True)
+        print(f"  {_state(story, nodes[0].ipv4)['refused']}", flush=True)
+        time.sleep(1)
+    story.claim("the last good one runs on: no request to the VIP failed", outage.failed == 0, f"{outage.asked} asked")
+    _scale(story, 2)
+    story.wait("kavip is back, and the nodes run its configuration", lambda: _is_current(story))
+
+
+def _scale(story: Story, replicas: int) -> None:
+    story.kubectl("scale", "deployment", "kavip", "-n", "kavip", f"--replicas={replicas}")
+    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=120s")
+
+    def are_there() -> bool:
+        pods = story.get("pods", "-n", "kavip", "-l", "app.kubernetes.io/name=kavip")["items"]
+        return len(pods) == replicas
+
+    story.wait(f"{replicas} replicas of kavip run", are_there)
+
+
+def _state(story: Story, node: str) -> dict[str, Any]:
+    url = f"http://{node}:{names.AGENT_PORT}{names.STATE_PATH}"
+    done = story.cluster.control.exec("curl", "--silent", "--max-time", "5", url, check=False)
+    return dict(json.loads(done.stdout)) if done.returncode == 0 else {"refused": ""}
+
+
+def _is_current(story: Story) -> bool:
+    return story.condition("keepalivedgroup", f"{NAMESPACE}/{GROUP}", "Programmed")[0] == "True" and not any(
+        _state(story, node.ipv4)["refused"] for node in story.cluster.nodes if node.running
+    )
