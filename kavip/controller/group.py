@@ -276,6 +276,7 @@ def _target(roster: Roster, config_hash: str, published: Published | None, taken
         roster.port,
         config_hash,
         old=frozenset(taken.old) if taken.goes_on else frozenset(),
+        instances=taken.instances,
         prepared=following.digest if following else "",
         switch_at=written(published.switch_at) if published else "",
     )

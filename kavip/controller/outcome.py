@@ -15,6 +15,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
+from kavip.vrrp.inherited import Inherited
 
 _LONGEST: Final = 8_000  # characters of a message; of any alphabet below 32,768 bytes
 
@@ -149,14 +150,15 @@ class Target:
     """
     Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*.
 
-    *old*: the nodes where keepalived-operator's pod is asked instead. *prepared*, *switch_at*: what else they should
-    say.
+    *old*: the nodes where keepalived-operator's pod is asked instead, which runs *instances*. *prepared*, *switch_at*:
+    what else agents should say.
     """
 
     hosts: Mapping[str, str] = field(hash=False)
     port: int
     config_hash: str
     old: frozenset[str] = frozenset()
+    instances: tuple[Inherited, ...] = ()
     prepared: str = ""
     switch_at: str = ""
 

@@ -196,7 +196,9 @@ class Probe:
         try:
             async with self._slots:
                 sent = self._clock()
-                state = exported.state_of((await self._ask(url)).decode(errors="replace"))
+                body = (await self._ask(url)).decode(errors="replace")
+                target = self._targets.get(watcher.group)
+                state = exported.state_of(body, target.instances if target else ())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             log.debug("exporter does not answer", group=watcher.group, node=watcher.node, error=type(error).__name__)
             state = exported.SILENT

@@ -294,3 +294,5 @@ def test_metrics_of_the_old_exporter() -> None:
         (WEB, 7, "MASTER"),
     ]
     assert exported.state_of("keepalived_up 0\n") == exported.SILENT
+    known = exported.state_of(metrics((WEB, 7, "MASTER")), inherited.read(OLD))
+    assert {str(vip) for vip in known.masters} == {VIP, "192.0.2.141"} == {str(vip) for vip in known.instance_of}
