@@ -1,0 +1,91 @@
+"""A fail-over of real daemons, as the controller's probe sees it and its plans tell it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import aiohttp
+import pytest
+
+from kavip import names
+from kavip.controller.outcome import Key, Kind, Target
+from kavip.controller.probe import Probe
+from tests import build
+from tests.agent import scene
+from tests.agent.conftest import MakePod
+from tests.agent.pod import PATIENCE, Pod, enter
+from tests.agent.steps import started
+from tests.controller.grouping import WEB, serving
+from tests.controller.scenes import GROUP, NOW, World, cluster
+
+pytestmark = pytest.mark.netns
+
+VIP = "192.0.2.130"
+
+
+class Told:
+    """What Services are told, one change after the other, while the agents on *pods* are asked."""
+
+    def __init__(self, pods: list[Pod]) -> None:
+        """Nothing is asked yet."""
+        self.story: list[str] = []
+        self._pods, self._began = pods, time.monotonic()
+        self._world = World(cluster(serving(WEB, VIP), build.group(**scene.FAST)))
+        self._world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+
+    def during(self, *steps: Callable[[], None]) -> list[str]:
+        """The changes while each of *steps* is done, after a master is told."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._run, steps).result()
+
+    def _run(self, steps: tuple[Callable[[], None], ...]) -> list[str]:
+        enter(self._pods[0].host.netns)
+        asyncio.run(self._follow(steps))
+        return self.story
+
+    async def _follow(self, steps: tuple[Callable[[], None], ...]) -> None:
+        async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
+            due = asyncio.Event()
+            probe = Probe(session, changed=lambda _: due.set(), clock=self._clock)
+            hosts = {each.host.name: each.host.ipv4 for each in self._pods}
+            probe.aim(GROUP, Target(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
+            watching = asyncio.create_task(probe.run())
+            while not self._look(probe, due):
+                await asyncio.sleep(0.05)
+            for step in steps:
+                before = self.story[-1]
+                await asyncio.to_thread(step)
+                while self._look(probe, due) == before:
+                    await asyncio.sleep(0.05)
+                for _ in range(30):  # what would follow, if the change were not the end of it
+                    self._look(probe, due)
+                    await asyncio.sleep(0.1)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    def _look(self, probe: Probe, due: asyncio.Event) -> str:
+        """Let the plans tell what they want to; the last thing told."""
+        self._world.now, self._world.observed = NOW + timedelta(seconds=self._clock()), probe.observed
+        for key in self._world.group().also:
+            self._world.service(key.name)
+        due.clear()
+        for each in self._world.snapshot.services[WEB].status.conditions or ():
+            if each.type == names.Condition.ADVERTISED and self.story[-1:] != [each.message]:
+                self.story.append(each.message)
+        return self.story[-1] if self.story else ""
+
+    def _clock(self) -> float:
+        return time.monotonic() - self._began
+
+
+def test_the_master_is_told_through_a_death_and_a_return(pod: MakePod) -> None:
+    """A killed daemon and its return are one change each: no gap, no split brain, whatever the answers' order."""
+    text = scene.rendered({WEB: VIP})
+    pods = [started(pod(node), text) for node in ("n1", "n2")]
+    other, owner = sorted(pods, key=lambda each: int(each.instances()[WEB]["priority"]))
+    owner.wait_until("master", lambda: WEB in owner.masters() and WEB not in other.masters())
+    story = Told([other, owner]).during(owner.kill_keepalived, owner.start_keepalived)
+    holds = [f"node {each.host.name} holds {VIP}" for each in (owner, other, owner)]
+    assert story == holds
