@@ -8,10 +8,11 @@ ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE}
 ARG PIP_ARGS=""
 
-# 2.2.7 on bookworm. No recommended packages: snmp and the like have no place here.
+# 2.2.7 on bookworm, and the CAs that health checks believe by default. No recommended packages: snmp and the like have
+# no place here.
 RUN command -v keepalived >/dev/null || { \
       apt-get update -qq && \
-      DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends keepalived && \
+      DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends ca-certificates keepalived && \
       rm -rf /var/lib/apt/lists/* /var/cache/apt/*; \
     }
 

@@ -87,3 +87,10 @@ def test_it_holds_nothing_else(unpacked: Path) -> None:
     assert not [path for path in root.glob("var/lib/apt/lists/*") if path.name != "partial"]
     assert not list(root.glob("wheels/*"))
     assert not list(root.glob("**/kavip/tests"))
+
+
+def test_health_checks_have_cas_to_believe(unpacked: Path, config: dict[str, Any]) -> None:
+    """Those of the distribution, where Python looks for them."""
+    program = "import os, ssl; print(len(os.listdir(ssl.get_default_verify_paths().capath)))"
+    done = inside(unpacked, config, "/opt/kavip/bin/python", "-c", program)
+    assert int(done.stdout) > 100, done.stderr

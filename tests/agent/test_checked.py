@@ -42,10 +42,15 @@ class Site:
         server = host.spawn(*command, log=self._status.with_suffix(".log"))
         stack.callback(process.kill, [server])
 
-    def runs(self, check: Check) -> None:
-        """Start the pod with *check* of the service."""
+    def mounts(self, check: Check) -> str:
+        """Mount a configuration with *check* of the service."""
         text = scene.rendered({WEB: WEB_VIP}, checks=[check])
         self.pod.config.write(text, checks=[msgspec.to_builtins(check)])
+        return text
+
+    def runs(self, check: Check) -> None:
+        """Start the pod with *check* of the service."""
+        text = self.mounts(check)
         self.pod.start()
         self.pod.runs(scene.hash_of(text))
 
@@ -119,7 +124,13 @@ def test_a_pod_that_starts_with_a_failing_service_takes_nothing(sites: list[Site
     """Not for a moment: the first answer is there before keepalived is. Once the service is well, the VIP comes."""
     site = sites[0]
     site.answers(503)
-    site.runs(http("Fault"))
+    text = site.mounts(http("Fault"))
+    site.pod.prepare()
+    site.pod.start_keepalived()
+    said = site.pod.keepalived_log
+    site.pod.wait_until("keepalived knows, with no agent there", lambda: "FAULT" in said.read_text())
+    site.pod.start_agent()
+    site.pod.runs(scene.hash_of(text))
     assert site.pod.instances()[WEB]["state"] == "FAULT"
     assert site.changes == (0, 0)
     site.answers(200)
