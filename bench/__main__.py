@@ -18,6 +18,10 @@ BENCHES: Final = (
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
     ("bench.agent", "the agent beside keepalived with 255 instances: reload, idle, memory beside a bare process"),
+    (
+        "bench.failover",
+        "the time to a VIP's first answer from its new owner, beside a bare keepalived on the same nodes",
+    ),
     ("bench.memory", "resident memory of the agent"),
 )
 
