@@ -23,7 +23,8 @@ NUDGE: Final = 10.0
 
 def lacks_password(view: View) -> bool:
     """Whether an agent complains about the Secret."""
-    return any(state.refused.startswith(SECRET_MISSING) for state in view.states.values())
+    said = (text for state in view.states.values() for text in (state.refused, state.next_refused))
+    return any(text.startswith(SECRET_MISSING) for text in said)
 
 
 def errands(view: View, data: Mapping[str, str], *, now: datetime) -> tuple[PodAnnotation, ...]:

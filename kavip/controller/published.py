@@ -73,12 +73,17 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What stands in the ConfigMap. *switch_at*: when *next* takes *current*'s place; *tries* that were called off."""
+    """
+    What stands in the ConfigMap. *switch_at*: when *next* takes the place of *current*.
+
+    *tries* that were called off, and who was to *blame* for the last.
+    """
 
     current: Bundle
     next: Bundle | None = None
     switch_at: datetime | None = None
     tries: int = 0
+    blame: str = ""
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -111,6 +116,7 @@ class AgentMeta(NextMeta, frozen=True):
     next_hash: str = ""
     switch_at: str = ""
     tries: int = 0
+    blame: str = ""
 
 
 def means_of(group: KeepalivedGroup) -> Means:
@@ -141,7 +147,7 @@ def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None
     if meta.next is None or (found := _unpacked(binary) if binary else text) is None:
         return Published(current)
     following = Bundle(found, meta.next.config_hash, _means(meta.next), meta.next.renewed)
-    return Published(current, following, moment(meta.switch_at), meta.tries)
+    return Published(current, following, moment(meta.switch_at), meta.tries, meta.blame)
 
 
 def folder_of(secret: str) -> str:
@@ -180,6 +186,7 @@ def agent_meta(published: Published) -> AgentMeta:
         password=current.means.password,
         switch_at=written(published.switch_at) if following else "",
         tries=published.tries if following else 0,
+        blame=published.blame if following else "",
         next_hash=following.digest if following else "",
         next=NextMeta(
             config_hash=following.hash,

@@ -75,14 +75,14 @@ def decide(
     if published.switch_at and published.next and _is_alike(published.next, following):
         left = _left(published.switch_at, now)
         kept = replace(published, current=current, next=following)
-        return Switching(kept, _announced(what, published.switch_at), left - LAST_LOOK)
-    tries = published.tries if published.next else 0
-    pending = Published(current, following, tries=tries)
+        return Switching(kept, _announced(what, kept), left - LAST_LOOK)
+    tries, blame = (published.tries, published.blame) if published.next else (0, "")
+    pending = Published(current, following, tries=tries, blame=blame)
     if waiting := [voter for voter in voters if voter.why]:
         return Switching(pending, _waits(what, waiting))
     ahead = min(max(LEAD * 2**tries, ELECTION * _slowest(current, following)), LONGEST_LEAD)
-    instant = now + timedelta(seconds=ahead)
-    return Switching(replace(pending, switch_at=instant), _announced(what, instant), ahead - LAST_LOOK)
+    announced = replace(pending, switch_at=now + timedelta(seconds=ahead))
+    return Switching(announced, _announced(what, announced), ahead - LAST_LOOK)
 
 
 def _frozen(published: Published, voters: Sequence[Voter], now: datetime) -> Switching:
@@ -96,10 +96,11 @@ def _frozen(published: Published, voters: Sequence[Voter], now: datetime) -> Swi
         if voter.why or voter.seen != written(published.switch_at)
     ]
     if unaware and TOO_LATE < left <= LAST_LOOK:
-        called_off = replace(published, switch_at=None, tries=published.tries + 1)
+        blame = f"node {unaware[0].node}: {unaware[0].why}"
+        called_off = replace(published, switch_at=None, tries=published.tries + 1, blame=blame)
         return Switching(called_off, _waits(what, unaware), 1.0)
     look = left - LAST_LOOK if left > LAST_LOOK else left + MARGIN
-    return Switching(published, _announced(what, published.switch_at), max(look, 0.1))
+    return Switching(published, _announced(what, published), max(look, 0.1))
 
 
 def _is_frozen(published: Published, now: datetime) -> bool:
@@ -156,8 +157,9 @@ def _what(current: Bundle, following: Bundle) -> str:
     return ", ".join(sorted(found)) or "VRIDs"
 
 
-def _announced(what: str, instant: datetime) -> str:
-    return f"every node is prepared: all change at {written(instant)} ({what})"
+def _announced(what: str, published: Published) -> str:
+    text = f"every node is prepared: all change at {written(published.switch_at)} ({what})"
+    return f"{text}; called off {published.tries} times, last for {published.blame}" if published.tries else text
 
 
 def _waits(what: str, waiting: Sequence[Voter]) -> str:
