@@ -76,6 +76,7 @@ class Probe:
         self._targets: dict[str, Target] = {}
         self._watchers: dict[_Place, _Watcher] = {}
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self._lost = asyncio.Semaphore(_IN_FLIGHT)  # for silent nodes, so that those that answer do not wait for them
         self._tasks: asyncio.TaskGroup | None = None
         self._telling: dict[str, asyncio.TimerHandle] = {}
         self._contested: dict[str, frozenset[str]] = {}  # by group, instances that two nodes claim
@@ -162,7 +163,7 @@ class Probe:
     async def _look(self, watcher: "_Watcher", url: str) -> NodeState | None:
         group, node, sent = watcher.group, watcher.node, self._clock()
         try:
-            async with self._slots:
+            async with self._lost if watcher.is_silent else self._slots:
                 sent, asked = self._clock(), datetime.now(UTC)
                 body = await self._ask(url)
             digest = blake2b(body, digest_size=16).digest()

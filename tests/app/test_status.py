@@ -1,5 +1,6 @@
 """What the cluster is told of masters, and ``kubectl kavip status``: a real API server, the controller, and agents."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from hack.testbed.controlplane import ControlPlane
 from tests.app.agents import Agents
-from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, wait_for
+from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, free_port, wait_for
 from tests.app.test_explain import kubectl_kavip, may_list
 
 pytestmark = pytest.mark.apiserver
@@ -151,3 +155,70 @@ def status_is_shown(installation: Installation, tmp_path: Path) -> None:
         installation.plane.kubectl("get", "services,vippools,keepalivedgroups,nodes", "-A", "-o", "yaml").stdout
     )
     assert kubectl_kavip(tmp_path, installation, "kavip", "status", "-f", str(dump)).stdout == done.stdout
+
+
+class Relay:
+    """A way to the API server that can be closed and opened again."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        """Nothing listens yet."""
+        config = yaml.safe_load(plane.kubeconfig.read_text())
+        self._cluster = config["clusters"][0]["cluster"]
+        found = urlsplit(self._cluster["server"])
+        self._server = found.hostname or "", found.port or 443
+        self.port = free_port()
+        self._cluster |= {"server": f"https://127.0.0.1:{self.port}", "tls-server-name": self._server[0]}
+        self.kubeconfig = config
+        self._loop = asyncio.new_event_loop()
+        self._listening: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def open(self) -> None:
+        """Let everybody pass."""
+        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(30)
+
+    def close(self) -> None:
+        """Let nobody pass, and cut off those who are on their way."""
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(30)
+
+    async def _serve(self) -> None:
+        self._listening = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+
+    async def _shut(self) -> None:
+        if self._listening:
+            self._listening.close()
+        for each in self._open:
+            each.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far, back = await asyncio.open_connection(*self._server)
+        self._open |= {writer, back}
+        await asyncio.gather(self._copy(reader, back), self._copy(far, writer), return_exceptions=True)
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while content := await reader.read(65536):
+            writer.write(content)
+            await writer.drain()
+        writer.close()
+
+
+def test_the_watch_survives_the_loss_of_the_api_server(installation: Installation, tmp_path: Path) -> None:
+    """What was seen stays, one line says that it may be old, and what comes after the outage is printed."""
+    installation.applied(a_pool("edge", "192.0.2.128/25"))
+    relay = Relay(installation.plane)
+    relay.open()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(relay.kubeconfig))
+    command = (sys.executable, "-m", "kavip", "status", "--watch", f"--kubeconfig={kubeconfig}")
+    with typed(installation, tmp_path / "watch", *command) as lines:
+        wait_for("the first view", lambda: any(line.startswith("edge ") for line in lines()))
+        relay.close()
+        wait_for("it says so", lambda: any("the API server does not answer" in line for line in lines()))
+        installation.applied(a_pool("later", "198.51.100.0/28"))
+        relay.open()
+        wait_for("the end of it", lambda: any(line == "kavip: the API server answers again" for line in lines()))
+        wait_for("what came meanwhile", lambda: any(line.startswith("later ") for line in lines()))
+    told = [line for line in lines() if line.startswith("kavip: ")]
+    assert len(told) == 2
+    relay.close()

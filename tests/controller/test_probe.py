@@ -163,6 +163,34 @@ async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest
         assert told.empty()
 
 
+async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that run into their timeout have places of their own."""
+    monkeypatch.setattr(probing, "SILENCE", 0.1)
+    monkeypatch.setattr(probing, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(probing, "_IN_FLIGHT", 2)
+    asked = [0]
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked[0] += 1
+        await reader.read()
+        writer.close()
+
+    alive = Agent(lambda: web.json_response(state("h1")))
+    async with serving(alive) as port, watching(interval=0.01) as (probe, _):
+        dead = [await asyncio.start_server(hold, f"127.0.0.{n}", port) for n in range(2, 10)]
+        hosts = {f"n{n}": f"127.0.0.{n}" for n in range(1, 10)}
+        probe.aim("lb/edge", Target(hosts, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            while asked[0] < 20:  # by now they are silent
+                await asyncio.sleep(0.01)
+            before, first = alive.asked, asked[0]
+            while asked[0] < first + 6:
+                await asyncio.sleep(0.01)
+        assert alive.asked - before > 12
+        for server in dead:
+            server.close()
+
+
 async def test_a_fail_over_is_told_as_one_change() -> None:
     """When one node loses its VIPs the others are asked at once, and both answers are one piece of news."""
     masters = ["127.0.0.1"]
