@@ -30,6 +30,7 @@ def tell(story: Story) -> None:
     acts.use(story)
     acts.assign(story)
     acts.add(story)
+    acts.look(story)
     corruption.deliver(story, service=acts.SERVICE)
     acts.fail(story)
     acts.remove(story)

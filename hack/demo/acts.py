@@ -1,6 +1,7 @@
 """What the demo does, act by act; each takes the story and tells it on."""
 
 import statistics
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ import yaml
 from hack.demo import tour
 from hack.demo.story import MANIFESTS, PATIENCE, Story
 from hack.refusals import Manifest
+from hack.testbed.place import run
 
 GROUP, SERVICE = "lb/edge", "shop/web"
 ASSIGNED = ("shop/first", "shop/second", "shop/beside", "shop/both")
@@ -143,6 +145,33 @@ def _until_answer(story: Story, address: str, began: float) -> float:
     while not story.answers(address) and time.monotonic() - began < PATIENCE:
         time.sleep(0.02)
     return time.monotonic() - began
+
+
+def look(story: Story) -> None:
+    """Who holds what, and what a manifest would change."""
+    story.title("Who holds what, and what a manifest would change")
+    story.wait("every VIP has its master", lambda: _status(story) == 0)
+    shown = story.kavip("status")
+    address = story.address(SERVICE)
+    (holder,) = story.holders(address)
+    row = next((line.split() for line in shown.stdout.splitlines() if line.startswith(f"{address} ")), [])
+    story.claim("kavip status names the node that holds the VIP", holder.name in row, holder.name)
+    with TemporaryDirectory(prefix="plan-") as folder:
+        manifest = yaml.safe_load((MANIFESTS / "web.yaml").read_text().rsplit("---\n", 1)[1])
+        same = story.kavip("plan", "--diff", "-f", str(MANIFESTS / "web.yaml"))
+        story.claim("what stands would change nothing", same.returncode == 0 and not same.stdout)
+        manifest["metadata"]["name"] = "next"
+        found = story.kavip("plan", "--diff", "-f", _written(Path(folder) / "next.yaml", manifest))
+        story.claim(
+            "one more Service would add its instance, and take nothing away",
+            found.returncode == 1 and "+vrrp_instance shop/next {" in found.stdout,
+        )
+
+
+def _status(story: Story) -> int:
+    """The exit status of ``kavip status``, not shown."""
+    command = story.cluster.control.command(sys.executable, "-m", "kavip", "status")
+    return run(command, check=False, env={"KUBECONFIG": str(story.cluster.kubeconfig)}).returncode
 
 
 def fail(story: Story) -> None:
