@@ -7,7 +7,8 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
   :mod:`~kavip.agent.reader` and :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's
   of the group's, :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out;
   :mod:`~kavip.agent.health` reckons with answers;
-  :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`, :mod:`~kavip.agent.exporter` tell. None of them does I/O.
+  :mod:`~kavip.agent.dump`, :mod:`~kavip.agent.state`, :mod:`~kavip.agent.exporter`
+  and :mod:`~kavip.agent.borrowed` tell. None of them does I/O.
 * :mod:`~kavip.agent.mount`, :mod:`~kavip.agent.files`, :mod:`~kavip.agent.network`, :mod:`~kavip.agent.trial` and
   :mod:`~kavip.agent.daemon` each speak to one thing outside: the mount, the run directory, netlink, a checking child,
   the running daemon.
