@@ -112,5 +112,11 @@ def _running(name: str, block: str) -> Running | None:
 
 
 def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
-    found = ((read_address(match[1]), match) for match in _ADDRESS.finditer(block))
-    return tuple(VirtualIP(address, int(match[2]), match[3]) for address, match in found if address is not None)
+    found = (_virtual_ip(*parts) for parts in _ADDRESS.findall(block))
+    return tuple(each for each in found if each is not None)
+
+
+@lru_cache(maxsize=1 << 14)  # from one text to the next most stay
+def _virtual_ip(text: str, prefix: str, interface: str) -> VirtualIP | None:
+    address = read_address(text)
+    return VirtualIP(address, int(prefix), interface) if address is not None else None
