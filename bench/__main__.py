@@ -22,6 +22,7 @@ BENCHES: Final = (
         "bench.failover",
         "the time to a VIP's first answer from its new owner, beside a bare keepalived on the same nodes",
     ),
+    ("bench.follow", "externalTrafficPolicy Local: how soon a VIP is where its endpoints are, and what asking costs"),
     ("bench.memory", "resident memory of the agent"),
 )
 

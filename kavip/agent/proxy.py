@@ -6,6 +6,7 @@ Local``: 200 while the node has a ready endpoint, 503 while it has none. The con
 waits for anything: asking hundreds of ports several times a second must cost next to nothing.
 """
 
+import re
 import socket
 from typing import Final
 
@@ -26,6 +27,7 @@ _REQUEST: Final = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kavi
 _READY: Final = b"HTTP/1.1 200 "
 _UNREADY: Final = b"HTTP/1.1 503 "
 _LARGEST: Final = 4096
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d{1,6})", re.IGNORECASE)
 
 
 class Port:
@@ -38,7 +40,9 @@ class Port:
         self._silent_since: float | None = now
         self._socket: socket.socket | None = None
         self._host = 0
+        self._dialled = now
         self._asked: float | None = None  # and not answered yet
+        self._has_more = False  # of the last answer
         self._retry = now
 
     def ready(self, now: float) -> bool | None:
@@ -53,10 +57,13 @@ class Port:
             return
         try:
             if self._socket is None:
-                self._socket = _connection(self._hosts[self._host], self._number)
+                self._socket, self._dialled = _connection(self._hosts[self._host], self._number), now
+            elif self._has_more:  # the rest of the last answer
+                self._has_more = not self._socket.recv(_LARGEST)
             self._socket.send(_REQUEST)
         except BlockingIOError:
-            return  # it is about to be connected
+            if self._has_more or not 0 <= now - self._dialled < TIMEOUT:
+                self._fail(now)  # its end has not come; or somebody drops what is to connect
         except OSError:
             self._fail(now)
         else:
@@ -76,6 +83,7 @@ class Port:
             answer = b""
         if answer.startswith((_READY, _UNREADY)):
             self._said, self._silent_since, self._asked = answer.startswith(_READY), None, None
+            self._has_more = not _is_whole(answer)
         else:
             self._fail(now)
         return True
@@ -85,6 +93,7 @@ class Port:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._asked = None
+        self._has_more = False
 
     def _fail(self, now: float) -> None:
         self.close()
@@ -93,6 +102,12 @@ class Port:
             return
         self._host = (self._host + 1) % len(self._hosts)
         self._retry = now if self._host else now + RETRY
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = _LENGTH.search(head)
+    return length is not None and len(body) >= int(length[1])
 
 
 def _connection(host: str, port: int) -> socket.socket:

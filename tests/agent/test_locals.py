@@ -21,6 +21,7 @@ class Health:
     """A health port as kube-proxy serves it; *status* 0: it takes the question and says nothing."""
 
     status: int = 200
+    parts: float = 0.0  # seconds between head and body
     asked: int = 0
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     port: int = 0
@@ -34,7 +35,10 @@ class Health:
                 if self.status:
                     body = b'{"localEndpoints": 1}'
                     head = f"HTTP/1.1 {self.status} Whatever\r\nContent-Length: {len(body)}\r\n\r\n"
-                    writer.write(head.encode() + body)
+                    writer.write(head.encode() if self.parts else head.encode() + body)
+                    if self.parts:
+                        await asyncio.sleep(self.parts)
+                        writer.write(body)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
 
@@ -115,6 +119,17 @@ async def test_a_port_says_whether_there_is_a_ready_endpoint() -> None:
         health.status = 200
         assert await answered(port) is True
         assert (health.asked, len(health.connections)) == (4, 2)
+        port.close()
+
+
+async def test_an_answer_may_come_in_parts() -> None:
+    """The status is known with the head; what comes later is no answer to the next question."""
+    async with serving(Health(parts=0.02)) as health:
+        port = Port(health.port, ("127.0.0.1",), now=NOON)
+        for _ in range(3):
+            assert await answered(port) is True
+            await asyncio.sleep(0.1)
+        assert (health.asked, len(health.connections)) == (3, 1)
         port.close()
 
 

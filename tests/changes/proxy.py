@@ -7,11 +7,21 @@ from pathlib import Path
 from threading import Thread
 
 
+class Server(ThreadingHTTPServer):
+    """One health port."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients may go."""
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers over connections that stay open, as kube-proxy does."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = -1  # head and body leave together, as Go sends them
 
     def __init__(self, file: Path, *args: object) -> None:
         """Answer what *file* says."""
@@ -34,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 def main() -> None:
     """Serve for ever."""
     for file in Path(sys.argv[1]).iterdir():
-        server = ThreadingHTTPServer(("", int(file.name)), partial(Handler, file))
+        server = Server(("", int(file.name)), partial(Handler, file))
         Thread(target=server.serve_forever).start()
 
 

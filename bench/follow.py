@@ -1,0 +1,115 @@
+"""
+How soon a VIP with ``externalTrafficPolicy: Local`` is where its endpoints are, on real daemons; and what asking costs.
+
+From the moment at which kube-proxy's health ports (played) say otherwise to the first answer by the new node. Idle is
+an agent's part that asks 1, 30 and 255 ports. It needs root.
+"""
+
+import asyncio
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.goal import row
+from bench.timing import plain
+from hack.testbed import process, runs
+from hack.testbed.segment import Segment
+from kavip.agent.locals import Locals
+from kavip.agent.tracks import Tracks
+from kavip.api.local import Local
+from tests.changes.rig import Rig, group
+from tests.changes.seen import watching
+from tests.changes.test_local import VIP, WEB, Proxies
+
+MOVES: Final = 12
+PROFILES: Final = ((3, 200, 1.0, "within 1 s"), (2, 1000, 4.0, "four intervals"))
+IDLE: Final = 10.0
+MOST: Final = 255
+
+
+def follow(rig: Rig, proxies: Proxies, *, version: int, milliseconds: int) -> list[float]:
+    """Seconds until a client was answered by the node with the endpoint, for each move."""
+    proxies.ready("n1")
+    rig.apply(group(vrrp_version=version, advert_interval_milliseconds=milliseconds), WEB)
+    marks: list[tuple[str, float]] = []
+    with watching(rig, [VIP]) as seen:
+        for node in ["n1", *("n2", "n3", "n1") * (MOVES // 3)]:
+            marks.append((node, time.monotonic()))
+            proxies.ready(node)
+            process.wait_for(f"the VIP is on {node}", lambda node=node: rig.master("shop/web") == node, timeout=60)  # type: ignore[misc]
+            time.sleep(0.37)  # at another moment of the agents' round each time
+    found = []
+    for node, since in marks[1:]:
+        answers = (sent + took for sent, took, who in seen.rows[VIP] if took is not None and who == node)
+        found.append(min(moment for moment in answers if moment >= since) - since)
+    return found
+
+
+async def idle(ports: list[int]) -> float:
+    """The share of a core that asking *ports* takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        asking = Locals("n1", Tracks(Path(folder) / "track"), hosts=("127.0.0.1",))
+        asking.want(tuple(Local(track=f"local-{port}", port=port) for port in ports))
+        task = asyncio.create_task(asking.run())
+        await asyncio.sleep(2)
+        assert all(ready for _, ready in asking.seen), "a port does not answer"
+        before = time.process_time()
+        await asyncio.sleep(IDLE)
+        share = (time.process_time() - before) / IDLE * 100
+        task.cancel()
+        return share
+
+
+@contextmanager
+def served(count: int) -> Iterator[list[int]]:
+    """Health ports that say yes."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in probes:
+            each.bind(("127.0.0.1", 0))
+        ports = [int(each.getsockname()[1]) for each in probes]
+        stack.close()
+        for port in ports:
+            (Path(folder) / str(port)).write_text("200")
+        with subprocess.Popen([sys.executable, "-m", "tests.changes.proxy", folder]) as serving:
+            try:
+                yield ports
+            finally:
+                serving.kill()
+
+
+def main() -> None:
+    """Print the rows."""
+    for version, milliseconds, longest, goal in PROFILES:
+        with runs.temporary() as state, Segment(state, nodes=3) as lan:
+            rig = Rig(lan, state / "rig", nodes=3)
+            proxies = Proxies(rig, state / "proxies")
+            proxies.start()
+            try:
+                found = follow(rig, proxies, version=version, milliseconds=milliseconds)
+            finally:
+                proxies.stop()
+                rig.stop()
+        what = f"version {version}, {milliseconds} ms: VIP follows, longest of {len(found)}"
+        row(what, f"{max(found):.2f} s", goal=goal, met=max(found) <= longest)
+        plain("  median", f"{statistics.median(found):.2f} s")
+    with served(MOST) as ports:
+        for count in (1, 30, MOST):
+            share = asyncio.run(idle(ports[:count]))
+            row(
+                f"asking {count} ports, of a core, over {IDLE:.0f} s",
+                f"{share:.2f} %",
+                goal="under 0.5 %",
+                met=share < 0.5,
+            )
+
+
+if __name__ == "__main__":
+    main()
