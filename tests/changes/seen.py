@@ -129,7 +129,8 @@ def moves(transitions: Changes) -> Counter[str]:
 
 def router_ids(text: str) -> dict[int, str]:
     """The instances of *text* by VRID; those of IPv6 bear the name of the whole."""
-    found, name = {}, ""
+    found: dict[int, str] = {}
+    name = ""
     for match in _IDENTITY.finditer(text):
         name = match[1] or name
         if match[2]:
