@@ -1,8 +1,8 @@
 """
 Runs the group's health checks on this node, and tells the track files what they come to.
 
-Each check is asked at once and then at its interval, by the monotonic clock. A check that cannot be asked at all, which
-admission refuses, is not asked, and says so: what nobody can pass must not take every VIP away.
+Each check is asked at once and then at its interval, by the monotonic clock. A check that cannot be asked says so and
+stays what it was: a CA that pods get one after the other, when they restart, must not take every VIP away meanwhile.
 """
 
 import asyncio
@@ -92,12 +92,12 @@ class Checks:
             due = max(due + check.interval_seconds, loop.time())
             await asyncio.sleep(due - loop.time())
 
-    async def _answer(self, check: Check, *, most: float) -> Answer | None:
-        """What is answered to *check* now; None where there is nobody to ask."""
+    async def _answer(self, check: Check, *, most: float) -> Answer:
+        """What is answered to *check* now."""
         try:
             target = targets.target_of(check.url, self._here)
         except BadInput:
-            return None
+            return Answer(None, "not asked: its url is none that this node can ask")
         seconds = min(most, check.timeout_seconds)
         return await self._asker.ask(target, ca_file=self._ca_file(check, target), seconds=seconds)
 
@@ -105,16 +105,16 @@ class Checks:
         own = check.ca_from is not None or check.url == targets.KUBE_APISERVER
         return self._ca_dir / f"{check.name}.crt" if own and target.scheme == "https" else None
 
-    def _take(self, name: str, answer: Answer | None, *, seconds: float) -> bool:
+    def _take(self, name: str, answer: Answer, *, seconds: float) -> bool:
         """Reckon with one answer; whether the check has come to something else by it."""
         known = self._asked[name]
-        if answer is None:
-            self._asked[name] = replace(known, message="not asked: its url is none that this node can ask")
+        if answer.ok is None:
+            self._asked[name] = replace(known, message=answer.message, stuck=True)
             return False
         check = known.check
         health = after(known.health, answer=answer.ok, fail_after=check.fail_after, succeed_after=check.succeed_after)
         is_news = health.ok != known.health.ok
-        since = _timestamp(datetime.now(UTC)) if is_news else known.since
+        since = _timestamp(datetime.now(UTC)) if is_news or not known.since else known.since
         self._asked[name] = Asked(check, health, since, answer.message, seconds)
         if is_news:
             log.info("health check", check=name, ok=health.ok, reason=answer.message)
@@ -140,7 +140,7 @@ def _sound(checks: Iterable[Check]) -> dict[str, Check]:
 def _known(before: Written | None, check: Check) -> Asked:
     """*check* as an earlier agent left it."""
     if before is None:
-        return Asked(check)
+        return Asked(check, Health(True))
     return Asked(check, Health(before.number == 0), _timestamp(datetime.fromtimestamp(before.since, UTC)))
 
 

@@ -31,9 +31,13 @@ _NAMES: Final = 4  # threads that may hang in a resolver: none of those that loo
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether all is well, and in one line what was answered: nothing of it is text of who answered."""
+    """
+    Whether all is well, and in one line what was answered: nothing of it is text of who answered.
 
-    ok: bool
+    *ok* is None where nothing could be asked, for a fault that is not the service's.
+    """
+
+    ok: bool | None
     message: str
 
 
@@ -75,6 +79,8 @@ class Asker:
             return Answer(ok=False, message="its name is not known")
         except OSError as error:
             return Answer(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
+        except _NoCAError:
+            return Answer(None, "not asked: the CA of caFrom is not mounted, or is none")
         except _NoHTTPError as error:
             return Answer(ok=False, message=str(error))
         return Answer(ok=status in _WELL, message=f"status {status}")
@@ -95,7 +101,7 @@ class Asker:
         try:
             return self._trust.context(ca_file)
         except OSError:
-            raise _NoHTTPError("the CA of caFrom is not mounted, or is none") from None
+            raise _NoCAError from None
 
     async def _addresses(self, target: Target, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
         if read_address(target.host) is not None:
@@ -106,6 +112,10 @@ class Asker:
             self._resolvers, lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         )
         return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class _NoCAError(Exception):
+    """There is nobody to believe."""
 
 
 class _NoHTTPError(Exception):

@@ -116,11 +116,11 @@ async def test_one_that_hangs_does_not_hold_up_another(checks: Checks, service: 
 async def test_checks_come_go_and_change(checks: Checks, service: Service, tmp_path: Path) -> None:
     """What does not change runs on; what changes is asked anew; one that is gone holds nobody down."""
     service.status = 500
-    await checks.want([service.check(), service.check("b", interval_seconds=600)])
+    await checks.want([service.check(), service.check("b", interval_seconds=600, fail_after=1)])
     await until(lambda: held(tmp_path, "check-b") == "1")
     count = service.asked
-    await checks.want([service.check("b", interval_seconds=600)])
-    await checks.want([service.check("b", interval_seconds=600)])
+    await checks.want([service.check("b", interval_seconds=600, fail_after=1)])
+    await checks.want([service.check("b", interval_seconds=600, fail_after=1)])
     assert [each.check.name for each in checks.asked] == ["b"]
     service.status = 200
     await checks.want([service.check("b", interval_seconds=PACE)])
@@ -173,5 +173,30 @@ async def test_a_name_becomes_no_path(checks: Checks, service: Service, tmp_path
 async def test_the_api_servers_ca_must_be_mounted(checks: Checks) -> None:
     """The preset never does without; the answer says what is missing."""
     await checks.want([Check("api", "kube-apiserver", on_failure="LowerPriority")])
-    await until(lambda: checks.asked[0].since != "")
+    await until(lambda: checks.asked[0].stuck)
     assert "is not mounted" in checks.asked[0].message
+    assert not checks.asked[0].health.fails
+
+
+async def test_a_ca_that_comes_with_the_next_pod_takes_no_vip(service: Service, tmp_path: Path) -> None:
+    """A check that cannot be asked stays what it was: well where it is new, failing where it failed."""
+    service.status = 503
+    await fresh(tmp_path).ask_once([service.check(), Check("api", "kube-apiserver")])
+    assert held(tmp_path, "check-api") == "0"
+    again = fresh(tmp_path)
+    await again.want([Check("web", "kube-apiserver", succeed_after=1)])
+    await until(lambda: again.asked[0].stuck)
+    assert held(tmp_path) == "1"
+    await again.close()
+
+
+async def test_a_new_check_beside_a_daemon_has_to_fail_as_often_as_it_must(
+    checks: Checks, service: Service, tmp_path: Path
+) -> None:
+    """All nodes have it at the same moment; its first answer decides nothing."""
+    service.status = 503
+    await checks.want([service.check(fail_after=9)])
+    await until(lambda: service.asked >= 2)
+    assert held(tmp_path) == "0"
+    await until(lambda: held(tmp_path) == "1")
+    assert service.asked == 9

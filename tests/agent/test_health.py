@@ -48,7 +48,9 @@ def test_a_note_names_what_fails() -> None:
     router, api = (replace(each, health=Health(False), message="status 503") for each in (router, api))
     assert complaint((well,)) == ""
     assert complaint((well, router)) == "health check router fails"
-    assert complaint((api, router)) == "health checks api, router fail"
+    assert complaint((api, router)) == "health check api, router fails"
+    stuck = Asked(Check("vault", "https://x"), stuck=True)
+    assert complaint((well, router, stuck)) == "health check router fails; health check vault cannot be asked"
 
 
 @pytest.mark.parametrize(("fail_after", "succeed_after"), [(1, 1), (1, 5), (4, 1)])
