@@ -104,15 +104,20 @@ async def whole(kubeconfig: str, *, context: str, given: Collection[Object]) -> 
         keys = sorted(each.key for each in found.objects if isinstance(each, KeepalivedGroup))
         gate = asyncio.Semaphore(_AT_ONCE)
         parts = await asyncio.gather(*(_written(client, resource, key, gate) for resource in _WRITTEN for key in keys))
-    return replace(found, written=dict(each for part in parts for each in part))
+        followed = {each.key for each in (*found.objects, *given) if isinstance(each, Service) and each.follows_slices}
+        slices = await asyncio.gather(*(_slices(client, key, gate) for key in sorted(followed)))
+    objects = (*found.objects, *(each for some in slices for each in some))
+    return replace(found, objects=objects, written=dict(each for part in parts for each in part))
 
 
 async def _standing(client: Client, given: Collection[Object]) -> Standing:
     namespaces = sorted({each.metadata.namespace for each in given} - {""})
     lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
-    parts = await asyncio.gather(*(_reachable(client, resource, namespaces) for resource in resources.DECISIVE))
+    *parts, api_server = await asyncio.gather(
+        *(_reachable(client, resource, namespaces) for resource in resources.DECISIVE), _api_server(client)
+    )
     return Standing(
-        tuple(each for part in parts for each in part.objects),
+        (*(each for part in parts for each in part.objects), *api_server.objects),
         absent=frozenset(part.resource.kind for part in parts if part.is_absent),
         hidden={part.resource.kind: note for part in parts for note in part.notes},
         notes=tuple(note for part in parts if part.resource.type in lacking for note in part.notes),
@@ -142,6 +147,17 @@ async def _written(
         async with gate:
             return [(f"{resource.kind} {key}", await client.get(resource, key))]
     return []
+
+
+async def _slices(client: Client, key: str, gate: asyncio.Semaphore) -> Sequence[Object]:
+    """Where the endpoints of the Service *key* are: its VIPs follow them."""
+    namespace, _, name = key.partition("/")
+    async with gate:
+        labels = f"{names.SERVICE_NAME_LABEL}={name}"
+        found, _ = await client.list(
+            resources.ENDPOINT_SLICES, namespace=namespace, labels=labels, undecodable=_nothing
+        )
+    return found
 
 
 async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Part:

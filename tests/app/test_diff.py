@@ -22,6 +22,17 @@ STANDING: dict[str, dict[str, Any]] = {
     "web": a_service("web", annotations=GROUP),
     "plain": a_service("plain"),
 }
+LOCAL = {"type": "ClusterIP", "externalIPs": ["192.0.2.140"], "ports": [{"port": 80}], "externalTrafficPolicy": "Local"}
+STANDING["local"] = {**a_service("local", annotations=GROUP), "spec": LOCAL}
+SLICE = object_of(
+    "EndpointSlice",
+    "local-1",
+    namespace="shop",
+    version="discovery.k8s.io/v1",
+    labels={"kubernetes.io/service-name": "local"},
+    addressType="IPv4",
+    endpoints=[{"addresses": ["203.0.113.1"], "nodeName": "n1", "conditions": {"ready": True}}],
+)
 RIGHTS = (("", "services"), ("kavip.io", "vippools"), ("redhatcop.redhat.io", "keepalivedgroups"), ("", "nodes"))
 
 
@@ -33,11 +44,13 @@ def running(installation: Installation) -> Iterator[Installation]:
         status = {"status": {"addresses": [{"type": "InternalIP", "address": f"198.51.100.{number + 1}"}]}}
         installation.plane.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps(status))
     installation.start()
-    for each in ("pool", "group", "web", "plain"):
+    for each in ("pool", "group", "web", "plain", "local"):
         installation.applied(STANDING[each])
+    installation.applied(SLICE)
     wait_for(
         "both are in the configuration", lambda: "shop/plain" in conf(installation) and "shop/web" in conf(installation)
     )
+    wait_for("the VIP of one follows its endpoint", lambda: '"nodes":["n1"]' in told(installation))
     wait_for("there is a DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
     yield installation
 
@@ -46,6 +59,12 @@ def conf(installation: Installation) -> str:
     """The keepalived.conf that stands."""
     found = installation.get("configmap", "edge", "-n", "lb") or {}
     return str(found.get("data", {}).get("keepalived.conf", ""))
+
+
+def told(installation: Installation) -> str:
+    """What the agents are told beside it."""
+    found = installation.get("configmap", "edge", "-n", "lb") or {}
+    return str(found.get("data", {}).get("agent.json", ""))
 
 
 def asked(
@@ -66,7 +85,7 @@ def test_what_stands_makes_no_difference_and_what_is_new_is_shown(running: Insta
     new = asked(tmp_path, running, a_service("api"), command="plan --diff")
     assert new.returncode == 1, new.stderr
     lines = new.stdout.splitlines()
-    assert lines[0] == "KeepalivedGroup lb/edge: status.routerIDs[shop/api]: none -> 3"
+    assert lines[0] == "KeepalivedGroup lb/edge: status.routerIDs[shop/api]: none -> 4"
     assert lines[1] == "Service shop/api: status.loadBalancer.ingress: none -> 192.0.2.130"
     assert "+++ files: ConfigMap lb/edge keepalived.conf" in lines
     assert "+vrrp_instance shop/api {" in lines
