@@ -47,15 +47,16 @@ def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "")
 
 
 class Agent:
-    """An agent on one loopback address; *answer* is what it says."""
+    """An agent on one loopback address; *answer* is what it says, after *delay* seconds."""
 
-    def __init__(self, answer: Callable[[], web.StreamResponse]) -> None:
+    def __init__(self, answer: Callable[[], web.StreamResponse], *, delay: float = 0.0) -> None:
         """Count what is asked."""
-        self.answer, self.asked = answer, 0
+        self.answer, self.asked, self.delay = answer, 0, delay
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer ``/state``."""
         self.asked += 1
+        await asyncio.sleep(self.delay)
         return self.answer()
 
 
@@ -192,7 +193,7 @@ async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.M
 
 
 async def test_a_fail_over_is_told_as_one_change() -> None:
-    """When one node loses its VIPs the others are asked at once, and both answers are one piece of news."""
+    """Answers that come one soon after the other are one piece of news."""
     masters = ["127.0.0.1"]
 
     def answering(host: str) -> Agent:
@@ -200,7 +201,7 @@ async def test_a_fail_over_is_told_as_one_change() -> None:
             lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER" if host in masters else "BACKUP"))
         )
 
-    first, second = answering("127.0.0.1"), answering("127.0.0.2")
+    first, second = answering("127.0.0.1", 0.0), answering("127.0.0.2", 0.1)
     async with serving(first) as port, serving(second, "127.0.0.2", port), watching() as (probe, told):
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
