@@ -196,10 +196,9 @@ async def test_a_fail_over_is_told_as_one_change() -> None:
     """Answers that come one soon after the other are one piece of news."""
     masters = ["127.0.0.1"]
 
-    def answering(host: str) -> Agent:
-        return Agent(
-            lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER" if host in masters else "BACKUP"))
-        )
+    def answering(host: str, delay: float) -> Agent:
+        said = {vrrp: state("h1", "192.0.2.130", vrrp=vrrp) for vrrp in ("MASTER", "BACKUP")}
+        return Agent(lambda: web.json_response(said["MASTER" if host in masters else "BACKUP"]), delay=delay)
 
     first, second = answering("127.0.0.1", 0.0), answering("127.0.0.2", 0.1)
     async with serving(first) as port, serving(second, "127.0.0.2", port), watching() as (probe, told):
