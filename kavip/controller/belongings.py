@@ -47,7 +47,7 @@ def bodies_of(
     """
     The objects as they should be, in the order in which they are written: pods need their ConfigMap.
 
-    While pods of keepalived-operator's are there no pod is replaced but by :mod:`~kavip.controller.takeover`.
+    While pods of keepalived-operator's are there no pod is replaced but by :mod:`~kavip.controller.handover`.
     """
     if published is None or len(group.metadata.name) > LONGEST_NAME:
         return ()

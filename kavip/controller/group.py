@@ -17,12 +17,13 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
-from kavip.controller import advertised, belongings, monitoring, news, programmed, rollout, takeover
+from kavip.controller import advertised, belongings, handover, monitoring, news, programmed, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
 from kavip.controller.difference import merge_patch
 from kavip.controller.errands import NUDGE, errands, lacks_password
+from kavip.controller.handover import Sighted
 from kavip.controller.manifests import Manifest
 from kavip.controller.misplaced import plan_misplaced
 from kavip.controller.observed import Objects, Observed
@@ -46,7 +47,7 @@ from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
 from kavip.controller.switch import Switching, Voter, decide
-from kavip.controller.takeover import Sighted, Takeover
+from kavip.controller.takeover import Takeover
 from kavip.controller.tidings import Tidings
 from kavip.controller.voters import Assembly, since, voters_of
 from kavip.snapshot import Snapshot
@@ -160,11 +161,11 @@ def _taking_over(
     if not sighted.takeover.goes_on:
         return (), None
     if not quiet:
-        return (), takeover.verdict(sighted, "its objects are being written")
+        return (), handover.verdict(sighted, "its objects are being written")
     removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
     if removal is not None and owned.objects.replaced.get(owned.group.key) == removal.uid:
         removal = None  # the watch has not shown yet what was done
-    return (removal,) if removal else (), takeover.verdict(sighted, doing)
+    return (removal,) if removal else (), handover.verdict(sighted, doing)
 
 
 def _switching(owned: Belongings, published: Published | None, roster: Roster, observed: Observed) -> Switching | None:

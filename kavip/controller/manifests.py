@@ -62,7 +62,7 @@ def config_map(
     """
     The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
 
-    *leads* is a note of kavip's to itself (:mod:`~kavip.controller.takeover`); *followed* are the ``locals``.
+    *leads* is a note of kavip's to itself (:mod:`~kavip.controller.handover`); *followed* are the ``locals``.
     """
     current, following = published.current, published.next
     agent: dict[str, object] = {

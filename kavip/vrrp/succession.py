@@ -10,8 +10,7 @@ Those that *lead* stay in front when no old pod is left, so that nothing moves a
 otherwise than the group wants it is then switched by all nodes at once (:mod:`~kavip.vrrp.holding`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,8 +22,12 @@ from kavip.vrrp.inherited import Inherited
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Peer
 from kavip.vrrp.priorities import BOTTOM, TOP
+from kavip.vrrp.tracking import READY_BOTTOM
 
 Priorities = tuple[tuple[str, int], ...]
+
+_OLD: Final = 100
+"""The priority of old nodes, of those that have the least."""
 
 _SPOKEN: Final = frozenset({"advert_int", "priority"})
 """What a Service may have said to old nodes too, and what must not change beside them."""
@@ -103,9 +106,14 @@ class Succession:
         )
 
     def _waiting(self, priorities: Priorities) -> Priorities:
-        """Below all old nodes, but for the one that leads: it is above them."""
+        """
+        Below all old nodes, but for the one that leads: it is above them.
+
+        None is so low that one without an endpoint (policy ``Local``) would not be lower.
+        """
         leader = self.leader(priorities)
-        return tuple((node, TOP if node == leader else max(1, number - BOTTOM)) for node, number in priorities)
+        below = {node: max(READY_BOTTOM, _OLD - 1 - rank) for rank, (node, _) in enumerate(_ranked(priorities, ()))}
+        return tuple((node, TOP if node == leader else below[node]) for node, _ in priorities)
 
     def _settled(self, instance: Instance) -> Instance:
         """Without old neighbours: in its own order, but behind those that lead."""
@@ -143,7 +151,7 @@ def _nodes(heir: Inherited, peers: Sequence[Peer]) -> tuple[tuple[str, Address],
     return tuple(sorted((name, address) for name, address in found if address))
 
 
-def _ranked(priorities: Priorities, leads: AbstractSet[str]) -> list[tuple[str, int]]:
+def _ranked(priorities: Priorities, leads: Collection[str]) -> list[tuple[str, int]]:
     return sorted(priorities, key=lambda each: (each[0] not in leads, -each[1], each[0]))
 
 

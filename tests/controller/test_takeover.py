@@ -296,3 +296,21 @@ def test_metrics_of_the_old_exporter() -> None:
     assert exported.state_of("keepalived_up 0\n") == exported.SILENT
     known = exported.state_of(metrics((WEB, 7, "MASTER")), inherited.read(OLD))
     assert {str(vip) for vip in known.masters} == {VIP, "192.0.2.141"} == {str(vip) for vip in known.instance_of}
+
+
+def test_nodes_that_do_not_hear_each_other_stop_it() -> None:
+    """A new pod that is master beside an old one speaks otherwise: no further pod is risked."""
+    found = world("n3")
+    found.group()
+    found.group()
+    start(found, "n1", state="MASTER")
+    found.group()
+    assert done(found) == ["n1"]
+    assert "n1 and n3 are both master of shop/web: they do not hear each other" in condition(found, PROGRAMMED)[2]
+
+
+def test_nobody_waits_for_a_leader_that_may_have_no_endpoint() -> None:
+    """With policy Local it takes the VIP where it can, and comes behind those who have one where it cannot."""
+    found = world("n3")
+    found.snapshot.put(serving(WEB, VIP, "192.0.2.141", external_traffic_policy="Local"))
+    assert roll(found) == ["n1", "n2", "n3"]
