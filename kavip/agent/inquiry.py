@@ -83,7 +83,7 @@ class Asker:
             return Answer(None, "not asked: the CA of caFrom is not mounted, or is none")
         except _NoHTTPError as error:
             return Answer(ok=False, message=str(error))
-        return Answer(ok=status in _WELL, message=f"status {status}")
+        return Answer(ok=status in _WELL or status in target.refusals, message=f"status {status}")
 
     async def _status(self, target: Target, ca_file: Path | None) -> int:
         loop = asyncio.get_running_loop()

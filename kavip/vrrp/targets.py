@@ -22,6 +22,8 @@ KUBELET_URL: Final = "http://127.0.0.1:10248/healthz"
 API_PATH: Final = "/readyz"
 API_PORT: Final = 6443
 
+_SHY: Final = frozenset({401, 403})
+"""Where ``--anonymous-auth=false`` is set the API server tells strangers nothing; that it does is an answer."""
 _SHAPE: Final = (
     f"want {' or '.join(PRESETS)}, or http(s)://HOST[:PORT][/PATH][?QUERY] without a user or password; "
     f"the host is a name, an address, or {NODE_IP}"
@@ -40,12 +42,13 @@ _MOST_PORT: Final = 2**16 - 1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom to ask for what; *host* without brackets, *path* with its query."""
+    """Whom to ask for what; *host* without brackets, *path* with its query; *refusals* are statuses that do as well."""
 
     scheme: str
     host: str
     port: int
     path: str = "/"
+    refusals: frozenset[int] = frozenset()
 
     @property
     def authority(self) -> str:
@@ -92,7 +95,7 @@ def target_of(url: str, here: Surroundings) -> Target:
         host, port = (here.api_host, here.api_port) if here.api_host else (here.node_ip, API_PORT)
         if read_address(host) is None:
             raise BadInput("url", url, "this node knows no address of the API server; want a URL")
-        return Target("https", host, port, API_PATH)
+        return Target("https", host, port, API_PATH, _SHY)
     target = read_url(url, "url")
     if target.host != NODE_IP:
         return target

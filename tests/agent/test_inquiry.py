@@ -83,6 +83,15 @@ async def test_answers(answer: bytes, well: bool, message: str) -> None:
     assert await asked(says(answer)) == Answer(well, message)
 
 
+async def test_a_server_that_tells_strangers_nothing() -> None:
+    """Where a refusal is expected it is an answer; a server that is not ready says so to everybody."""
+    for status, well in ((401, True), (403, True), (404, False), (500, False)):
+        async with serving(says(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+            target = Target("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
+            found = await Asker().ask(target, ca_file=None, seconds=LONG)
+        assert found == Answer(well, f"status {status}")
+
+
 async def test_nobody_is_followed() -> None:
     """A redirect to a server that listens is an answer; nobody comes there."""
     visits: list[int] = []

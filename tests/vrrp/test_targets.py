@@ -23,7 +23,7 @@ ALPHABET = string.printable + "é\u2028\x00\x85"
         ("http://web?x", Target("http", "web", 80, "/?x"), "web"),
         ("https://$(NODE_IP):6443/livez", Target("https", "192.0.2.11", 6443, "/livez"), "192.0.2.11:6443"),
         (KUBELET, Target("http", "127.0.0.1", 10248, "/healthz"), "127.0.0.1:10248"),
-        (KUBE_APISERVER, Target("https", "10.96.0.1", 443, "/readyz"), "10.96.0.1"),
+        (KUBE_APISERVER, Target("https", "10.96.0.1", 443, "/readyz", frozenset({401, 403})), "10.96.0.1"),
     ],
 )
 def test_targets(url: str, target: Target, authority: str) -> None:
@@ -35,7 +35,8 @@ def test_targets(url: str, target: Target, authority: str) -> None:
 
 def test_the_api_server_without_services() -> None:
     """A static pod is told of no Service: there the API server is on the node itself, in either family."""
-    assert target_of(KUBE_APISERVER, Surroundings("192.0.2.11")) == Target("https", "192.0.2.11", 6443, "/readyz")
+    found = target_of(KUBE_APISERVER, Surroundings("192.0.2.11"))
+    assert (found.authority, found.path) == ("192.0.2.11:6443", "/readyz")
     assert target_of(KUBE_APISERVER, Surroundings("2001:db8::1")).authority == "[2001:db8::1]:6443"
     for url in (KUBE_APISERVER, "http://$(NODE_IP)/"):
         with pytest.raises(BadInput, match="address"):
