@@ -37,7 +37,11 @@ from kavip.settings import shown as shown_with
 from kavip.vrrp.targets import Surroundings
 
 _THREADS: Final = 4
-_M_ARENA_MAX: Final = -8  # mallopt(3): a heap for each thread costs megabytes, and one Python runs at a time anyway
+_MALLOC: Final = {-8: 1, -3: 64 << 10, -1: 64 << 10}
+"""
+M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of mallopt(3): a heap for each thread, and buffers of dumps that stay in
+one, cost megabytes.
+"""
 _REBIND: Final = 2.0
 """Seconds until the next attempt to bind: the address may come later, the port may be another group's."""
 
@@ -124,7 +128,8 @@ class AgentSettings:
 async def main_async(settings: AgentSettings) -> int:
     """Run until SIGTERM or SIGINT, or just once; returns the exit status."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # musl has none, and no such heaps
-        mallopt(_M_ARENA_MAX, 1)
+        for parameter, value in _MALLOC.items():
+            mallopt(parameter, value)
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     run_directory = RunDirectory(Path(settings.run_dir))
