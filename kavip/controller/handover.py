@@ -42,7 +42,7 @@ class Sighted:
         take = self.takeover
         if take.leads or not take.agreed or not take.goes_on or self._unseen() or self._restless(""):
             return take.leads
-        return frozenset() if self._idle() else frozenset(self._ready(take.new))
+        return frozenset() if self._idle() else frozenset(filter(self._is_heard, self._ready(take.new)))
 
     def next(self, config_hash: str, model: Model | None) -> tuple[PodRemoval | None, str]:
         """The pod that is replaced next, if it is time, and what is waited for, if it is not."""
@@ -136,6 +136,11 @@ class Sighted:
             return sorted(olds, key=self._address)[:-1]
         return [node for node in olds if self._held(node) == 0]
 
+    def _is_heard(self, name: str) -> bool:
+        """Whether the old pods speak to the node: one that has joined since they were made is held out until then."""
+        node = self._node(name)
+        return all(not each.peers or node.internal_ip(each.family) in each.peers for each in self.takeover.instances)
+
     def _cost(self, node: str) -> tuple[int, int, int]:
         return (self._held(node), *self._address(node))
 
@@ -147,8 +152,10 @@ class Sighted:
         return sum(sight.state == MASTER for sight in state.instances)
 
     def _address(self, name: str) -> tuple[int, int]:
-        node = next(each for each in self.nodes if each.metadata.name == name)
-        return next(iter(node.addresses("InternalIP")), (0, 0))
+        return next(iter(self._node(name).addresses("InternalIP")), (0, 0))
+
+    def _node(self, name: str) -> Node:
+        return next(each for each in self.nodes if each.metadata.name == name)
 
     def _names(self) -> list[str]:
         return [node.metadata.name for node in self.nodes if node.is_ready]

@@ -314,3 +314,29 @@ def test_nobody_waits_for_a_leader_that_may_have_no_endpoint() -> None:
     found = world("n3")
     found.snapshot.put(serving(WEB, VIP, "192.0.2.141", external_traffic_policy="Local"))
     assert roll(found) == ["n1", "n2", "n3"]
+
+
+def test_a_node_that_has_joined_since_does_not_lead() -> None:
+    """In unicast the old pods do not know it: it is held out, and would take nothing over."""
+    peers = ["192.0.2.12", "192.0.2.13"]
+    text = conf(instance(WEB, 7, VIP, "192.0.2.141", peers=peers))
+    found = world("n3", text=text, unicast_enabled=True)
+    assert roll(found, "n2") == ["n1", "n2", "n3"]
+    assert '"leads":["n2"]' in (found.objects.configmaps[GROUP].data or {})[names.AGENT_KEY]
+
+
+def test_the_old_operator_may_come_back_in_the_middle() -> None:
+    """It makes its objects anew, pods and all; when it is stopped again kavip begins from the beginning."""
+    found = world("n3")
+    found.group()
+    found.group()
+    start(found, "n1")
+    again = world("n3")
+    found.objects.configmaps[GROUP] = configmap(OLD)
+    found.objects.pods[GROUP] = dict(again.objects.pods[GROUP])
+    found.observed = again.observed
+    found.objects.daemonsets.clear()
+    found.objects.replaced.clear()
+    found.removed.clear()
+    assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
+    assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
