@@ -63,10 +63,10 @@ def hold(
             run = running[each.name]
             staying = moving.pop(each.name, [])
             is_same = len(kept) == len(virtual_ips_of(each)) and not staying and _agrees(each, running)
-            now.append(each if is_same else _held(ground, run, [*kept, *staying], each))
+            now.append(each if is_same else _held(ground, run, [*kept, *staying]))
         elif each.anchor.address not in leaving:
             fresh.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
-    now += [_held(ground, running[name], vips, None) for name, vips in moving.items()]
+    now += [_held(ground, running[name], vips) for name, vips in moving.items()]
     taken = {_place(each) for each in now}
     now += [each for each in fresh if _place(each) not in taken]
     return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
@@ -86,8 +86,8 @@ def _unit_name(name: str, family: int) -> str:
     return name.removesuffix(_IPV6) if family == 6 else name
 
 
-def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Instance | None) -> Instance:
-    """*run* as it is, with *vips*; what all nodes need not agree on is as *wanted*."""
+def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:
+    """*run* as it is, with *vips*; what all nodes need not agree on is as it is wanted."""
     identity, group = run.identity, ground.group
     family = identity.anchor.address.family
     unit_name = _unit_name(run.name, family)
@@ -116,11 +116,10 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP], wanted: Inst
         peers=ground.peers,
         held={run.name: identity.anchor.address},
     )
-    rolls = wanted is not None and wanted.version == identity.version == 3
     return replace(
         made,
         version=identity.version,
-        interval=wanted.interval if wanted is not None and rolls else identity.interval,
+        interval=identity.interval,
         authenticated=identity.authenticated,
         also=identity.also,
         excluded=tuple(vip for vip in made.excluded if vip.address not in {each.address for each in identity.also}),

@@ -2,7 +2,8 @@
 What all nodes must agree on for one VRRP instance, and what of it runs.
 
 Where two nodes differ in one of these, each becomes master: a change of them cannot roll from node to node. The text
-that is published is the record of what runs. An interval of version 3 is learned from the master, so it may roll.
+that is published is the record of what runs. A backup of version 3 learns a longer interval from the master, but one
+that has been told a shorter one before the master does not wait for it.
 """
 
 import re
@@ -25,15 +26,12 @@ _ADDRESSES: Final = re.compile(r"^    virtual_ipaddress(_excluded)? \{\n(.*?)^  
 _ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$", re.MULTILINE)
 _UNICAST: Final = "\n    unicast_peer {\n"
 _AUTHENTICATED: Final = "\n    # kavip: authentication\n"
-_ROLLS: Final = 3  # the version whose interval a backup learns
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """
-    What nodes must agree on; *interval* only in version 2, of the *anchor* its address and its interface.
-
-    *also*: what is advertised beside it.
+    What nodes must agree on; of the *anchor* its address and its interface. *also*: what is advertised beside it.
     """
 
     router_id: int
@@ -85,9 +83,8 @@ def identities_of(text: str) -> Mapping[str, Running]:
 
 
 def _essence(identity: Identity) -> Identity:
-    interval = "" if identity.version == _ROLLS else identity.interval
     anchor, *also = (replace(vip, prefix=0) for vip in (identity.anchor, *identity.also))
-    return replace(identity, interval=interval, anchor=anchor, also=tuple(sorted(also)))
+    return replace(identity, anchor=anchor, also=tuple(sorted(also)))
 
 
 def _running(name: str, block: str) -> Running | None:
