@@ -165,6 +165,10 @@ class Reloader:
         self._due = time.monotonic() + pause
         return min(pause, soon)
 
+    def stumble(self) -> None:
+        """Say that a step has failed, until one succeeds."""
+        self._update(note="the agent failed when it looked at this node last, and tries again: its log says why")
+
     def look_again(self) -> None:
         """Know that the node has changed: the next step looks at it whatever the mount says."""
         self._moves += 1

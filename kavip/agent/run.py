@@ -213,6 +213,7 @@ async def _follow(reloader: Reloader, alarm: Alarm, *, longest: float) -> None:
                 await alarm.follow(reloader.daemon)
             except Exception:  # the edge: keepalived runs on whatever happens here
                 log.exception("step failed")
+                reloader.stumble()
                 await asyncio.sleep(1)
                 pause = 0.0
             await alarm.wait(min(pause, longest))

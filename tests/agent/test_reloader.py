@@ -1,6 +1,7 @@
 """Daemons that misbehave on a reload: what is put back, and when the configuration is tried again."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import time
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kavip.agent import penalty, runner, witness
+from kavip.agent import penalty, run, runner, witness
 from kavip.agent import reloader as reloaders
+from kavip.agent.alarm import Alarm
 from kavip.agent.files import RunDirectory
 from kavip.agent.mount import Passwords
 from kavip.agent.reloader import Reloader
@@ -235,3 +237,29 @@ async def test_an_agent_that_starts_again_knows_what_is_installed(node: Node) ->
         while again.status.config_hash != scene.hash_of(ONE):
             await again.step()
     assert "nosuch0" in again.status.refused
+
+
+async def test_a_step_that_fails_is_told_until_one_succeeds(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong: what runs runs on, and the state does not say that all is well."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    await begun(node, ONE)
+    with monkeypatch.context() as broken:
+        broken.setattr(reloaders.Reloader, "_settle", fail)
+        node.mount.write(TWO)
+        task = asyncio.create_task(run._follow(node.reloader, silent(node.folder), longest=0.01))
+        async with asyncio.timeout(60):
+            while "the agent failed" not in node.reloader.status.note:
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    await node.until(lambda: node.reloader.status.config_hash == scene.hash_of(TWO))
+    assert node.reloader.status.note == "keepalived does not say its version"
+
+
+def silent(folder: Path) -> Alarm:
+    """An alarm that nothing rings."""
+    return Alarm([], folder, matters=lambda _: False, moved=lambda: None)
