@@ -266,12 +266,11 @@ class Snapshot:
 
     def members(self, group: str) -> list[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""
-        keys = set(self._candidates.get(group, ()))
+        keys = set(self._candidates.get(group, ()) if group else ())
         default = self.default_group
-        if default is not None and default.key == group:
-            keys |= self._candidates.get("", set())
-        found = (self.services[key] for key in sorted(keys))
-        return [service for service in found if self.group_of(service) == group]
+        if not group or (default is not None and default.key == group):  # who names none may be another controller's
+            keys |= {key for key in self._candidates.get("", ()) if self.group_of(self.services[key]) == group}
+        return [self.services[key] for key in sorted(keys)]
 
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""

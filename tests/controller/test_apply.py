@@ -279,7 +279,7 @@ async def test_every_knob_of_the_pods_is_taken_and_given_up_again(live: Live) ->
     await live.settle()
     pod = live.read("daemonset", "edge")["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"edge": "true"}
-    assert [volume["name"] for volume in pod["volumes"]] == ["config", "run", "password"]
+    assert [volume["name"].partition("-")[0] for volume in pod["volumes"]] == ["config", "run", "password"]
     live.kubectl("patch", "keepalivedgroup", "edge", "--type=merge", "-p", json.dumps({"spec": dict.fromkeys(spec)}))
     await live.settle()
     pod = live.read("daemonset", "edge")["spec"]["template"]["spec"]
