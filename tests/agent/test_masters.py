@@ -59,7 +59,7 @@ class Told:
                 await asyncio.to_thread(step)
                 while self._look(probe, due) == before:
                     await asyncio.sleep(0.05)
-                for _ in range(30):  # what would follow, if the change were not the end of it
+                for _ in range(15):  # what would follow, if the change were not the end of it
                     self._look(probe, due)
                     await asyncio.sleep(0.1)
             watching.cancel()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -27,24 +26,25 @@ pytestmark = pytest.mark.netns
 MULTICAST = {"unicast_enabled": False, "advert_interval_milliseconds": 200}
 
 
-def watched(pod: Pod, meanwhile: Callable[[], None], *, ends: bool) -> Observed:
-    """What the controller's probe sees of *pod* once it has seen a collision; where it *ends*, once that is over."""
+def watched(pod: Pod, end: Callable[[], None]) -> tuple[Observed, Observed]:
+    """What the controller's probe sees of *pod* when it has seen a collision, and when that is over after *end*."""
 
-    async def look() -> Observed:
+    async def look() -> tuple[Observed, Observed]:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
             probe = Probe(session, changed=lambda _: None, interval=0.3)
             probe.aim(GROUP, Target({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
             watching = asyncio.create_task(probe.run())
             while not any(each.collisions for each in probe.observed.of(GROUP).values()):
                 await asyncio.sleep(0.1)
-            await asyncio.to_thread(meanwhile)
-            while ends and probe.observed.of(GROUP)["n1"].collisions:
+            collided = probe.observed
+            await asyncio.to_thread(end)
+            while probe.observed.of(GROUP)["n1"].collisions:
                 await asyncio.sleep(0.1)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            return probe.observed
+            return collided, probe.observed
 
-    def run() -> Observed:
+    def run() -> tuple[Observed, Observed]:
         enter(pod.host.netns)
         return asyncio.run(look())
 
@@ -54,20 +54,20 @@ def watched(pod: Pod, meanwhile: Callable[[], None], *, ends: bool) -> Observed:
 
 def test_a_vrid_of_another_cluster_is_told_and_its_end_as_well(pod: MakePod, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have their VIPs up; each node counts the other's adverts, and the group's Ready names VRID and node."""
-    monkeypatch.setattr(collisions, "LASTING", 2.0)
-    monkeypatch.setattr(collisions, "FADE", 3.0)
+    monkeypatch.setattr(collisions, "LASTING", 1.0)
+    monkeypatch.setattr(collisions, "FADE", 2.0)
     ours = started(pod("n1"), scene.rendered({"shop/web": "192.0.2.130"}, nodes=1, **MULTICAST))
     stranger = started(pod("n2"), scene.rendered({"other/cart": "192.0.2.131"}, **MULTICAST))
     master(ours, "shop/web")
     master(stranger, "other/cart")
     world = with_pods(settled(build.group(), serving("shop/web", "192.0.2.130"), nodes=1), kubernetes_pod("p1", "n1"))
-    world.observed = replace(watched(ours, lambda: None, ends=False), at=0.0)
+    errors = ours.instances()["shop/web"]["errors"]
+    assert errors["addressList"] > 0 and "authentication" not in errors
+    world.observed, after = watched(ours, stranger.kill_keepalived)
     world.settle(Key(Kind.GROUP, GROUP))
     status, reason, message = condition(world, READY)
     assert (status, reason) == ("True", "VRIDCollision")
     assert "VRID 26 on eth0 is used by another router: n1 received adverts with other addresses" in message
-    errors = ours.instances()["shop/web"]["errors"]
-    assert errors["addressList"] > 0 and "authentication" not in errors
-    world.observed = replace(watched(ours, stranger.kill_keepalived, ends=True), at=0.0)
+    world.observed = after
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY)[1] == "Ready"

@@ -1,7 +1,6 @@
 """What the cluster is told of masters, and ``kubectl kavip status``: a real API server, the controller, and agents."""
 
 import asyncio
-import json
 import os
 import re
 import subprocess
@@ -77,7 +76,7 @@ def rest(*counts: Callable[[], int]) -> list[int]:
     """The counts, once nothing has been written for longer than a look at the agents takes."""
     found = [count() for count in counts]
     while True:
-        time.sleep(2)
+        time.sleep(1.5)
         before, found = found, [count() for count in counts]
         if found == before:
             return found
@@ -115,8 +114,6 @@ def test_a_fail_over_is_one_write_for_each_service(installation: Installation, t
         agents.masters = {"n1", "n2"}
         wait_for("split brain", lambda: told(installation)[0] == "SplitBrain")
         assert " is held by nodes n1, n2 at once" in told(installation)[1]
-        done = kubectl_kavip(tmp_path, installation, "kavip", "status")
-        assert done.returncode == 1 and "SplitBrain" in done.stdout
         name = 'kavip_services_advertised{group="lb/edge",reason="SplitBrain"}'
         wait_for("the metric", lambda: replica.metric(name) == len(NAMES))
         agents.masters, agents.silent = {"n2"}, {"n1"}
@@ -133,10 +130,9 @@ def status_is_shown(installation: Installation, tmp_path: Path) -> None:
     assert lines[0].split() == ["ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"]
     assert lines[1].split() == ["192.0.2.128", lines[1].split()[1], "lb/edge", "edge", "n2", "Master"]
     assert "\x1b" not in done.stdout
-    found = json.loads(kubectl_kavip(tmp_path, installation, "kavip", "status", "-o", "json").stdout)
+    found = yaml.safe_load(kubectl_kavip(tmp_path, installation, "kavip", "status", "-o", "yaml").stdout)
     assert [each["node"] for each in found["virtualIPs"]] == ["n2"] * 10
     assert [(each["node"], each["virtualIPs"]) for each in found["nodes"]] == [("n1", 0), ("n2", 10)]
-    assert yaml.safe_load(kubectl_kavip(tmp_path, installation, "kavip", "status", "-o", "yaml").stdout) == found
     for resource, group in (("vippools", "kavip.io"), ("keepalivedgroups", "redhatcop.redhat.io")):
         installation.applied(*may_list("clara", group, resource))
     installation.applied(*may_list("clara", "", "services", namespace="shop"))
