@@ -105,7 +105,7 @@ def switched(rig: Rig) -> bool:
     return rig.step() and published(rig).next is None
 
 
-def test_multicast_to_unicast_and_back_and_a_node_that_is_late(make_rig: MakeRig) -> None:
+def test_multicast_to_unicast_and_back(make_rig: MakeRig) -> None:
     """
     keepalived takes it for another instance: nobody is master for as long as a fail-over takes, and never two.
 
