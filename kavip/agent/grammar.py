@@ -70,8 +70,7 @@ def examine(text: str, *, settled: Configuration = _NOTHING) -> Examined | Refus
 
 
 def _lost(draft: Draft, tracks: Collection[str]) -> str:
-    missing = sorted({each.name for each in draft.tracks} - set(tracks))
-    return f"track file {missing[0]} is not defined" if missing else ""
+    return "it follows a track file that is not defined" if {each.name for each in draft.tracks} - set(tracks) else ""
 
 
 def _conflicts(instances: Iterable[Instance], settled: Configuration) -> dict[str, str]:

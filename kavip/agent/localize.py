@@ -120,7 +120,10 @@ def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:
     found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
     gone = [source for source in dict.fromkeys(found) if read_address(source) not in has]
     return {
-        block.name: f"{source}, from which node {facts.node} is to speak, is on none of its interfaces"
+        block.name: (
+            f"{read_address(source) or 'what is no address'}, from which node {facts.node} is to speak, "
+            "is on none of its interfaces"
+        )
         for block in split(text)
         for source in gone
         if block.name and f" unicast_src_ip {source}\n" in block.text

@@ -80,7 +80,11 @@ def test_track_files_are_read() -> None:
         ("check-a weight -100", "check-a weight -254", "instance shop/web: line 7 of the instance: a track file wants"),
         ("check-a weight -100", "check-a", "instance shop/web: line 7 of the instance: a track file wants"),
         ("check-a weight -100", "check-a weight 5 reverse", "instance shop/web: line 7 of the instance: a track file"),
-        ("check-a weight -100", "check-b weight -100", "instance shop/web: track file check-b is not defined"),
+        (
+            "check-a weight -100",
+            "check-b weight -100",
+            "instance shop/web: it follows a track file that is not defined",
+        ),
     ],
 )
 def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
