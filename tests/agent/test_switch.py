@@ -125,7 +125,11 @@ def mounted_with(folder: Path, content: bytes) -> Mounted:
     return found
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(ONE.encode())[:-20], gzip.compress(b"\xff\xfe", mtime=0)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(ONE.encode())[:-20], gzip.compress(b"\xff\xfe")],
+    ids=["empty", "no gzip", "cut", "no text"],
+)
 def test_a_next_text_that_cannot_be_read_costs_the_switch_alone(tmp_path: Path, content: bytes) -> None:
     """What runs is read as ever, and what is next is refused, or is not what its hash says."""
     found = mounted_with(tmp_path, content)
