@@ -20,5 +20,6 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
   :mod:`~kavip.agent.rtnetlink` for the network.
 * :mod:`~kavip.agent.checks` runs the health checks, each question of which is an :mod:`~kavip.agent.inquiry`.
 * :mod:`~kavip.agent.locals` asks kube-proxy, by :mod:`~kavip.agent.proxy`, which Services answer on this node.
+* :mod:`~kavip.agent.switch` knows when all nodes switch to what is next.
 * :mod:`~kavip.agent.reloader` puts them in order, :mod:`~kavip.agent.server` answers, :mod:`~kavip.agent.run` starts.
 """
