@@ -118,7 +118,7 @@ def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:
     """
     has = {each.address for each in facts.held}
     found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
-    gone = [source for source in dict.fromkeys(found) if read_address(source) not in has]
+    gone = [text for text in dict.fromkeys(found) if (source := read_address(text)) and source not in has]
     return {
         block.name: (
             f"{read_address(source) or 'what is no address'}, from which node {facts.node} is to speak, "

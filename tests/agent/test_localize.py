@@ -168,6 +168,8 @@ def test_an_instance_that_could_not_be_heard_does_not_run() -> None:
     nothing = localized(TEXT, facts(held=()))
     assert (nothing.configuration.instances, nothing.left_out) == ((), ())
     assert nothing.note == "192.0.2.11, from which node n1 is to speak, is on none of its interfaces"
+    spoilt = TEXT.replace("@n1 unicast_src_ip 192.0.2.11", "@n1 unicast_src_ip nonsense")
+    assert "nonsense" not in str(localized(spoilt, facts()).left_out)
     multicast = scene.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=False)
     assert localized(multicast, facts(held=())).note == ""
 
