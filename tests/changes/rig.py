@@ -39,6 +39,7 @@ NEW: Final[Mapping[str, Any]] = MappingProxyType(
 """What the mutating webhook gives a new group."""
 
 _PAUSE: Final = 0.1
+_STAY: Final = 0.7  # seconds: after three intervals and a bit a backup that hears nobody has become master
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
 
@@ -139,10 +140,17 @@ class Rig:
         return {name: node for name, (_, node) in found.items()}
 
     def calm(self) -> dict[str, str]:
-        """Wait until each instance has the master that it is to have, and no other; who that is."""
+        """Wait until each instance has the master that it is to have, and keeps it; who that is."""
         wanted = self.leaders()
-        for name, node in wanted.items():
-            self.lead(name, node)
+        seen: list[dict[str, dict[str, tuple[int, ...]]]] = []
+
+        def settled() -> bool:
+            for name, node in wanted.items():
+                self.lead(name, node)
+            seen.append(self.transitions())
+            return len(seen) > 1 and seen[-1] == seen[-2]
+
+        process.wait_for("the masters stay", settled, timeout=PATIENCE, interval=_STAY)
         return wanted
 
     def lead(self, instance: str, node: str) -> None:

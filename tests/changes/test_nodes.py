@@ -43,8 +43,7 @@ def start(rig: Rig, services: list[int], **spec: object) -> list[str]:
     """Roll the group out with these Services, and wait for their masters; the VIPs."""
     vips = [f"192.0.2.{130 + index}" for index in range(len(services))]
     rig.apply(group(**spec), *(service(f"shop/s{n}", vip) for n, vip in zip(services, vips, strict=True)))
-    for number in services:
-        rig.lead(f"shop/s{number}", ranked(number, *rig.pods)[0])
+    rig.calm()
     return vips
 
 
