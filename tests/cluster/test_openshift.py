@@ -5,6 +5,7 @@ OpenShift's own part, assigning the external IP, is done by hand.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hack.demo.__main__ import image
 from hack.demo.story import MANIFESTS, Story
 from hack.testbed.cluster import Cluster
-from hack.testbed.process import wait_for
+from hack.testbed.process import stop, wait_for
 from kavip import names
 from tests import files
 from tests.app.conftest import a_pool, a_service, crd, object_of
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 HOME, NAME = "keepalived-operator", "keepalivedgroup-workers"
 NOTES = {names.GROUP_ANNOTATION: f"{HOME}/{NAME}"}
 ROLE = "node-role.kubernetes.io/loadbalancer"
-VIP, SECOND = "192.0.2.178", "192.0.2.179"
+VIP, INGRESS = "192.0.2.178", "192.0.2.195"
 PATIENCE = 150.0
 KINDS = {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}
 NETWORK = crd("config.openshift.io", "Network", "networks", scope="Cluster")
@@ -109,6 +110,7 @@ def test_the_demo_of_the_predecessor_on_openshift(story: Story, tmp_path: Path) 
     wait_for("there is another DaemonSet", again, timeout=PATIENCE)
     wait_for("the VIP answers again", lambda: served(story, VIP), timeout=PATIENCE)
     check_families(story)
+    check_ingress(story, tmp_path)
     check_monitoring(story, tmp_path)
 
 
@@ -133,6 +135,31 @@ def check_families(story: Story) -> None:
         )
         for vip in story.addresses(f"demo/{name}"):
             wait_for(f"{vip} of {name} answers", lambda vip=vip: served(story, vip), timeout=PATIENCE)
+
+
+def check_ingress(story: Story, home: Path) -> None:
+    """A VIP without a Service, as keepalived-ingress-vip has it: it leaves the node whose ingress is not well."""
+    serve = (sys.executable, "-m", "http.server", "10254", "--bind=127.0.0.1", f"--directory={home}")
+    nodes = {name: story.cluster.node(name) for name in ("n1", "n2")}
+    ingresses = {name: node.spawn(*serve, log=home / f"{name}.log") for name, node in nodes.items()}
+    check = {"name": "ingress", "url": "http://127.0.0.1:10254/", "intervalSeconds": 1, "failAfter": 2}
+    spec = {"interface": "eth0", "nodeSelector": {ROLE: ""}, "checks": [check]}
+    spec |= {"virtualIPs": [{"address": f"{INGRESS}/24"}]}
+    kind = {"namespace": HOME, "version": "redhatcop.redhat.io/v1alpha1"}
+    apply(story, object_of("KeepalivedGroup", "ingress", spec=spec, **kind))
+
+    def holder() -> str:
+        held = [node.name for node in story.holders(INGRESS)]
+        return held[0] if len(held) == 1 else ""
+
+    try:
+        wait_for("one node holds the VIP", lambda: holder() != "", timeout=PATIENCE)
+        first = holder()
+        stop([ingresses[first]])
+        (other,) = {"n1", "n2"} - {first}
+        wait_for("the VIP goes where the ingress is well", lambda: holder() == other, timeout=PATIENCE)
+    finally:
+        stop([each for each in ingresses.values() if each.alive])
 
 
 def check_monitoring(story: Story, home: Path) -> None:
