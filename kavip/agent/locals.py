@@ -7,7 +7,7 @@ stays idle with hundreds of them. Of Services without a port the controller tell
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -29,11 +29,9 @@ log = structlog.get_logger()
 class Locals:
     """What is known about the node *node* of each Service that the group follows."""
 
-    def __init__(
-        self, node: str, tracks: Tracks, *, hosts: Iterable[str], now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, node: str, tracks: Tracks, *, hosts: Iterable[str]) -> None:
         """Nothing is wanted yet; kube-proxy is looked for at *hosts*."""
-        self._node, self._tracks, self._now = node, tracks, now
+        self._node, self._tracks = node, tracks
         self._hosts = tuple(dict.fromkeys(filter(None, hosts)))
         self._wanted: tuple[Local, ...] = ()
         self._ports: dict[int, Port] = {}
@@ -49,7 +47,7 @@ class Locals:
         for number in self._ports.keys() - numbers:
             self._ports.pop(number).close()
         for number in sorted(numbers - self._ports.keys()):
-            self._ports[number] = Port(number, self._hosts, now=self._now())
+            self._ports[number] = Port(number, self._hosts, now=time.monotonic())
         self._changed.set()
 
     async def ask_once(self, wanted: tuple[Local, ...]) -> None:
@@ -64,7 +62,7 @@ class Locals:
     @property
     def seen(self) -> tuple[tuple[str, bool | None], ...]:
         """Each track with what it says; None where that is to be seen yet."""
-        now = self._now()
+        now = time.monotonic()
         return tuple((each.track, self._ready(each, now)) for each in self._wanted)
 
     async def run(self) -> None:
@@ -98,7 +96,7 @@ class Locals:
             pass
 
     async def _ask(self) -> None:
-        now = self._now()
+        now = time.monotonic()
         for port in self._ports.values():
             port.ask(now)
         waiting = list(self._ports.values())
@@ -106,7 +104,7 @@ class Locals:
             if not waiting:
                 return
             await asyncio.sleep(pause)
-            now = self._now()
+            now = time.monotonic()
             waiting = [port for port in waiting if not port.hear(now)]
 
     async def _tell(self) -> None:
