@@ -64,7 +64,7 @@ FIELD_MANAGER: Final = "kavip"
 CA_FIELD_MANAGER: Final = "kavip-ca"  # owns caBundle alone, so that `helm upgrade` keeps it
 CONFIRMED_PREFIX: Final = "confirmed.kavip.io/"  # of an annotation per replica, on the CA's Secret
 CONFIG_HASH_ANNOTATION: Final = "kavip.io/config-hash"
-SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"
+SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"  # on a ConfigMap, for people: agents read agent.json
 GROUP_LABEL: Final = "keepalivedGroup"  # DaemonSet selector and pods, ConfigMap
 METRICS_LABEL: Final = "metrics"
 METRICS_LABEL_VALUE: Final = "keepalived"
@@ -184,7 +184,6 @@ class Reason(StrEnum):
     OBJECT_CONFLICT = "ObjectConflict"
     DUPLICATE_DEFAULT = "DuplicateDefault"
     OLD_OPERATOR_RUNNING = "OldOperatorRunning"
-    TAKING_OVER = "TakingOver"
     READY = "Ready"
     EXHAUSTED = "Exhausted"
     NO_ADDRESSES = "NoAddresses"

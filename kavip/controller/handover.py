@@ -170,7 +170,7 @@ def verdict(sighted: Sighted, doing: str) -> Verdict:
     take = sighted.takeover
     return Verdict(
         "False",
-        Reason.TAKING_OVER,
+        Reason.PENDING,
         f"taking over from keepalived-operator, {len(take.new)} of {len(sighted.nodes)} nodes so far; {doing}; until "
         "all are taken over, changes reach the new pods only",
     )

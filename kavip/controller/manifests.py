@@ -79,7 +79,10 @@ def config_map(
     if followed:
         agent["locals"] = msgspec.to_builtins(followed)
     data = {names.AGENT_KEY: _json(agent), key: current.text}
-    body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata_of(group), "data": data}
+    metadata = metadata_of(group)
+    if agent["switchAt"]:
+        metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: agent["switchAt"]}
+    body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
     if following is not None and following.text != current.text:
         body["binaryData"] = {names.NEXT_KEY: packed(following.text)}
     return body

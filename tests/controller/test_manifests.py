@@ -162,6 +162,8 @@ def test_what_is_next_lies_beside_it() -> None:
     assert gzip.decompress(base64.b64decode(body["binaryData"]["next.conf.gz"])) == b"next\n"
     meta = json.loads(body["data"]["agent.json"])
     assert meta["switchAt"] == "2026-03-01T12:00:10.000Z"
+    assert body["metadata"]["annotations"] == {"kavip.io/switch-at": meta["switchAt"]}
+    assert "annotations" not in manifests.config_map(group, plain)["metadata"]
     assert meta["next"] == {"configHash": "fedcba9876543210", "interfaceFromIP": "192.0.2.1"}
     assert "binaryData" not in manifests.config_map(group, plain)
     assert {"next", "nextHash"}.isdisjoint(json.loads(manifests.config_map(group, plain)["data"]["agent.json"]))

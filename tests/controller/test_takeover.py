@@ -178,7 +178,10 @@ def test_called_off_it_stays_where_it_is() -> None:
     found.snapshot.put(agreed(found.snapshot.groups[GROUP], ""))
     start(found, "n2")
     assert len(done(found)) == count
-    assert "paused: annotate the group" in condition(found, PROGRAMMED)[2]
+    status, reason, message = condition(found, PROGRAMMED)
+    assert (status, reason) == ("False", "Pending")
+    assert message.startswith("taking over from keepalived-operator, ")
+    assert "paused: annotate the group" in message
     found.snapshot.put(serving("shop/new", "192.0.2.150"))
     catch_up(found, "n1", "n2")
     data = found.objects.configmaps[GROUP].data or {}
