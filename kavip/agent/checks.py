@@ -18,6 +18,7 @@ from kavip.agent.health import Asked, Health, after
 from kavip.agent.inquiry import Answer, Asker
 from kavip.agent.tracks import Tracks, Verdict, Written
 from kavip.api.group import Check
+from kavip.api.instant import instant_text
 from kavip.errors import BadInput
 from kavip.vrrp import targets
 from kavip.vrrp.targets import Surroundings, Target
@@ -114,7 +115,7 @@ class Checks:
         check = known.check
         health = after(known.health, answer=answer.ok, fail_after=check.fail_after, succeed_after=check.succeed_after)
         is_news = health.ok != known.health.ok
-        since = _timestamp(datetime.now(UTC)) if is_news or not known.since else known.since
+        since = instant_text(datetime.now(UTC)) if is_news or not known.since else known.since
         self._asked[name] = Asked(check, health, since, answer.message, seconds)
         if is_news:
             log.info("health check", check=name, ok=health.ok, reason=answer.message)
@@ -141,8 +142,4 @@ def _known(before: Written | None, check: Check) -> Asked:
     """*check* as an earlier agent left it."""
     if before is None:
         return Asked(check, Health(True))
-    return Asked(check, Health(before.number == 0), _timestamp(datetime.fromtimestamp(before.since, UTC)))
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Asked(check, Health(before.number == 0), instant_text(datetime.fromtimestamp(before.since, UTC)))

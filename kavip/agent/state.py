@@ -9,6 +9,7 @@ import msgspec
 from kavip.agent.configuration import LeftOut
 from kavip.agent.dump import Dump, Stats
 from kavip.agent.health import Asked
+from kavip.api.instant import instant_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,4 @@ def _errors(stats: Stats) -> Errors:
 
 def _timestamp(seconds: float) -> str:
     """RFC 3339 in UTC; "" for an instance that has not changed its state yet."""
-    if seconds <= 0:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant_text(datetime.fromtimestamp(seconds, UTC)) if seconds > 0 else ""

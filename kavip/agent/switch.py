@@ -15,6 +15,7 @@ from typing import Final
 
 from kavip.agent.configuration import Localized
 from kavip.agent.localize import PASSWORD, Mounted, Next
+from kavip.api.instant import instant_text, read_instant
 
 LONGEST: Final = 900.0
 """Seconds that an instant may lie ahead; a later one is not believed."""
@@ -36,8 +37,8 @@ class Appointment:
         """Seconds until *following* is switched to, 0 from then on; None: nothing is announced."""
         text = following.at if following and isinstance(following.mounted, Mounted) else ""
         if text != self._at:
-            moment = _moment(text)
-            ahead = moment - self._now() if moment is not None else LONGEST + 1
+            instant = read_instant(text)
+            ahead = instant.timestamp() - self._now() if instant is not None else LONGEST + 1
             if ahead > LONGEST:
                 self._at = ""
                 return None
@@ -72,13 +73,5 @@ def running_password(installed: Localized | None) -> str:
 
 
 def timestamp(seconds: float) -> str:
-    """RFC 3339 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _moment(text: str) -> float | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    """The instant *seconds* after the epoch."""
+    return instant_text(datetime.fromtimestamp(seconds, UTC))

@@ -17,6 +17,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
+from kavip.api.instant import instant_text
 from kavip.controller import advertised, belongings, handover, monitoring, news, programmed, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
@@ -42,7 +43,7 @@ from kavip.controller.outcome import (
     timestamp,
 )
 from kavip.controller.programmed import Case, Ground
-from kavip.controller.published import Bundle, Published, means_of, written
+from kavip.controller.published import Bundle, Published, means_of
 from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
@@ -279,7 +280,7 @@ def _target(roster: Roster, config_hash: str, published: Published | None, taken
         old=frozenset(taken.old) if taken.goes_on else frozenset(),
         instances=taken.instances,
         prepared=following.digest if following else "",
-        switch_at=written(published.switch_at) if published else "",
+        switch_at=instant_text(published.switch_at) if published else "",
     )
 
 

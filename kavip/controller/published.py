@@ -10,13 +10,14 @@ import hashlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
+from kavip.api.instant import instant_text, read_instant
 from kavip.api.meta import Wire, field
 from kavip.api.workload import ConfigMap
 from kavip.vrrp.groups import has_password
@@ -147,7 +148,7 @@ def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None
     if meta.next is None or (found := _unpacked(binary) if binary else text) is None:
         return Published(current)
     following = Bundle(found, meta.next.config_hash, _means(meta.next), meta.next.renewed)
-    return Published(current, following, moment(meta.switch_at), meta.tries, meta.blame)
+    return Published(current, following, read_instant(meta.switch_at), meta.tries, meta.blame)
 
 
 def folder_of(secret: str) -> str:
@@ -160,20 +161,6 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def moment(text: str) -> datetime | None:
-    """The instant that *text* names."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def written(instant: datetime | None) -> str:
-    """*instant* as ``switchAt`` holds it."""
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if instant else ""
-
-
 def agent_meta(published: Published) -> AgentMeta:
     """What ``agent.json`` says of *published*."""
     current, following = published.current, published.next
@@ -184,7 +171,7 @@ def agent_meta(published: Published) -> AgentMeta:
         secret=current.means.secret,
         secret_key=current.means.secret_key,
         password=current.means.password,
-        switch_at=written(published.switch_at) if following else "",
+        switch_at=instant_text(published.switch_at) if following else "",
         tries=published.tries if following else 0,
         blame=published.blame if following else "",
         next_hash=following.digest if following else "",

@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from kavip.api.address import Address, read_address
+from kavip.api.instant import read_instant
 from kavip.api.meta import Wire, field
 from kavip.controller.collisions import Sign, Trace
 from kavip.controller.news import EVER
 from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Sight
-from kavip.controller.published import moment
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from ours: more would show as two masters while nodes switch."""
@@ -115,7 +115,7 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         prepared=_short(report.prepared),
         next_refused=_short(report.next_refused),
         switch_at=_short(report.switch_at),
-        drift=drift_of(moment(report.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
+        drift=drift_of(read_instant(report.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
         new_password=_short(report.new_password),
         unready=frozenset(_short(each.track) for each in report.locals if each.ready is False),
     )

@@ -26,9 +26,9 @@ from kavip.names import Condition, Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
-from kavip.vrrp.holding import hold, unit_of, virtual_ips_of
+from kavip.vrrp.holding import hold
 from kavip.vrrp.identity import Running, identities_of
-from kavip.vrrp.instances import Model
+from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
 from kavip.vrrp.succession import Succession
@@ -255,7 +255,7 @@ def _ahead(
     if held is wanted:
         return _Ahead(wanted, fitted.config, None)
     held = succession.of(held, peers)
-    there = tuple(each for each in held.instances if each.name in running or unit_of(each) in persisted)
+    there = tuple(each for each in held.instances if each.name in running or _key_of(each) in persisted)
     if there == wanted.instances:
         return _Ahead(wanted, fitted.config, None)
     model = replace(wanted, instances=there)
@@ -263,5 +263,9 @@ def _ahead(
     return _Ahead(model, config.render(model), fitted.config if is_whole <= _addresses(wanted) else None)
 
 
+def _key_of(instance: Instance) -> str:
+    return keys.unit_name(instance.name, instance.family)
+
+
 def _addresses(model: Model) -> set[Address]:
-    return {vip.address for each in model.instances for vip in virtual_ips_of(each)}
+    return {vip.address for each in model.instances for vip in each.virtual_ips}

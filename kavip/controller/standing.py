@@ -27,7 +27,6 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, own_virtual_ips
 from kavip.vrrp.instances import Instance
-from kavip.vrrp.virtualips import is_anchor
 
 SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
 _MOST_INSTANCES: Final = 510
@@ -267,14 +266,13 @@ def _instance(view: View, instance: Instance, before: _Seat | None, worst: str) 
     seat = _seat(view, f"instance {instance.name}", instance.name, before or _Seat("", worst))
     if seat.state in advertised.DOUBTED:
         seat = _Seat("", worst)
-    vips = [vip for vip in (instance.anchor, *instance.also, *instance.excluded) if not is_anchor(vip.address)]
     return InstanceStatus(
         name=instance.name,
         router_id=instance.router_id,
         family=instance.family,
         node=seat.node,
         state=seat.state,
-        virtual_ips=len(vips),
+        virtual_ips=len(instance.virtual_ips),
     )
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from kavip.api.instant import instant_text
 from kavip.controller.programmed import few
-from kavip.controller.published import LARGEST, MARGIN, Bundle, Published, written
+from kavip.controller.published import LARGEST, MARGIN, Bundle, Published
 from kavip.vrrp.identity import Running, agree
 
 LEAD: Final = 10.0
@@ -93,7 +94,7 @@ def _frozen(published: Published, voters: Sequence[Voter], now: datetime) -> Swi
     unaware = [
         replace(voter, why=voter.why or "it has not seen the announcement")
         for voter in voters
-        if voter.why or voter.seen != written(published.switch_at)
+        if voter.why or voter.seen != instant_text(published.switch_at)
     ]
     if unaware and TOO_LATE < left <= LAST_LOOK:
         blame = f"node {unaware[0].node}: {unaware[0].why}"
@@ -158,7 +159,7 @@ def _what(current: Bundle, following: Bundle) -> str:
 
 
 def _announced(what: str, published: Published) -> str:
-    text = f"every node is prepared: all change at {written(published.switch_at)} ({what})"
+    text = f"every node is prepared: all change at {instant_text(published.switch_at)} ({what})"
     return f"{text}; called off {published.tries} times, last for {published.blame}" if published.tries else text
 
 

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kavip.api.cluster import Node, Pod
+from kavip.api.instant import read_instant
 from kavip.controller.observed import Hearing, NodeState
-from kavip.controller.published import Bundle, moment
+from kavip.controller.published import Bundle
 from kavip.controller.switch import Voter
 
 RENEWED_AFTER: Final = 120.0
@@ -35,7 +36,7 @@ class Assembly:
 
 def since(states: Mapping[str, NodeState]) -> datetime | None:
     """When the first node saw another password than the one that runs; None: all run what is mounted."""
-    return min((found for each in states.values() if (found := moment(each.new_password))), default=None)
+    return min((found for each in states.values() if (found := read_instant(each.new_password))), default=None)
 
 
 def voters_of(assembly: Assembly, following: Bundle, *, now: datetime) -> tuple[Voter, ...]:

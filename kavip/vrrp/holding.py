@@ -10,19 +10,17 @@ these have settled masters, and the move costs no election.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import msgspec
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
+from kavip.vrrp import keys
 from kavip.vrrp.identity import Running, agree, identity_of
 from kavip.vrrp.instances import Instance, Model, instance_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.units import Unit
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
-
-_IPV6: Final = "/v6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ def hold(
     peers: Sequence[Peer],
 ) -> Model:
     """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
-    places = {vip.address: each.name for each in wanted.instances for vip in virtual_ips_of(each)}
+    places = {vip.address: each.name for each in wanted.instances for vip in each.virtual_ips}
     moving: dict[str, list[VirtualIP]] = {}
     for name, run in running.items():
         for vip in run.virtual_ips:
@@ -58,11 +56,11 @@ def hold(
     leaving = frozenset(vip.address for each in moving.values() for vip in each)
     now, fresh = [], []
     for each in wanted.instances:
-        kept = [vip for vip in virtual_ips_of(each) if vip.address not in leaving]
+        kept = [vip for vip in each.virtual_ips if vip.address not in leaving]
         if each.name in running:
             run = running[each.name]
             staying = moving.pop(each.name, [])
-            is_same = len(kept) == len(virtual_ips_of(each)) and not staying and _agrees(each, running)
+            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running)
             now.append(each if is_same else _held(ground, run, [*kept, *staying]))
         elif each.anchor.address not in leaving:
             fresh.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
@@ -72,25 +70,11 @@ def hold(
     return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
 
 
-def virtual_ips_of(instance: Instance) -> tuple[VirtualIP, ...]:
-    """The VIPs of *instance*, without an anchor that is none."""
-    return tuple(vip for vip in (instance.anchor, *instance.also, *instance.excluded) if not is_anchor(vip.address))
-
-
-def unit_of(instance: Instance) -> str:
-    """The unit of *instance*, which is the key of its VRID."""
-    return _unit_name(instance.name, instance.family)
-
-
-def _unit_name(name: str, family: int) -> str:
-    return name.removesuffix(_IPV6) if family == 6 else name
-
-
 def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:
     """*run* as it is, with *vips*; what all nodes need not agree on is as it is wanted."""
     identity, group = run.identity, ground.group
     family = identity.anchor.address.family
-    unit_name = _unit_name(run.name, family)
+    unit_name = keys.unit_name(run.name, family)
     before, where = group.spec.interface, identity.anchor.interface
     placed = {vip.address: replace(vip, interface=where) if vip.interface == before else vip for vip in vips}
     is_slot = is_anchor(identity.anchor.address)

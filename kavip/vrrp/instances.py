@@ -94,6 +94,16 @@ class Instance:
     trusting: bool = False
 
     @property
+    def addresses(self) -> tuple[VirtualIP, ...]:
+        """What its master has: the anchor first."""
+        return (self.anchor, *self.also, *self.excluded)
+
+    @property
+    def virtual_ips(self) -> tuple[VirtualIP, ...]:
+        """The VIPs: all of that but an anchor that is nobody's."""
+        return tuple(vip for vip in self.addresses if not virtualips.is_anchor(vip.address))
+
+    @property
     def nobody(self) -> Address:
         """The source address for nodes that are not among the sources."""
         return NOBODY[self.family]

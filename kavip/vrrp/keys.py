@@ -15,6 +15,7 @@ from kavip.vrrp.members import Member, is_name
 
 SHARED_PREFIX: Final = "group"
 OWN_SUFFIX: Final = "virtualips"
+_IPV6: Final = "/v6"
 
 
 def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str, ...]:
@@ -71,4 +72,9 @@ def slot_of(key: str, count: int) -> str:
 
 def instance_name(unit: str, family: int) -> str:
     """The name of an instance: the IPv6 one of a spread address is told apart by the address itself."""
-    return f"{unit}/v6" if family == 6 and ":" not in unit else unit
+    return f"{unit}{_IPV6}" if family == 6 and ":" not in unit else unit
+
+
+def unit_name(instance: str, family: int) -> str:
+    """The unit of the *instance* of that name, which is the key of its VRID."""
+    return instance.removesuffix(_IPV6) if family == 6 else instance

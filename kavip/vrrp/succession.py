@@ -70,8 +70,8 @@ class Succession:
         problems = dict(model.problems)
         for instance in model.instances:
             identity = instance.router_id, instance.family
-            mine = [vip for vip in _vips(instance) if owners.get(vip.address, identity) == identity]
-            if len(mine) < len(_vips(instance)):
+            mine = [vip for vip in instance.addresses if owners.get(vip.address, identity) == identity]
+            if len(mine) < len(instance.addresses):
                 problems |= {name: _awaited(instance, name, owners) for name in instance.services}
             if mine:
                 kept.append(self._beside(_holding(instance, mine), heirs.get(identity), peers))
@@ -85,7 +85,7 @@ class Succession:
         instance = replace(instance, priorities=self._waiting(instance.priorities))
         if heir is None:
             return instance
-        vips = {vip.address: vip for vip in _vips(instance)}
+        vips = {vip.address: vip for vip in instance.addresses}
         nodes = _nodes(heir, peers) if heir.peers else ()
         listed = tuple(
             vips.get(address) or virtualips.host(address, instance.anchor.interface) for address in heir.addresses
@@ -101,7 +101,7 @@ class Succession:
             trusting=True,
             anchor=listed[0],
             also=listed[1:],
-            excluded=tuple(vip for vip in _vips(instance) if vip.address not in heir.addresses),
+            excluded=tuple(vip for vip in instance.addresses if vip.address not in heir.addresses),
             lines=tuple(line for line in instance.lines if line.keyword not in _SPOKEN),
         )
 
@@ -137,10 +137,6 @@ def stranded(model: Model, old: Iterable[Inherited]) -> tuple[str, ...]:
     )
 
 
-def _vips(instance: Instance) -> tuple[virtualips.VirtualIP, ...]:
-    return (instance.anchor, *instance.also, *instance.excluded)
-
-
 def _holding(instance: Instance, vips: Sequence[virtualips.VirtualIP]) -> Instance:
     anchor = instance.anchor if instance.anchor in vips else vips[0]
     return replace(instance, anchor=anchor, excluded=tuple(vip for vip in vips if vip != anchor))
@@ -161,7 +157,7 @@ def _in_order(ranked: Sequence[tuple[str, int]]) -> Priorities:
 
 
 def _awaited(instance: Instance, service: str, owners: Mapping[Address, tuple[int, int]]) -> Refusal:
-    address = next(vip.address for vip in _vips(instance) if owners.get(vip.address))
+    address = next(vip.address for vip in instance.addresses if owners.get(vip.address))
     message = (
         f"{address} of {service} is still held by pods of keepalived-operator in VRRP instance "
         f"{owners[address][0]}, not {instance.router_id}; it comes when all of them are replaced"

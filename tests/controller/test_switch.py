@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from kavip import names
 from kavip.api.group import Instances, PasswordAuth, SecretRef
+from kavip.api.instant import instant_text
 from kavip.controller import switch, voters
 from kavip.controller.observed import Hearing, NodeState
-from kavip.controller.published import Bundle, Published, means_of, published_in, written
+from kavip.controller.published import Bundle, Published, means_of, published_in
 from kavip.vrrp.identity import agree, identities_of
 from tests import build
 from tests.controller.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
@@ -61,7 +62,7 @@ class Node:
             config_hash=self.runs.hash,
             prepared=following.digest if following and is_asked and not self.refuses else "",
             next_refused=self.refuses if is_asked else "",
-            switch_at=written(self.mounted.switch_at) if is_asked and not self.refuses else "",
+            switch_at=instant_text(self.mounted.switch_at) if is_asked and not self.refuses else "",
             drift=self.drift if is_asked else None,
         )
 
@@ -304,7 +305,7 @@ def test_a_password_that_is_replaced_in_place() -> None:
     """The text stays the same; a node that sees nothing new is waited for as long as kubelet may take."""
     site = Site.of(**SECRET)
     states = {name: site.world.observed.of(GROUP)[name] for name in ("n1", "n2")}
-    seen = written(site.world.now)
+    seen = instant_text(site.world.now)
     fresh = replace(states["n1"], new_password=seen, drift=0.0)
     site.world.observed = site.world.observed.with_node(GROUP, "n1", state=fresh)
     site.world.group()

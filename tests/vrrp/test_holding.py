@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
-from kavip.vrrp.holding import hold, virtual_ips_of
+from kavip.vrrp.holding import hold
 from kavip.vrrp.identity import agree, identities_of, identity_of
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of
@@ -50,7 +50,7 @@ def text_of(group: KeepalivedGroup, services: list[Service], **more: Any) -> str
 
 def places(model: Model) -> dict[str, list[str]]:
     """The VIPs of each instance."""
-    return {each.name: [str(vip.address) for vip in virtual_ips_of(each)] for each in model.instances}
+    return {each.name: [str(vip.address) for vip in each.virtual_ips] for each in model.instances}
 
 
 def test_nothing_waits_where_all_agrees() -> None:
@@ -174,7 +174,7 @@ def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], 
         has = [(vip.address, name) for name, each in after.items() for vip in each.virtual_ips]
         assert len({address for address, _ in has}) == len(has)
         assert all(had.get(address, name) == name for address, name in has)
-        wanted_ones = {vip.address for each in wanted.instances for vip in virtual_ips_of(each)}
+        wanted_ones = {vip.address for each in wanted.instances for vip in each.virtual_ips}
         assert wanted_ones & had.keys() <= dict(has).keys()
         at = [(each.router_id, each.family, each.interface) for each in now.instances]
         assert len(set(at)) == len(at)
