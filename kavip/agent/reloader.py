@@ -283,4 +283,4 @@ class Reloader:
         self._update(refused=refused, note=note)
 
     def _update(self, **changes: object) -> None:
-        self._status = replace(self._status, **changes)  # type: ignore[arg-type]
+        self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # fields of Status

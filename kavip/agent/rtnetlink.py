@@ -45,7 +45,7 @@ class Changes:
             self._socket.bind((0, _GROUPS))
         except OSError:
             return self  # the node is looked at now and then whatever happens
-        asyncio.get_running_loop().add_reader(self._socket, self._happened)
+        asyncio.get_running_loop().add_reader(self._socket, self._happened, self._socket)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,10 +53,9 @@ class Changes:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
 
-    def _happened(self) -> None:
-        assert self._socket  # noqa: S101 - it is what was read from
+    def _happened(self, source: socket.socket) -> None:
         try:
-            news = any(self._matters(each) for each in changed(self._socket.recv(_BUFFER)))
+            news = any(self._matters(each) for each in changed(source.recv(_BUFFER)))
         except BlockingIOError:
             return
         except OSError:

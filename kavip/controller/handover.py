@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip import names
 from kavip.api.cluster import Node, Pod
-from kavip.controller.observed import MASTER, NodeState
+from kavip.controller.observed import FAULT, MASTER, NodeState
 from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.takeover import Takeover
@@ -37,7 +37,7 @@ class Sighted:
         """
         The nodes that lead from now on.
 
-        None until nobody is left whom it costs nothing to replace: then those that are new.
+        No node does until no pod is left that can be replaced at no cost; then those with a new pod do.
         """
         take = self.takeover
         if take.leads or not take.agreed or not take.goes_on or self._unseen() or self._restless(""):
@@ -116,7 +116,7 @@ class Sighted:
             if leader not in ready or instance.tracks or any(line.keyword in _STAYS for line in instance.lines):
                 continue  # it may have its reasons, and comes first when the holder goes
             sight = next((each for each in self.states[leader].instances if each.name == instance.name), None)
-            if sight is not None and sight.state not in (MASTER, "FAULT"):
+            if sight is not None and sight.state not in (MASTER, FAULT):
                 return f"waiting for {leader} to hold {instance.name}"
         return ""
 

@@ -24,6 +24,7 @@ from kavip.controller.rivals import Rivals
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 BACKUP: Final = "BACKUP"
+FAULT: Final = "FAULT"
 BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
 
 
@@ -183,15 +184,15 @@ class Objects:
     """
     The objects that groups own, as last seen, by ``ns/name``; and what the writer remembers about them.
 
-    Informers on objects that carry the label of a group fill the first four through :meth:`see`; *pods* is by group,
+    Informers on objects that carry the label of a group fill the first ones through :meth:`see`; *pods* is by group,
     then by pod, *monitoring* by ``Kind ns/name``, *complaints* of a DaemonSet that gets no pods by group, then by
-    Event. *has_monitors*: there are PodMonitors here. The writer fills the
-    rest: *applied*, *strangers* and *refused* by ``Kind ns/name``, *reserved* by group, and *replaced*, the UID of the
-    pod that was deleted last; *written*: the resourceVersion
-    that the last status write was decided on, where that write has made a new one; *sent*: by Service, the last status
-    write, until the watch shows something new of the Service. *left_out*: by group, the Services that it has no room
-    for; *doubts*: by group, what is told of its VIPs only if it lasts. *removals*: by Service, what others took out of
-    its status. *rivals* is what was seen of keepalived-operator itself.
+    Event. *has_monitors*: there are PodMonitors here. *rivals* is what was seen of keepalived-operator itself.
+
+    The writer fills the rest. By ``Kind ns/name``: *applied*, *strangers* and *refused*. By group: *reserved*;
+    *replaced*, the UID of the pod that was deleted last; *left_out*, the Services that it has no room for; *doubts*,
+    what is told of its VIPs only if it lasts. By Service: *sent*, the last status write, until the watch shows
+    something new of the Service; *removals*, what others took out of its status. *written*: the resourceVersion that
+    the last status write was decided on, where that write has made a new one.
     """
 
     daemonsets: dict[str, DaemonSet] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from kavip.api.group import (
     NodesStatus,
 )
 from kavip.controller import advertised
-from kavip.controller.observed import MASTER, NodeState
+from kavip.controller.observed import BACKUP, FAULT, MASTER, NodeState
 from kavip.controller.outcome import Doubt, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
@@ -33,7 +33,7 @@ _MOST_INSTANCES: Final = 510
 _ONE_POD: Final = re.compile(r'pods "[^"]*" is forbidden')  # the name changes with every attempt
 _POD_SECURITY: Final = "violates PodSecurity"
 _LONGEST: Final = 1000
-_WORST: Final = ("FAULT", "INIT", "BACKUP")
+_WORST: Final = (FAULT, "INIT", BACKUP)
 
 
 @dataclass(frozen=True, slots=True)

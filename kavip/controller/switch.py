@@ -30,8 +30,9 @@ LAST_LOOK: Final = 4.0
 """Seconds before the instant at which every node must have seen it."""
 TOO_LATE: Final = 2.0
 """Seconds before the instant at which it can no longer be called off: not all nodes might see that in time."""
-_REST: Final = 8_000  # bytes of a ConfigMap for what beside the texts stands in it
-ELECTION: Final = 5  # intervals after which instances that have just started have their masters
+ELECTION: Final = 5
+"""Advert intervals after which instances that have just started have their masters."""
+_REST: Final = 8_000  # bytes of a ConfigMap for what stands in it beside the texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ def decide(
     *published*: what is; *vote* asks the nodes on which the group runs whether they are ready.
     """
     published = published.at(now) if published else None
-    if published and published.next and _is_frozen(published, now):
-        return _frozen(published, vote(published.next), now)
+    if published and published.next and published.switch_at and _is_frozen(published.switch_at, now):
+        return _frozen(published, published.next, at=published.switch_at, voters=vote(published.next), now=now)
     if published is None or following is None or not published.current.running or not (voters := vote(following)):
         return Switching(Published(following or current))  # nothing runs that could disagree, or nothing disagrees
     if problem := _oversized(current, following):
@@ -86,15 +87,16 @@ def decide(
     return Switching(announced, _announced(what, announced), ahead - LAST_LOOK)
 
 
-def _frozen(published: Published, voters: Sequence[Voter], now: datetime) -> Switching:
-    """Shortly before the instant: call it off while that can be done, or let it come."""
-    assert published.switch_at and published.next  # noqa: S101 - see _is_frozen
-    left = _left(published.switch_at, now)
-    what = _what(published.current, published.next)
+def _frozen(
+    published: Published, following: Bundle, *, at: datetime, voters: Sequence[Voter], now: datetime
+) -> Switching:
+    """Shortly before the switch to *following*: call it off while that can be done, or let it come."""
+    left = _left(at, now)
+    what = _what(published.current, following)
     unaware = [
         replace(voter, why=voter.why or "it has not seen the announcement")
         for voter in voters
-        if voter.why or voter.seen != instant_text(published.switch_at)
+        if voter.why or voter.seen != instant_text(at)
     ]
     if unaware and TOO_LATE < left <= LAST_LOOK:
         blame = f"node {unaware[0].node}: {unaware[0].why}"
@@ -104,10 +106,8 @@ def _frozen(published: Published, voters: Sequence[Voter], now: datetime) -> Swi
     return Switching(published, _announced(what, published), max(look, 0.1))
 
 
-def _is_frozen(published: Published, now: datetime) -> bool:
-    if published.next is None or published.switch_at is None:
-        return False
-    return -MARGIN < _left(published.switch_at, now) <= FROZEN
+def _is_frozen(instant: datetime, now: datetime) -> bool:
+    return -MARGIN < _left(instant, now) <= FROZEN
 
 
 def _left(instant: datetime, now: datetime) -> float:

@@ -15,7 +15,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
-from kavip.controller.observed import BACKUP, MASTER, Hearing, NodeState, Observed
+from kavip.controller.observed import BACKUP, FAULT, MASTER, Hearing, NodeState, Observed
 from kavip.names import Reason
 from kavip.vrrp.timing import SECOND, timing_of
 
@@ -139,7 +139,7 @@ class Tidings:
         """The nodes on which the instance of *subject* cannot work."""
         found = []
         for node, state in sorted(self.states.items()):
-            bad = {sight.name for sight in state.instances if sight.state == "FAULT"}
+            bad = {sight.name for sight in state.instances if sight.state == FAULT}
             if state.instance_of.get(subject) in bad:
                 found.append(node)
         return tuple(found)

@@ -58,7 +58,7 @@ class Credentials:
                     persist_config=False,
                 )
             else:
-                load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]
+                load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]  # it has none
         self.tls = self._tls()
 
     async def _renew(self, loader: KubeConfigLoader) -> None:

@@ -40,8 +40,8 @@ def assign(
     Give each of *wanted* a VRID.
 
     *held* is what is persisted; keys that are no longer wanted free theirs. Nobody gets one of *blacklist*, or of
-    *taken*, the VRIDs of other groups of the segment: who holds one of these gets another. Those to
-    *avoid* still run somewhere: new ones get them last.
+    *taken*, the VRIDs of other groups of the segment: who holds one of these gets another. Those to *avoid* still run
+    somewhere: new keys get them last.
     """
     usable = ALL - blacklist - taken
     kept: dict[str, int] = {}
