@@ -14,26 +14,27 @@ from kavip.webhook import capacity
 from kavip.webhook.checks import Caution, Context
 from kavip.webhook.verdict import listed
 
-_FOLLOWING: Final = "may pause or be on two nodes until every node has followed"
+_TOGETHER: Final = "all nodes change at one instant, which the group's Programmed tells"
 
-_READ: Final[dict[str, Callable[[GroupSpec], str]]] = {
-    "spec.interface": lambda spec: spec.interface,
-    "spec.interfaceFromIP": lambda spec: spec.interface_from_ip,
-    "spec.vrrpInterface": lambda spec: spec.vrrp_interface,
-    "spec.vrrpVersion": lambda spec: str(timing.version_of(spec)),
+_READ: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
+    "spec.interface": (lambda spec: spec.interface, "pause for a fail-over"),
+    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, "pause for a fail-over"),
+    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, "pause for a fail-over"),
+    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), "pause for a fail-over"),
+    "spec.vrrpVersion": (lambda spec: str(timing.version_of(spec)), "go on"),
 }
-"""Where nodes that have followed and nodes that have not do not hear each other, or hold VIPs on different links."""
+"""Where nodes that have followed and nodes that have not do not hear each other; and what VIPs do at the instant."""
 
 
 def live_changes_are_told(group: KeepalivedGroup, context: Context[KeepalivedGroup]) -> Iterator[Caution]:
-    """A change of interface, version, instances or segment says what it moves."""
+    """A change of interface, unicast, version, instances or segment says what it moves."""
     old, snapshot = context.old, context.snapshot
     if old is None or not capacity.held(group, snapshot):
         return
     whose = _whose(group, snapshot)
-    for field, read in _READ.items():
+    for field, (read, what) in _READ.items():
         if read(old.spec) != read(group.spec):
-            yield Caution(f'{field}: "{read(old.spec)}" becomes "{read(group.spec)}": {whose} {_FOLLOWING}')
+            yield Caution(f'{field}: "{read(old.spec)}" becomes "{read(group.spec)}": {_TOGETHER}; {whose} {what}')
     if _layout(old) != _layout(group):
         yield Caution(f"spec.instances: {_layout(old)} becomes {_layout(group)}: {whose} move to other instances")
     if old.segment != group.segment:
