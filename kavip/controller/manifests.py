@@ -75,7 +75,7 @@ def config_map(
     if leads:
         agent["leads"] = sorted(leads)
     if checks := tracking.checks_of(group.spec):
-        agent["checks"] = msgspec.to_builtins(checks)
+        agent["checks"] = [_sparse(each) for each in checks]
     if followed:
         agent["locals"] = msgspec.to_builtins(followed)
     data = {names.AGENT_KEY: _json(agent), key: current.text}
@@ -128,6 +128,13 @@ def digest(value: object) -> str:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _sparse(value: msgspec.Struct) -> dict[str, object]:
+    """*value* without what is a default: an API server writes some out, and msgspec knows a decoded string for none."""
+    found = {each.encode_name: (getattr(value, each.name), each.default) for each in msgspec.structs.fields(value)}
+    told = {name: given for name, (given, default) in found.items() if given != default}
+    return {name: _sparse(each) if isinstance(each, msgspec.Struct) else each for name, each in told.items()}
 
 
 def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, str] = NO_LABELS) -> Manifest:

@@ -131,6 +131,25 @@ def test_the_agent_is_told_of_the_checks() -> None:
     assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
 
 
+def test_a_default_that_the_api_server_wrote_out_is_none() -> None:
+    """A group as a file has it and as the cluster has it tell agents the same: `kavip plan --diff` compares the two."""
+    short = {"name": "api", "url": "kube-apiserver", "caFrom": {"name": "ca"}}
+    filled = {
+        "name": "api",
+        "url": "kube-apiserver",
+        "caFrom": {"name": "ca", "key": "ca.crt", "kind": "ConfigMap"},
+        "intervalSeconds": 2,
+        "timeoutSeconds": 1,
+        "failAfter": 3,
+        "succeedAfter": 2,
+        "onFailure": "Fault",
+    }
+    for check in (short, filled):
+        group = build.group(checks=[msgspec.json.decode(msgspec.json.encode(check), type=Check)])
+        told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
+        assert told["checks"] == [short]
+
+
 def test_cas_of_checks_are_mounted_by_their_names() -> None:
     """From ConfigMap or Secret, and the cluster's own for its API server; a missing one does not stop the pod."""
     checks = [
