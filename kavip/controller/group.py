@@ -18,7 +18,7 @@ from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
 from kavip.api.instant import instant_text
-from kavip.controller import advertised, belongings, handover, monitoring, news, programmed, rollout
+from kavip.controller import advertised, belongings, elsewhere, handover, monitoring, news, programmed, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
@@ -126,7 +126,10 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
 
 def _pauses(view: View, *, needed: bool, look: float | None) -> tuple[float, ...]:
     """After how many seconds to look again for what no watch tells; *look*: at a switch."""
-    rolling = (rollout.RECHECK,) if view.roster.is_rolling else ()
+    rolling = (
+        *((rollout.RECHECK,) if view.roster.is_rolling else ()),
+        *((elsewhere.RECHECK,) if view.roster.is_waiting else ()),
+    )
     found = (NUDGE,) if lacks_password(view) else (RECHECK,) if needed else ()
     return (*rolling, *found) if look is None else (*rolling, *found, look)
 
@@ -151,6 +154,7 @@ def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, optio
         options=options,
         scene=_scene(snapshot, owned, observed),
         succession=sighted.takeover.succession,
+        elsewhere=elsewhere.elsewhere_of(snapshot, owned.objects, group),
     )
     return sighted, roster
 

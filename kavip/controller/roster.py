@@ -16,7 +16,9 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.local import Local
 from kavip.api.refusal import Refusal
+from kavip.controller import elsewhere as others
 from kavip.controller import rollout, vrids
+from kavip.controller.elsewhere import NOWHERE, Elsewhere
 from kavip.controller.fit import Fitted, fit
 from kavip.controller.following import locals_of
 from kavip.controller.outcome import Options, Reserved
@@ -43,8 +45,8 @@ class Roster:
 
     *is_settled*: no VRID that is in use changes, and the port is persisted, so that objects may be written. *model* and
     *config* may roll from node to node; *next* is what all nodes are to switch to, where that is another. They are None
-    where *refusal* says why. *left_out*: by Service, why the text has no room for it. *is_rolling*: nodes come, go or
-    change their address, and wait for others to know.
+    where *refusal* says why. *left_out*: by Service, why the text has no room for it, or waits for other groups, where
+    *is_waiting*. *is_rolling*: nodes come, go or change their address, and wait for others to know.
     """
 
     members: tuple[Member, ...]
@@ -59,6 +61,7 @@ class Roster:
     refusal: Refusal | None
     left_out: Mapping[str, Refusal]
     is_rolling: bool = False
+    is_waiting: bool = False
     followed: tuple[Local, ...] = ()
 
     @property
@@ -77,22 +80,26 @@ def roster_of(
     options: Options,
     scene: Scene | None = None,
     succession: Succession = _ALONE,
+    elsewhere: Elsewhere = NOWHERE,
 ) -> Roster:
     """
     Work *group* out. *running* is the text that its nodes run now, as its ConfigMap says.
 
-    *scene*: what its nodes do now. *succession*: what it owes to pods that ran before kavip's; the VRIDs in their text
-    are theirs.
+    *scene*: what its nodes do now. *elsewhere*: what other groups run. *succession*: what it owes to pods that ran
+    before kavip's; the VRIDs in their text are theirs.
     """
-    members = tuple(_members(snapshot, group))
-    nodes = snapshot.group_nodes(group)
     held, identities = group.status.router_ids or {}, identities_of(running)
+    members, waiting = others.withhold(_members(snapshot, group), identities, elsewhere)
+    nodes = snapshot.group_nodes(group)
     wanted = keys.wanted_keys(group, members)
+    taken = vrids.taken(snapshot, group, reserved) | succession.taken(wanted)
+    if not held.keys() >= set(wanted):
+        taken |= elsewhere.router_ids(snapshot.neighbours(group)) - set(held.values())
     assignment = routerids.assign(
         succession.first(held),
         wanted,
         blacklist=routerids.blacklist_of(group.spec),
-        taken=vrids.taken(snapshot, group, reserved) | succession.taken(wanted),
+        taken=taken,
         avoid=frozenset(each.identity.router_id for each in identities.values()),
     )
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
@@ -123,8 +130,9 @@ def roster_of(
         config=ahead.config if ahead else None,
         next=ahead.next if ahead else None,
         refusal=refusal,
-        left_out=fitted.left_out if fitted else {},
+        left_out={**(fitted.left_out if fitted else {}), **waiting},
         is_rolling=not rollout.is_over(nodes, peers),
+        is_waiting=bool(waiting),
         followed=locals_of(snapshot, group, fitted.model) if fitted else (),
     )
 
