@@ -12,8 +12,14 @@ A guided tour, from the bottom up:
 * :mod:`kavip.webhook`: admission: policy (pure), certificates, server.
 * :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
-* :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them.
-* :mod:`kavip.files`, :mod:`kavip.offline`, :mod:`kavip.explaining`: the same decisions over files, and why.
+* :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them, with
+  :mod:`kavip.settings`, :mod:`kavip.telemetry`, :mod:`kavip.gauges`; :mod:`kavip.sockets`, :mod:`kavip.listening`,
+  :mod:`kavip.ports`: what listens.
+* :mod:`kavip.files`, with :mod:`kavip.documents`, :mod:`kavip.measure` and :mod:`kavip.fields`: objects in files;
+  :mod:`kavip.reading`: those of a cluster; :mod:`kavip.overlay`: the former over the latter.
+* :mod:`kavip.offline` (:mod:`kavip.tables`): the same decisions over them; :mod:`kavip.drift`: what they would change;
+  :mod:`kavip.static`: a group without an API; :mod:`kavip.explaining` (:mod:`kavip.unmanaged`, :mod:`kavip.telling`):
+  why; :mod:`kavip.watching`, :mod:`kavip.overview`: how things stand.
 * :mod:`kavip.questions`, :mod:`kavip.cli`: the command line.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and

@@ -1,6 +1,7 @@
 """The architecture holds: import-linter's contracts, and a core without I/O, clock or output."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_every_module_is_pure_or_an_edge(package: str) -> None:
     """A new module of the packages that mix both says which it is: pure in pyproject.toml, or an edge here."""
     found = {f"kavip.{package}.{path.stem}" for path in (ROOT / "kavip" / package).glob("[!_]*.py")}
     assert found == {module for module in {*PURE, *EDGES} if module.startswith(f"kavip.{package}.")}
+
+
+@pytest.mark.parametrize("package", ["", "agent", "controller", "ipam", "kube", "vrrp", "webhook"])
+def test_the_guided_tour_leaves_no_module_out(package: str) -> None:
+    """Each package's docstring leads to all of its modules, and to none that is gone."""
+    folder = ROOT / "kavip" / package
+    tour = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    told = {name.rpartition(".")[2] for name in re.findall(r":mod:`~?([a-z.]+)`", tour)}
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert told - packages == {path.stem for path in folder.glob("[!_]*.py")}
 
 
 @pytest.mark.parametrize("module", PURE)

@@ -1,9 +1,9 @@
 """
 Whether a Service is advertised: does exactly one node hold each of its VIPs, and which.
 
-A chain of named checks over what the agents say (:mod:`~kavip.controller.tidings`); the worst that holds for any VIP is
-the verdict. A master is told as soon as it is known; that there is none, or that it is not known, only when it lasts:
-a fail-over is over before.
+A chain of named checks over what the agents say (:mod:`~kavip.controller.mastership`); the worst that holds for any VIP
+is the verdict. A master is told as soon as it is known; that there is none, or that it is not known, only when it
+lasts: a fail-over is over before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.meta import Condition
 from kavip.api.service import Service
+from kavip.controller.mastership import Held, Mastership
 from kavip.controller.outcome import Doubt, Verdict
 from kavip.controller.programmed import Case, few
-from kavip.controller.tidings import Held, Tidings
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.vrrp import tracking
@@ -43,22 +43,22 @@ class Found:
 _Held = Mapping[Address, Held]
 
 
-def look(case: Case, tidings: Tidings) -> Found:
+def look(case: Case, mastership: Mastership) -> Found:
     """The first objection over all VIPs, or their masters."""
     if case.ground.group is None or not case.vips:
         message = f"nothing is advertised: see {ConditionType.SERVICE_PROGRAMMED}"
         return Found(Verdict("Unknown", Reason.UNKNOWN, message), is_run=False)
-    held = {vip: tidings.held(vip) for vip in case.vips}
+    held = {vip: mastership.held(vip) for vip in case.vips}
     is_run = all(each.is_run for each in held.values())
     for check in CHECKS:
-        if found := check(held, tidings):
+        if found := check(held, mastership):
             return Found(found, is_run=is_run)
     if waits := [each.wait for each in held.values() if each.reason is None]:
         return Found(None, min(waits))
-    return Found(Verdict("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, tidings)}"))
+    return Found(Verdict("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, mastership)}"))
 
 
-def _one_each(held: _Held, _tidings: Tidings) -> Verdict | None:
+def _one_each(held: _Held, _mastership: Mastership) -> Verdict | None:
     for vip, each in held.items():
         if each.reason == Reason.SPLIT_BRAIN:
             message = (
@@ -69,16 +69,16 @@ def _one_each(held: _Held, _tidings: Tidings) -> Verdict | None:
     return None
 
 
-def _some_each(held: _Held, tidings: Tidings) -> Verdict | None:
+def _some_each(held: _Held, mastership: Mastership) -> Verdict | None:
     lost = [vip for vip, each in held.items() if each.reason == Reason.NO_MASTER]
     if not lost:
         return None
-    faulty = tidings.faults(lost[0])
+    faulty = mastership.faults(lost[0])
     why = f"; keepalived is in FAULT on {few(faulty)}: see the agents' {names.STATE_PATH}" if faulty else ""
     return Verdict("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{why}")
 
 
-def _known_each(held: _Held, _tidings: Tidings) -> Verdict | None:
+def _known_each(held: _Held, _mastership: Mastership) -> Verdict | None:
     unknown = {vip: each for vip, each in held.items() if each.reason == Reason.UNKNOWN}
     if not unknown:
         return None
@@ -90,14 +90,14 @@ def _known_each(held: _Held, _tidings: Tidings) -> Verdict | None:
     return Verdict("Unknown", Reason.UNKNOWN, message)
 
 
-CHECKS: Final[tuple[Callable[[_Held, Tidings], Verdict | None], ...]] = (_one_each, _some_each, _known_each)
+CHECKS: Final[tuple[Callable[[_Held, Mastership], Verdict | None], ...]] = (_one_each, _some_each, _known_each)
 
 
-def _in_vain(case: Case, tidings: Tidings) -> str:
+def _in_vain(case: Case, mastership: Mastership) -> str:
     """That nobody answers on a VIP although a node has it: kube-proxy sends to endpoints of its own node only."""
     key = case.service.key
     tracks = {tracking.local_track(unit) for unit in (key, *(f"{key}/{vip}" for vip in case.vips))}
-    if not case.service.is_local or any(tracks.isdisjoint(each.unready) for each in tidings.states.values()):
+    if not case.service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
         return ""
     return "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 
@@ -133,32 +133,32 @@ def doubt_of(service: Service, found: Found, before: Doubt | None, *, at: float)
     return doubt(found.verdict.reason, before, at=at)
 
 
-def patience(held: Doubt | None, tidings: Tidings) -> float:
+def patience(held: Doubt | None, mastership: Mastership) -> float:
     """For how many seconds what is doubted is not told yet."""
     if held is None:
         return PATIENCE
-    return max(0.0, held.since + (tidings.gap if held.reason == Reason.NO_MASTER else PATIENCE) - tidings.at)
+    return max(0.0, held.since + (mastership.gap if held.reason == Reason.NO_MASTER else PATIENCE) - mastership.at)
 
 
-def wait(service: Service, found: Found, held: Doubt | None, tidings: Tidings) -> float:
+def wait(service: Service, found: Found, held: Doubt | None, mastership: Mastership) -> float:
     """In how many seconds *service* is to be looked at again; 0: when something happens."""
     if found.verdict is None:
         return found.wait
-    return 0.0 if held is None or _stands(service, found.verdict) else patience(held, tidings)
+    return 0.0 if held is None or _stands(service, found.verdict) else patience(held, mastership)
 
 
-def wait_for(held: Held, doubted: Doubt | None, tidings: Tidings) -> float:
+def wait_for(held: Held, doubted: Doubt | None, mastership: Mastership) -> float:
     """The same for an instance, or a VIP of the group itself."""
-    return held.wait if doubted is None else patience(doubted, tidings)
+    return held.wait if doubted is None else patience(doubted, mastership)
 
 
-def news_of(service: Service, found: Found, held: Doubt | None, tidings: Tidings) -> Verdict | None:
+def news_of(service: Service, found: Found, held: Doubt | None, mastership: Mastership) -> Verdict | None:
     """What is to be told now, whether or not it stands there already; None: leave what stands."""
     if found.verdict is None or _is_early(service, found):
         return None
     if found.verdict.reason not in DOUBTED or _stands(service, found.verdict):
         return found.verdict
-    return None if patience(held, tidings) > 0 else found.verdict
+    return None if patience(held, mastership) > 0 else found.verdict
 
 
 def is_wrong(service: Service, verdict: Verdict | None) -> bool:

@@ -26,6 +26,7 @@ from kavip.controller.difference import merge_patch
 from kavip.controller.errands import NUDGE, errands, lacks_password
 from kavip.controller.handover import Sighted
 from kavip.controller.manifests import Manifest
+from kavip.controller.mastership import Mastership
 from kavip.controller.misplaced import plan_misplaced
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import (
@@ -49,7 +50,6 @@ from kavip.controller.roster import Roster, roster_of
 from kavip.controller.standing import View, status_of, subjects_of
 from kavip.controller.switch import Switching, Voter, decide
 from kavip.controller.takeover import Takeover
-from kavip.controller.tidings import Tidings
 from kavip.controller.voters import Assembly, since, voters_of
 from kavip.snapshot import Snapshot
 
@@ -92,8 +92,8 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         bodies = ()
     monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
     ground = Ground.of(snapshot, group.key, observed)
-    tidings = Tidings.of(group, ground.ready, observed, group.key)
-    judged = _judged(ground, roster, tidings, objects.doubts.get(group.key, {}))
+    mastership = Mastership.of(group, ground.ready, observed, group.key)
+    judged = _judged(ground, roster, mastership, objects.doubts.get(group.key, {}))
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     removal, taking_over = _taking_over(sighted, owned, roster, quiet=bool(bodies) and not applies)
@@ -106,7 +106,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         accepted=accepted(snapshot, group, roster, needed=needed, monitored=monitored),
         config_hash=config_hash,
         complaint=objects.complaint(group.key),
-        tidings=tidings,
+        mastership=mastership,
         doubts=judged.doubts,
         taking_over=taking_over,
         switching=switching.message if switching else "",
@@ -231,7 +231,7 @@ class _Judged:
     waits: tuple[float, ...]
 
 
-def _judged(ground: Ground, roster: Roster, tidings: Tidings, before: Mapping[str, Doubt]) -> _Judged:
+def _judged(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Doubt]) -> _Judged:
     """Compare what is so with what Services say; new ones have a plan of their own."""
     problems = dict(roster.model.problems) if roster.model else {}
     problems |= {member.key: member.problem for member in roster.members if member.problem}
@@ -242,20 +242,20 @@ def _judged(ground: Ground, roster: Roster, tidings: Tidings, before: Mapping[st
             continue
         given = service.ingress_addresses if service.is_load_balancer else ()
         case = Case.of(service, given, ground, problems)
-        found = advertised.look(case, tidings)
-        held = advertised.doubt_of(service, found, before.get(service.key), at=tidings.at)
+        found = advertised.look(case, mastership)
+        held = advertised.doubt_of(service, found, before.get(service.key), at=mastership.at)
         if held:
             doubts[service.key] = held
-        told = advertised.news_of(service, found, held, tidings)
+        told = advertised.news_of(service, found, held, mastership)
         if news.is_wrong(service, programmed.verdict(case)) or advertised.is_wrong(service, told):
             wrong.append(Key(Kind.SERVICE, service.key))
-        elif told is None and (wait := advertised.wait(service, found, held, tidings)):
+        elif told is None and (wait := advertised.wait(service, found, held, mastership)):
             waits.append(wait)
     for name, subject in subjects_of(ground.group, roster):
-        held_by = tidings.held(subject)
+        held_by = mastership.held(subject)
         if held_by.reason in advertised.DOUBTED:
-            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=tidings.at)
-        if wait := advertised.wait_for(held_by, doubts.get(name), tidings):
+            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=mastership.at)
+        if wait := advertised.wait_for(held_by, doubts.get(name), mastership):
             waits.append(wait)
     return _Judged(tuple(wrong), doubts, tuple(waits))
 

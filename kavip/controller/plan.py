@@ -16,10 +16,10 @@ from kavip.api.service import Service
 from kavip.controller import advertised, news, programmed, removals, unanswered
 from kavip.controller.addressing import Addressing, addressing_of, told_of
 from kavip.controller.advertised import Found
+from kavip.controller.mastership import Mastership
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.controller.tidings import Tidings
 from kavip.ipam.case import Case as Decision
 from kavip.ipam.request import read_request
 from kavip.ipam.tenure import ANOTHERS
@@ -77,10 +77,10 @@ def _plan(
     ground = Ground.of(snapshot, group, observed)
     left_out = objects.left_out.get(group, {}).get(key) if objects else None
     case = Case.of(service, given, ground, {key: left_out} if left_out else None)
-    tidings = Tidings.of(ground.group, ground.ready, observed, group, wanted=case.vips)
+    mastership = Mastership.of(ground.group, ground.ready, observed, group, wanted=case.vips)
     doubt = objects.doubts.get(group, {}).get(key) if objects else None
-    found = advertised.look(case, tidings)
-    told = advertised.news_of(service, found, doubt, tidings), found
+    found = advertised.look(case, mastership)
+    told = advertised.news_of(service, found, doubt, mastership), found
     return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.began)
 
 

@@ -18,11 +18,11 @@ from kavip.api.group import (
     NodesStatus,
 )
 from kavip.controller import advertised
+from kavip.controller.mastership import Mastership, Subject
 from kavip.controller.observed import BACKUP, FAULT, MASTER, NodeState
 from kavip.controller.outcome import Doubt, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
-from kavip.controller.tidings import Subject, Tidings
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, own_virtual_ips
@@ -41,7 +41,7 @@ class View:
     """
     What a group's status is made from.
 
-    *accepted*, the *config_hash* that it runs, who holds what (*tidings*) and what of that is told only if it lasts
+    *accepted*, the *config_hash* that it runs, who holds what (*mastership*) and what of that is told only if it lasts
     (*doubts*), the *complaint* of its DaemonSet. *taking_over*: what is to be said while pods of keepalived-operator's
     are replaced, *switching*: what of a change that all nodes make at one instant.
     """
@@ -53,7 +53,7 @@ class View:
     pods: Sequence[Pod]
     accepted: Verdict
     config_hash: str
-    tidings: Tidings
+    mastership: Mastership
     doubts: Mapping[str, Doubt]
     complaint: str = ""
     taking_over: Verdict | None = None
@@ -242,8 +242,8 @@ class _Seat:
 
 def _seat(view: View, name: str, subject: Subject, before: _Seat | None) -> _Seat:
     """Where *subject* is; *before* as long as what is seen now may be a passing moment."""
-    held, doubt = view.tidings.held(subject), view.doubts.get(name)
-    if held.reason is None or (doubt is not None and advertised.patience(doubt, view.tidings) > 0):
+    held, doubt = view.mastership.held(subject), view.doubts.get(name)
+    if held.reason is None or (doubt is not None and advertised.patience(doubt, view.mastership) > 0):
         return before or _Seat("", Reason.UNKNOWN)
     if held.reason == Reason.MASTER:
         return _Seat(held.nodes[0], MASTER)

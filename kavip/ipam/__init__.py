@@ -15,6 +15,7 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.case`: how;
   :mod:`.tenure`: what the Service holds and keeps; :mod:`.reasons`: in which words;
 * :mod:`.explain`: the same decision, pool by pool and rule by rule;
+* :mod:`.rest`: addresses that were freed a while ago, and are not given to others yet;
 * :mod:`.platform`: whether somebody else gives a Service its addresses;
 * :mod:`.stranding`: whom an edit of a pool would strand.
 """

@@ -10,10 +10,14 @@ measurements decide the shape of the text. The way through the package, in the o
 * :mod:`kavip.vrrp.tokens`, :mod:`kavip.vrrp.grammar`, :mod:`kavip.vrrp.keywords`, :mod:`kavip.vrrp.verbatim`: the
   lines that users may write;
 * :mod:`kavip.vrrp.targets`: what health checks may ask;
-* :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address;
+* :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address
+  (:mod:`kavip.vrrp.virtualips`);
 * :mod:`kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.priorities`, :mod:`kavip.vrrp.timing` and
   :mod:`kavip.vrrp.tracking`;
 * :mod:`kavip.vrrp.config`: the model as the text of ``keepalived.conf``;
 * :mod:`kavip.vrrp.identity`, :mod:`kavip.vrrp.holding`: what all nodes must agree on, and what of a change waits for
-  the moment at which all of them make it.
+  the moment at which all of them make it;
+* :mod:`kavip.vrrp.participants`: which nodes take part in a text that runs;
+* :mod:`kavip.vrrp.inherited`, :mod:`kavip.vrrp.succession`: what keepalived-operator's daemons run, and the model
+  beside them while they are replaced.
 """

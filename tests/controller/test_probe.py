@@ -12,11 +12,11 @@ from aiohttp import web
 
 from kavip.api.address import parse_address
 from kavip.controller import probe as probing
+from kavip.controller.mastership import Mastership
 from kavip.controller.observed import LeftOut, NodeState
 from kavip.controller.outcome import Target
 from kavip.controller.probe import Probe
 from kavip.controller.reports import Report, state_of, summary
-from kavip.controller.tidings import Tidings
 from kavip.names import Reason
 from tests import build
 
@@ -223,11 +223,11 @@ async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while True:
-                tidings = Tidings.of(build.group(), ("n1", "n2"), probe.observed, "lb/edge")
-                if tidings.held("shop/web").reason == Reason.SPLIT_BRAIN:
+                mastership = Mastership.of(build.group(), ("n1", "n2"), probe.observed, "lb/edge")
+                if mastership.held("shop/web").reason == Reason.SPLIT_BRAIN:
                     break
                 await asyncio.sleep(0.05)
-        assert tidings.held(parse_address("192.0.2.130")).nodes == ("n1", "n2")
+        assert mastership.held(parse_address("192.0.2.130")).nodes == ("n1", "n2")
         assert agent.asked < 40
 
 

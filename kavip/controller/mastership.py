@@ -54,9 +54,9 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tidings:
+class Mastership:
     """
-    The agents' answers *states* and *hearings* by node as of *at*, and what they claim.
+    Who has what, by the agents' answers *states* and *hearings* by node as of *at*, and what they claim.
 
     *expected*: the nodes that should answer. Masters may overlap for *overlap* seconds before that is a split brain,
     and a VIP may be without one for *gap* seconds before that is told.
@@ -79,8 +79,8 @@ class Tidings:
         key: str,
         *,
         wanted: Collection[Address] | None = None,
-    ) -> "Tidings":
-        """The tidings from the nodes of the group *key*; of the *wanted* VIPs only, where that is all that is asked."""
+    ) -> "Mastership":
+        """What the nodes of the group *key* say; of the *wanted* VIPs only, where that is all that is asked."""
         states, hearings = observed.of(key), observed.heard(key)
         seconds = (
             max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
