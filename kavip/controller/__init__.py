@@ -11,7 +11,8 @@ A change becomes keys (:mod:`.wakes`), a key becomes a Plan, a Plan becomes writ
   :mod:`.vrids`, :mod:`.manifests` and :mod:`.monitoring` (its objects), :mod:`.belongings` and :mod:`.owner` (which are
   there, and whose), :mod:`.acceptance` and :mod:`.standing` (its status), :mod:`.difference` (of it, what is sent) and
   :mod:`.errands` (what its pods are told);
-* :mod:`.rollout`: nodes that join and leave; :mod:`.following`: VIPs that follow endpoints (policy ``Local``);
+* :mod:`.rollout`: nodes that join and leave; :mod:`.elsewhere`: what nodes of other groups still run;
+  :mod:`.following`: VIPs that follow endpoints (policy ``Local``);
 * :mod:`.switch`, with :mod:`.published` and :mod:`.voters`: changes that all nodes of a group make at one instant;
 * :mod:`.reports`, :mod:`.mastership`, :mod:`.collisions`: what the agents say; who is master of what by that; who else
   uses a VRID;
