@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from hack import reference
+from kavip import names
 from kavip.names import Condition, Reason
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,3 +32,16 @@ def test_no_link_between_our_pages_is_broken() -> None:
     for page in (*root.glob("*.md"), *DOCS.rglob("*.md")):
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.relative_to(root)}: {link}"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    """It is the index: a page that it does not name is found by nobody."""
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", (DOCS.parent / "README.md").read_text()))
+    assert {str(page.relative_to(DOCS.parent)) for page in DOCS.rglob("*.md")} == linked
+
+
+def test_every_annotation_is_documented() -> None:
+    """What users write, and what they may find on objects."""
+    pages = "\n".join(page.read_text() for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md")))
+    known = {value for name, value in vars(names).items() if name.endswith(("_ANNOTATION", "_LABEL")) and "/" in value}
+    assert [each for each in sorted(known) if each not in pages] == []
