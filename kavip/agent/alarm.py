@@ -15,7 +15,7 @@ from typing import Final, Self
 import structlog
 
 from kavip.agent.daemon import PID_FILE, Daemon
-from kavip.agent.inotify import WRITTEN, Folder, Folders
+from kavip.agent.inotify import MADE, File, Folder, Folders
 from kavip.agent.rtnetlink import Change, Changes
 
 BLIND: Final = 0.25
@@ -38,8 +38,8 @@ class Alarm:
     ) -> None:
         self._rung = asyncio.Event()
         self._moved = moved
-        pid_file = Folder(run_dir, WRITTEN, frozenset({os.fsencode(PID_FILE)}))
-        self._folders = Folders([*map(Folder, mounts), pid_file], self._rung.set)
+        pid_files = Folder(run_dir, MADE, frozenset({os.fsencode(PID_FILE)}))
+        self._folders = Folders([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._rung.set)
         self._changes = Changes(matters, self._network)
         self._stack = ExitStack()
         self._daemon: Daemon | None = None

@@ -24,8 +24,10 @@ _BUFFER: Final = 64 << 10
 
 CHANGED: Final = _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _DELETE
 """Files are whole, or gone."""
-WRITTEN: Final = _MODIFY | _CREATE | _MOVED_TO
-"""Files are being made: keepalived keeps its pid file open."""
+MADE: Final = _CREATE | _MOVED_TO
+"""Files are there that were not."""
+WRITTEN: Final = _MODIFY
+"""A file is being written; of a folder that would tell of every page of every dump, which none of ours reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,27 @@ class Folder:
     names: frozenset[bytes] = frozenset()
 
 
-class Folders:
-    """Calls *wake* when something happens in one of *folders*, as long as the context lasts."""
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of which every write is told, while it is there: that it comes is its folder's news."""
 
-    def __init__(self, folders: Sequence[Folder], wake: Callable[[], None]) -> None:
-        self._folders, self._wake = folders, wake
+    path: Path
+    events: int = WRITTEN
+
+
+class Folders:
+    """Calls *wake* when something happens in one of *folders*, or to one of *files*, as long as the context lasts."""
+
+    def __init__(self, folders: Sequence[Folder], files: Sequence[File], wake: Callable[[], None]) -> None:
+        self._folders, self._files, self._wake = folders, files, wake
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._watches: dict[int, Folder] = {}
+        self._watches: dict[int, Folder | File] = {}
         self._handle = -1
 
     @property
     def seeing(self) -> bool:
         """Whether every folder is watched."""
-        return len(self._watches) == len(self._folders)
+        return sum(isinstance(each, Folder) for each in self._watches.values()) == len(self._folders)
 
     def __enter__(self) -> Self:
         self._handle = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -68,9 +78,11 @@ class Folders:
         """Watch what stands at each path by now: a folder that was replaced is another one."""
         if self._handle < 0:
             return
-        watches: dict[int, Folder] = {}
-        for each in self._folders:
-            watch = self._libc.inotify_add_watch(self._handle, os.fsencode(each.path), each.events | _ONLYDIR)
+        watches: dict[int, Folder | File] = {}
+        wanted: list[Folder | File] = [*self._folders, *self._files]
+        for each in wanted:
+            only = _ONLYDIR if isinstance(each, Folder) else 0
+            watch = self._libc.inotify_add_watch(self._handle, os.fsencode(each.path), each.events | only)
             if watch >= 0:
                 watches[watch] = each
         for gone in self._watches.keys() - watches.keys():
@@ -86,9 +98,10 @@ class Folders:
         while at < len(events):
             watch, mask, _, length = _HEADER.unpack_from(events, at)
             at += _HEADER.size + length
-            folder = self._watches.get(watch)
+            watched = self._watches.get(watch)
             name = events[at - length : at].rstrip(b"\0")
-            known = folder is not None and bool(folder.names) and name not in folder.names
+            known = isinstance(watched, Folder) and bool(watched.names) and name not in watched.names
             news = news or not known or bool(mask & (_OVERFLOW | _IGNORED))
         if news:
+            self.watch()  # before anybody looks: what is written between is seen by who looks, or told
             self._wake()

@@ -79,6 +79,38 @@ async def test_of_the_run_directory_only_the_pid_file_wakes(mount: Mount, run_di
             assert await woke(given)
 
 
+async def test_a_dump_is_heard_of_once(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """keepalived writes 255 instances in sixty pieces, every second; none of them is read from the kernel."""
+    heard: list[int] = []
+    happened = inotify.Folders._happened
+    monkeypatch.setattr(inotify.Folders, "_happened", lambda self: happened(self) or heard.append(1))
+    with alarm(run_dir, mount.path) as given:
+        with (run_dir / "keepalived.json").open("w") as dump:
+            for _ in range(60):
+                dump.write("[]")
+                dump.flush()
+                await asyncio.sleep(0.001)
+        assert not await woke(given, within=SHORT)
+    assert len(heard) == 1
+
+
+async def test_a_pid_file_that_stays_is_heard_when_it_is_written(mount: Mount, run_dir: Path) -> None:
+    """A daemon that was killed leaves it, and the next one writes into it; also when it was removed meanwhile."""
+    (pid_file := run_dir / PID_FILE).write_text("1")
+    with alarm(run_dir, mount.path) as given:
+        for number in (2, 3):
+            assert not await woke(given, within=SHORT)
+            with pid_file.open("r+") as held:
+                held.write(str(number))
+            assert await woke(given)
+        pid_file.unlink()
+        await given.wait(SHORT)
+        pid_file.touch()
+        assert await woke(given)
+        pid_file.write_text("4")
+        assert await woke(given)
+
+
 async def test_the_end_of_the_daemon_wakes(mount: Mount, run_dir: Path) -> None:
     """Also while it is a zombie; one that has ended before, and one whose number another has, wake at once."""
     child = await asyncio.to_thread(subprocess.Popen, ["sleep", "60"])
