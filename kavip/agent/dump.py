@@ -4,6 +4,7 @@ What keepalived says about its instances: the JSON that it writes when asked by 
 It also holds the VRRP password; that field is never decoded.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -60,8 +61,7 @@ class Data(msgspec.Struct, frozen=True):
     @property
     def addresses(self) -> tuple[Address, ...]:
         """Its VIPs, sorted: the advertised and the excluded ones."""
-        found = (read_address(text.split(" ", 1)[0].partition("/")[0]) for text in (*self.vips, *self.evips))
-        return tuple(sorted(address for address in found if address))
+        return addresses_of((*self.vips, *self.evips))
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -72,6 +72,12 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 Dump = tuple[Entry, ...]
+
+
+def addresses_of(texts: Iterable[str]) -> tuple[Address, ...]:
+    """The addresses that keepalived writes as *texts*, ``ADDRESS/PREFIX dev ...``, sorted."""
+    found = (read_address(text.split(" ", 1)[0].partition("/")[0]) for text in texts)
+    return tuple(sorted(address for address in found if address))
 
 
 def decode(content: bytes) -> Dump | None:
