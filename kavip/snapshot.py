@@ -83,7 +83,8 @@ class Snapshot:
         self._declared: dict[str, str] = {}  # the inverse
         self._default: KeepalivedGroup | None = None
         self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
-        self._derived: dict[str, tuple[Service, object, Any]] = {}  # Service -> what was made of it last, and for what
+        self._rows: dict[str, list[str]] = {}  # declared group, or "" -> its candidates, sorted
+        self._derived: dict[str, tuple[object, dict[str, Any]]] = {}  # group -> what was made of Services, and for what
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
@@ -140,6 +141,7 @@ class Snapshot:
                 self._index_slice(key, before, None)
             case names.NODE | names.KEEPALIVED_GROUP:
                 self._crews.clear()
+                self._derived.pop(key, None)
                 self.ledger.reserve(f"{kind} {key}", ())
                 self._choose_default()
 
@@ -158,18 +160,27 @@ class Snapshot:
         return found
 
     def _index_service(self, key: str, service: Service | None) -> None:
-        if (before := self._declared.pop(key, None)) is not None:
+        declared = service.declared_group if service is not None and is_candidate(service) else None
+        if (before := self._declared.get(key)) != declared:
+            self._declare(key, before, declared)
+        self.followed.discard(key)
+        if service is not None and declared is not None and service.follows_slices:
+            self.followed.add(key)
+        for _, made in self._derived.values():
+            made.pop(key, None)
+        self.ledger.observe(key, service)
+
+    def _declare(self, key: str, before: str | None, declared: str | None) -> None:
+        if before is not None:
+            del self._declared[key]
             self._candidates[before].discard(key)
+            self._rows.pop(before, None)
             if not self._candidates[before]:
                 del self._candidates[before]
-        self.followed.discard(key)
-        self._derived.pop(key, None)
-        if service is not None and is_candidate(service):
-            self._declared[key] = service.declared_group
-            self._candidates[service.declared_group].add(key)
-            if service.follows_slices:
-                self.followed.add(key)
-        self.ledger.observe(key, service)
+        if declared is not None:
+            self._declared[key] = declared
+            self._candidates[declared].add(key)
+            self._rows.pop(declared, None)
 
     def _index_slice(self, key: str, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
         if before is not None:
@@ -256,25 +267,39 @@ class Snapshot:
             return None
         return default.key
 
-    def derived(self, service: Service, spec: object, make: Callable[[Service], D]) -> D:
-        """What *make* makes of *service* for *spec*: made again only where one of the two is another object."""
-        found = self._derived.get(service.key)
-        if found is None or found[0] is not service or found[1] is not spec:
-            found = self._derived[service.key] = (service, spec, make(service))
-        result: D = found[2]
-        return result
+    def derived(self, group: str, spec: object, make: Callable[[Service], D]) -> tuple[D, ...]:
+        """What *make* makes of each member of *group* for *spec*: again only of a Service or for a spec that is new."""
+        before, made = self._derived.get(group, (None, {}))
+        if before is not spec:
+            made = {}
+            self._derived[group] = spec, made
+        keys = self._row(group)
+        for key in [key for key in keys if key not in made]:
+            made[key] = make(self.services[key])
+        return tuple(map(made.__getitem__, keys))
 
     def members(self, group: str) -> list[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""
-        keys = set(self._candidates.get(group, ()) if group else ())
-        default = self.default_group
-        if not group or (default is not None and default.key == group):  # who names none may be another controller's
-            keys |= {key for key in self._candidates.get("", ()) if self.group_of(self.services[key]) == group}
-        return [self.services[key] for key in sorted(keys)]
+        return list(map(self.services.__getitem__, self._row(group)))
 
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""
-        return [self.services[key] for key in sorted(self._candidates.get(declared, ()))]
+        return list(map(self.services.__getitem__, self._named(declared)))
+
+    def _row(self, group: str) -> list[str]:
+        """The keys of the members of *group*, sorted."""
+        named, default = self._named(group) if group else [], self.default_group
+        if group and (default is None or default.key != group):
+            return named
+        # who names none may be another controller's
+        return sorted([*named, *(key for key in self._named("") if self.group_of(self.services[key]) == group)])
+
+    def _named(self, declared: str) -> list[str]:
+        if declared not in self._candidates:
+            return []
+        if (found := self._rows.get(declared)) is None:
+            found = self._rows[declared] = sorted(self._candidates[declared])
+        return found
 
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""

@@ -193,16 +193,20 @@ def test_the_address_of_the_api_server_is_its_own() -> None:
 
 def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_stands() -> None:
     """The same Service for the same spec: once; an edit of either, or a Service that is gone: again."""
-    snapshot, made = Snapshot.from_objects([build.group(), build.service("shop/web")]), []
+    snapshot, made = Snapshot.from_objects([build.group(), build.service("shop/web", group="lb/edge")]), []
 
     def ask() -> str:
-        service, group = snapshot.services["shop/web"], snapshot.groups["lb/edge"]
-        return snapshot.derived(service, group.spec, lambda each: made.append(each) or each.key)  # type: ignore[func-returns-value]
+        spec = snapshot.groups["lb/edge"].spec
+        return ",".join(snapshot.derived("lb/edge", spec, lambda each: made.append(each) or each.key))  # type: ignore[func-returns-value]
 
     assert (ask(), ask(), len(made)) == ("shop/web", "shop/web", 1)
     snapshot.put(build.group(router_ids={"shop/web": 1}))  # a status of ours: another object, the same spec
     assert (ask(), len(made)) == ("shop/web", 1)
     snapshot.put(build.group(interface="eth1"))
     assert (ask(), len(made)) == ("shop/web", 2)
-    snapshot.put(build.service("shop/web"))
+    snapshot.put(build.service("shop/web", group="lb/edge"))
     assert (ask(), len(made)) == ("shop/web", 3)
+    snapshot.put(build.service("shop/api", group="lb/edge"))
+    assert (ask(), len(made)) == ("shop/api,shop/web", 4)
+    snapshot.drop(names.SERVICE, "shop/web")
+    assert (ask(), len(made)) == ("shop/api", 4)

@@ -8,6 +8,8 @@ is new in a group waits until no other group's text has it, and a new VRID is no
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from kavip import names
@@ -19,6 +21,8 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
+
+_ADDRESSES: Final = attrgetter("addresses")
 
 RECHECK: Final = 1.0
 """Seconds after which to look again whether another group has given an address up."""
@@ -39,8 +43,8 @@ class Elsewhere:
         """The group that runs each of *addresses*, where one does."""
         wanted, found = frozenset(addresses), dict[Address, str]()
         for group in sorted(self.texts) if wanted else ():
-            held = {vip.address for run in self._running(group).values() for vip in run.virtual_ips}
-            found |= dict.fromkeys(wanted & held, group)
+            for run in self._running(group).values():
+                found |= dict.fromkeys(wanted & run.carried, group)
         return found
 
     def _running(self, group: str) -> Mapping[str, Running]:
@@ -71,8 +75,8 @@ def withhold(
     found = tuple(members)
     if not elsewhere.texts:
         return found, {}
-    here = {vip.address for run in running.values() for vip in run.virtual_ips}
-    held = elsewhere.holders({address for each in found for address in each.addresses} - here)
+    here = frozenset[Address]().union(*(run.carried for run in running.values()))
+    held = elsewhere.holders(set(chain.from_iterable(map(_ADDRESSES, found))) - here)
     if not held:
         return found, {}
     waiting = {each.key: min(held.keys() & set(each.addresses)) for each in found if held.keys() & set(each.addresses)}

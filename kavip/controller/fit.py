@@ -34,9 +34,10 @@ class Fitted:
 
 def fit(members: Sequence[Member], build: Build) -> Fitted:
     """Build *members*; leave out the youngest until what is left fits, or nobody is left."""
-    kept = sorted(members, key=lambda member: member.age_key)
-    model, text = build(kept)
-    size = len(text.text)
+    model, text = build(members)
+    if not text.oversized:
+        return Fitted(model, text, {})
+    kept, size = sorted(members, key=lambda member: member.age_key), len(text.text)
     left: list[Member] = []
     while text.oversized and kept:
         sizes = _sizes(model, text.text, kept)

@@ -169,20 +169,21 @@ def _is_pruned(status: GroupStatus) -> bool:
 
 def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
-    ledger = snapshot.ledger
+    members = snapshot.derived(group.key, group.spec, lambda each: member_of(each, group))
+    disputing = snapshot.ledger.disputing()
+    if group.spec.allowed_namespaces is None and not disputing:
+        return members
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
-    for service in snapshot.members(group.key):
-        if not snapshot.allows(group, service.metadata.namespace):
-            continue
-        member = snapshot.derived(service, group.spec, lambda each: member_of(each, group))
-        if all(ledger.is_only(address, member.key) for address in member.addresses):
-            yield member
-            continue
-        for address in member.addresses:
-            if address not in found:
-                found[address] = _holders(snapshot, group.key, address)
-        mine = tuple(each for each in member.addresses if (may := found[each]) is None or member.key in may)
-        yield member if mine == member.addresses else replace(member, addresses=mine)
+    allowed = (each for each in members if snapshot.allows(group, each.key.partition("/")[0]))
+    return [_own(snapshot, group.key, each, found) if each.key in disputing else each for each in allowed]
+
+
+def _own(snapshot: Snapshot, group: str, member: Member, found: dict[Address, frozenset[str] | None]) -> Member:
+    for address in member.addresses:
+        if address not in found:
+            found[address] = _holders(snapshot, group, address)
+    mine = tuple(each for each in member.addresses if (may := found[each]) is None or member.key in may)
+    return member if mine == member.addresses else replace(member, addresses=mine)
 
 
 def _holders(snapshot: Snapshot, group: str, address: Address) -> frozenset[str] | None:
@@ -267,7 +268,7 @@ def _ahead(
     if there == wanted.instances:
         return _Ahead(wanted, fitted.config, None)
     model = replace(wanted, instances=there)
-    is_whole = _addresses(goal) & {vip.address for each in running.values() for vip in each.virtual_ips}
+    is_whole = _addresses(goal) & frozenset[Address]().union(*(each.carried for each in running.values()))
     return _Ahead(model, config.render(model), fitted.config if is_whole <= _addresses(wanted) else None)
 
 
@@ -275,5 +276,5 @@ def _key_of(instance: Instance) -> str:
     return keys.unit_name(instance.name, instance.family)
 
 
-def _addresses(model: Model) -> set[Address]:
-    return {vip.address for each in model.instances for vip in each.virtual_ips}
+def _addresses(model: Model) -> frozenset[Address]:
+    return frozenset[Address]().union(*(each.carried for each in model.instances))

@@ -41,9 +41,9 @@ class Ledger(Register):
         """The node or group whose own *address* is, or the API server; or ""."""
         return min(self._owners.get(address, ()), default="")
 
-    def is_only(self, address: Address, key: str) -> bool:
-        """Whether *address* is claimed by Service *key* alone, and is nobody's own."""
-        return address not in self._owners and self._tenants.is_only(address, key)
+    def disputing(self) -> set[str]:
+        """The Services that claim an address which another one claims too, or which is somebody's own."""
+        return {claim.terms.key for address in self._disputed for claim in self._tenants.of(address)}
 
     def holders(self, address: Address) -> tuple[Terms, ...]:
         """The Services that keep *address*, oldest first; those that lose a contest are left out."""

@@ -36,6 +36,7 @@ class Register:
         self._default_group = ""
         self._waiting = Waiting()
         self._contested: set[Address] = set()
+        self._disputed: set[Address] = set()  # claimed by several, or by one beside its owner
         self._passed: set[Address] = set()  # asked for by name, and kept by others than before
         self._stock = Stock(pools or Pools())
         self.rests = Rests(self._stock.pools, held=self._tenants, changed=self._review)
@@ -89,6 +90,8 @@ class Register:
         Replaces what *owner* had; no addresses: it is gone.
         """
         gone, come = self._owners.replace(owner, addresses)
+        for address in (*gone, *come):
+            self._count_claims(address)
         for address in gone:
             self._review(address)
         for address in come:
@@ -160,6 +163,7 @@ class Register:
         if now is not None and now.standing and (was is None or not was.standing):
             self._count_contests(address, now)
         tenants.put(address, key, was=was, now=now)
+        self._count_claims(address)
         if tenants.may_dispute(address):  # among others, too: who leaves may be the one because of whom they kept it
             self._contested.add(address)
         is_held = address in tenants
@@ -169,6 +173,13 @@ class Register:
         if shelf is not None:
             shelf.count(namespace, has - had)
         self._change(address, shelf)
+
+    def _count_claims(self, address: Address) -> None:
+        claims = len(self._tenants.of(address))
+        if claims > 1 or (claims and address in self._owners):
+            self._disputed.add(address)
+        else:
+            self._disputed.discard(address)
 
     def _count_contests(self, address: Address, now: Claim) -> None:
         """Count whom *now*, which is about to stand, contests *address* with."""

@@ -54,11 +54,6 @@ class Tenants:
         """Whether a Service of *namespace* claims *address*."""
         return any(claim.terms.namespace == namespace for claim in self.of(address))
 
-    def is_only(self, address: Address, key: str) -> bool:
-        """Whether Service *key* claims *address*, and no other does."""
-        claims = self._claims.get(address)
-        return claims is not None and len(claims) == 1 and key in claims
-
     def holders(self, address: Address) -> tuple[Terms, ...]:
         """The Services that keep *address*, oldest first; those that lose a contest are left out."""
         found = self._holders.get(address)

@@ -10,16 +10,16 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kavip.api.address import Address, read_address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
+from kavip.memo import last
 from kavip.names import Reason
-from kavip.vrrp.instances import Model
+from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.priorities import UNLISTED
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
@@ -51,8 +51,14 @@ def render(model: Model) -> Config:
     Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
     can bring about.
     """
-    text = _TEMPLATE.render(model=model, track_dir=TRACK_DIR, unlisted=UNLISTED)
+    blocks = (_block((model.group, each.name), each) for each in model.instances)
+    text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
     return Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, text))
+
+
+@last(4096)
+def _block(_name: tuple[str, str], instance: Instance) -> str:
+    return _INSTANCE.render(instance=instance, unlisted=UNLISTED)
 
 
 def guard(value: object) -> object:
@@ -86,9 +92,9 @@ def _oversized(model: Model, text: str) -> Refusal | None:
     return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {REMEDY}")
 
 
-def _template() -> Template:
-    source = (files("kavip.vrrp") / "templates" / "keepalived.conf.j2").read_text(encoding="utf-8")
-    environment = Environment(
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("kavip.vrrp"),
         undefined=StrictUndefined,
         finalize=guard,
         autoescape=False,  # noqa: S701 - not HTML; the guard is far stricter
@@ -96,7 +102,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.from_string(source)
 
 
-_TEMPLATE: Final = _template()
+_HEAD: Final = _templates().get_template("keepalived.conf.j2")
+_INSTANCE: Final = _HEAD.environment.get_template("vrrp_instance.j2")

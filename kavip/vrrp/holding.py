@@ -42,12 +42,7 @@ def hold(
     peers: Sequence[Peer],
 ) -> Model:
     """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
-    places = {vip.address: each.name for each in wanted.instances for vip in each.virtual_ips}
-    moving: dict[str, list[VirtualIP]] = {}
-    for name, run in running.items():
-        for vip in run.virtual_ips:
-            if places.get(vip.address, name) != name:
-                moving.setdefault(name, []).append(vip)
+    moving = _moving(wanted, running)
     if not moving and all(_agrees(each, running) for each in wanted.instances):
         return wanted
     by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
@@ -68,6 +63,18 @@ def hold(
     taken = {_place(each) for each in now}
     now += [each for each in fresh if _place(each) not in taken]
     return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
+
+
+def _moving(wanted: Model, running: Mapping[str, Running]) -> dict[str, list[VirtualIP]]:
+    """The VIPs that are in one of the *running* instances and are to be in another, by that in which they are."""
+    there = {each.name: each.carried for each in wanted.instances}
+    suspects = {name: lost for name, run in running.items() if (lost := run.carried - there.get(name, frozenset()))}
+    elsewhere = frozenset[Address]().union(*there.values()) if suspects else frozenset[Address]()
+    return {
+        name: [vip for vip in running[name].virtual_ips if vip.address in moving]
+        for name, lost in suspects.items()
+        if (moving := lost & elsewhere)
+    }
 
 
 def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:

@@ -7,17 +7,19 @@ that has been told a shorter one before the master does not wait for it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from kavip.api.address import read_address
+from kavip.api.address import Address, read_address
+from kavip.memo import last
 from kavip.vrrp.instances import Instance
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
 
-_BLOCK: Final = re.compile(r"^vrrp_instance (\S+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_OPEN: Final = re.compile(r"vrrp_instance (\S+) \{\n")
+_CLOSE: Final = "\n}"
 _ROUTER_ID: Final = re.compile(r"^    virtual_router_id ([0-9]{1,3})$", re.MULTILINE)
 _INTERFACE: Final = re.compile(r"^    interface (\S+)$", re.MULTILINE)
 _VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
@@ -44,13 +46,18 @@ class Identity:
     also: tuple[VirtualIP, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Running:
     """One instance as a text has it; *virtual_ips*: all but an anchor that is nobody's VIP."""
 
     name: str
     identity: Identity
     virtual_ips: tuple[VirtualIP, ...]
+
+    @cached_property
+    def carried(self) -> frozenset[Address]:
+        """The addresses of the VIPs."""
+        return frozenset(vip.address for vip in self.virtual_ips)
 
 
 NOTHING: Final[Mapping[str, Running]] = MappingProxyType({})
@@ -78,8 +85,20 @@ def identity_of(instance: Instance) -> Identity:
 @lru_cache(maxsize=16)
 def identities_of(text: str) -> Mapping[str, Running]:
     """What runs where *text* does, by instance; texts and instances that kavip did not write have none."""
-    found = (_running(match[1], match[2]) for match in _BLOCK.finditer(text))
+    whose = text.partition("\n")[0]
+    found = (_running((whose, name), block) for name, block in _blocks(text))
     return MappingProxyType({each.name: each for each in found if each is not None})
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The instances of *text*, each with what stands between its braces."""
+    place = 0
+    while match := _OPEN.search(text, place):
+        end = text.find(_CLOSE, match.end() - 1)
+        is_head = match.start() == 0 or text[match.start() - 1] == "\n"
+        place = end if is_head and end >= 0 else match.end()
+        if is_head and end >= 0:
+            yield match[1], text[match.end() : end + 1]
 
 
 def _essence(identity: Identity) -> Identity:
@@ -87,7 +106,9 @@ def _essence(identity: Identity) -> Identity:
     return replace(identity, anchor=anchor, also=tuple(sorted(also)))
 
 
-def _running(name: str, block: str) -> Running | None:
+@last(4096)
+def _running(instance: tuple[str, str], block: str) -> Running | None:
+    _, name = instance
     router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
     version, interval = _VERSION.search(block), _INTERVAL.search(block)
     lists = {match[1] or "": _virtual_ips(match[2]) for match in _ADDRESSES.finditer(block)}

@@ -12,12 +12,14 @@ it is (:class:`Sharing`). What cannot be done for one Service is a problem of th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
+from kavip.memo import last
 from kavip.vrrp import keys, keywords, tracking, verbatim, virtualips
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.members import Member, Peer, interfaces_of
@@ -64,7 +66,7 @@ addresses: 1,082 frames instead of 5,410, the first 541 within 150 ms of the tak
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Instance:
     """
     One ``vrrp_instance``. With *peers* (node, address) it is unicast, without it is multicast.
@@ -98,10 +100,15 @@ class Instance:
         """What its master has: the anchor first."""
         return (self.anchor, *self.also, *self.excluded)
 
-    @property
+    @cached_property
     def virtual_ips(self) -> tuple[VirtualIP, ...]:
-        """The VIPs: all of that but an anchor that is nobody's."""
+        """The VIPs, without an anchor that is none."""
         return tuple(vip for vip in self.addresses if not virtualips.is_anchor(vip.address))
+
+    @cached_property
+    def carried(self) -> frozenset[Address]:
+        """The addresses of the VIPs."""
+        return frozenset(vip.address for vip in self.virtual_ips)
 
     @property
     def nobody(self) -> Address:
@@ -155,8 +162,7 @@ def model_of(
     """
     draft = Draft(group, peers, router_ids)
     draft.add_own()
-    for member in sorted(members, key=lambda member: member.age_key):
-        draft.add(member)
+    draft.add_all(members)
     draft.fill_slots()
     instances = (
         instance_of(group, unit, family, peers=peers, held=anchors)
@@ -181,35 +187,73 @@ def instance_of(
     held: Mapping[str, Address],
 ) -> Instance:
     """The instance of *unit* for *family*; *held* are the anchors that are advertised now, by instance."""
-    spec, name = group.spec, keys.instance_name(unit.name, family)
-    vips = sorted(vip for vip in unit.vips if vip.address.family == family)
-    if unit.slot:
-        anchor = virtualips.anchor(family, unit.router_id, spec.interface)
+    name = keys.instance_name(unit.name, family)
+    made = _Made(
+        group.key,
+        unit.name,
+        name,
+        family,
+        unit.router_id,
+        held.get(name),
+        unit.slot,
+        unit.local,
+        unit.lines,
+        unit.holders(),
+        unit.virtual_ips(family),
+    )
+    return _instance((group.key, name), group.spec, made, tuple(peers))
+
+
+class _Made(NamedTuple):
+    """What an instance is made from, beside the spec of its group and the nodes; *held*: the anchor that it has."""
+
+    group: str
+    unit: str
+    name: str
+    family: int
+    router_id: int
+    held: Address | None
+    slot: bool
+    local: bool
+    lines: tuple[Line, ...]
+    services: tuple[str, ...]
+    vips: tuple[VirtualIP, ...]
+
+
+@last(4096)
+def _instance(_name: tuple[str, str], spec: GroupSpec, made: _Made, peers: Sequence[Peer]) -> Instance:
+    family, vips = made.family, made.vips
+    if made.slot:
+        anchor = virtualips.anchor(family, made.router_id, spec.interface)
     else:
-        anchor = next((vip for vip in vips if vip.address == held.get(name)), vips[0])
+        anchor = next((vip for vip in vips if vip.address == made.held), vips[0])
     timing, interface = timing_of(spec, family), spec.vrrp_interface or spec.interface
     return Instance(
-        name=name,
+        name=made.name,
         family=family,
-        router_id=unit.router_id,
+        router_id=made.router_id,
         version=timing.version,
         interval=timing.seconds,
         interface=interface,
         authenticated=timing.version == 2 and _has_password(spec),
-        priorities=priorities(seed_of(group, unit.name), (peer.name for peer in peers if peer.is_listed)),
+        priorities=priorities(_seed(made.group, made.unit), (peer.name for peer in peers if peer.is_listed)),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
         excluded=tuple(vip for vip in vips if vip != anchor),
-        lines=_lines(spec, unit, interface),
-        services=tuple(sorted(unit.services)),
-        tracks=tracking.tracks_of(spec, local=tracking.local_track(unit.name) if unit.local else ""),
+        lines=_lines(spec, made.lines, interface),
+        services=made.services,
+        tracks=tracking.tracks_of(spec, local=tracking.local_track(made.unit) if made.local else ""),
     )
 
 
 def seed_of(group: KeepalivedGroup, unit: str) -> str:
     """What the priorities of the instances of *unit* are drawn from."""
-    return f"{group.key} {unit}"
+    return _seed(group.key, unit)
+
+
+def _seed(group: str, unit: str) -> str:
+    return f"{group} {unit}"
 
 
 def _sources(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...]:
@@ -223,7 +267,7 @@ def _peers(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...
     )
 
 
-def _lines(spec: GroupSpec, unit: Unit, interface: str) -> tuple[Line, ...]:
+def _lines(spec: GroupSpec, own: Sequence[Line], interface: str) -> tuple[Line, ...]:
     """
     The lines of the Service, then what the group says about preemption where the Service says nothing.
 
@@ -231,7 +275,7 @@ def _lines(spec: GroupSpec, unit: Unit, interface: str) -> tuple[Line, ...]:
     says so on stderr, where the agent's check takes any word for a fault.
     """
     implied = {interface, spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
-    lines = [line for line in unit.lines if line.keyword != "track_interface" or line.block[0] not in implied]
+    lines = [line for line in own if line.keyword != "track_interface" or line.block[0] not in implied]
     said = {line.keyword for line in lines}
     if said.isdisjoint({"nopreempt", "preempt_delay"}):
         if spec.no_preempt and "preempt" not in said:

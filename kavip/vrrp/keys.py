@@ -6,11 +6,12 @@ The names under which VRIDs are kept, and which Service lives where.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
+from kavip.memo import last
 from kavip.vrrp.members import Member, is_name
 
 SHARED_PREFIX: Final = "group"
@@ -28,7 +29,8 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
         own = list(slot_names(group.spec.instances.count))
     else:
         own = [own_key(group)] if group.spec.virtual_ips else []
-    return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
+    some = [each for each in members if each.local] if group.is_shared else members
+    return (*own, *(key for each in sorted(some, key=lambda each: each.age_key) for key in keys_of(group, each)))
 
 
 def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
@@ -44,13 +46,16 @@ def published_ids(
     group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int]
 ) -> Mapping[str, int]:
     """What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance."""
-    shown = dict(router_ids)
-    if group.is_shared:
-        for member in members:
-            slot = slot_of(member.key, group.spec.instances.count)
-            if not member.local and slot in router_ids:
-                shown[member.key] = router_ids[slot]
-    return dict(sorted(shown.items()))
+    if not group.is_shared:
+        return dict(sorted(router_ids.items()))
+    services = tuple(member.key for member in members if not member.local)
+    return _shown(group.key, services, group.spec.instances.count, router_ids)
+
+
+@last(64)
+def _shown(_group: str, services: Sequence[str], count: int, router_ids: Mapping[str, int]) -> Mapping[str, int]:
+    slots = ((key, slot_of(key, count)) for key in services)
+    return dict(sorted({**router_ids, **{key: router_ids[slot] for key, slot in slots if slot in router_ids}}.items()))
 
 
 def own_key(group: KeepalivedGroup) -> str:

@@ -18,7 +18,7 @@ _LINE: Final = re.compile(
     re.MULTILINE,
 )
 _OPEN: Final = "vrrp_instance "
-_CLOSE: Final = "\n}\n"
+_VIPS: Final = "\n    virtual_ipaddress {\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ def participants_of(text: str) -> Participants:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """The first instance, and the first unicast one of each family."""
+    """The first instance, and the first unicast one of each family: what stands before their VIPs."""
     marks = [_OPEN, *(f" unicast_src_ip {address}\n" for address in NOBODY.values())]
     for mark in marks:
         found = text.find(mark)
         if found >= 0:
             begin = text.rfind(_OPEN, 0, found + len(_OPEN))
-            yield text[begin : text.find(_CLOSE, begin)]
+            yield text[begin : text.find(_VIPS, begin)]

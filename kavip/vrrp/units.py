@@ -16,6 +16,7 @@ from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.vrrp import keys, verbatim, virtualips
 from kavip.vrrp.grammar import Line, is_interface
+from kavip.vrrp.lots import NONE, Lot, lots_of
 from kavip.vrrp.members import Member, Peer, is_name
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -34,7 +35,7 @@ class Unit:
     """
     What becomes one instance per family. A *slot* has its own anchor, and the families that all slots have.
 
-    A *local* one follows the endpoints of its Service.
+    A *local* one follows the endpoints of its Service. *lot*: what it has besides.
     """
 
     name: str
@@ -45,6 +46,21 @@ class Unit:
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
     families: tuple[int, ...] = ()
+    lot: Lot = NONE
+
+    def virtual_ips(self, family: int) -> tuple[VirtualIP, ...]:
+        """The VIPs of *family*, sorted."""
+        own = [vip for vip in self.vips if vip.address.family == family]
+        rest = self.lot.vips.get(family, ())
+        return tuple(sorted([*rest, *own])) if own else rest
+
+    def own_families(self) -> set[int]:
+        """Those of its VIPs."""
+        return {*self.lot.vips, *(vip.address.family for vip in self.vips)}
+
+    def holders(self) -> tuple[str, ...]:
+        """The Services, sorted."""
+        return tuple(sorted([*self.lot.services, *self.services])) if self.services else self.lot.services
 
 
 class Draft:
@@ -77,6 +93,17 @@ class Draft:
         if vips:
             self._place(own, vips, unit=self._slot(own) or own)
 
+    def add_all(self, members: Sequence[Member]) -> None:
+        """Add all Services of the group, the older ones first; those of a slot that are alike, all at once."""
+        rest: list[Member] = [] if self._slots else list(members)
+        for slot, lot in self._lots(members).items() if self._slots else ():
+            unit = self._unit(slot)
+            rest += lot.members if unit is None else lot.rest
+            if unit is not None:
+                unit.lot = lot
+        for member in sorted(rest, key=lambda member: member.age_key):
+            self.add(member)
+
     def add(self, member: Member) -> None:
         """Add one Service."""
         if not is_name(member.key):
@@ -103,13 +130,13 @@ class Draft:
 
         Slots without a VIP run too: the first VIP then finds a master that is settled, and comes up at once.
         """
-        units = self.units.values()
-        shared = {vip.address.family for unit in units if unit.name in self._slots for vip in unit.vips}
+        units, slots = self.units.values(), frozenset(self._slots)
+        shared = {family for unit in units if unit.name in slots for family in unit.own_families()}
         for slot in self._slots if shared else ():
             self._unit(slot)
         for unit in units:
-            unit.slot = unit.name in self._slots
-            unit.families = tuple(sorted(shared if unit.slot else {vip.address.family for vip in unit.vips}))
+            unit.slot = unit.name in slots
+            unit.families = tuple(sorted(shared if unit.slot else unit.own_families()))
 
     def sharings(self) -> tuple[Sharing, ...]:
         """The addresses that more than one Service has."""
@@ -118,6 +145,11 @@ class Draft:
             for address, holders in sorted(self._holders.items())
             if len(holders) > 1
         )
+
+    def _lots(self, members: Sequence[Member]) -> Mapping[str, Lot]:
+        reserved = {*self._node_of, *self._carriers}
+        where = self._group.spec.interface
+        return lots_of(self._group.key, members, count=len(self._slots), interface=where, reserved=reserved)
 
     def _slot(self, key: str) -> str:
         """The slot of *key*; "" where the group has none."""

@@ -6,6 +6,7 @@ interface. Addresses of Services come from pools that were checked; those that a
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 from typing import Final
 
@@ -35,6 +36,7 @@ class VirtualIP:
         return f"{self.address}/{self.prefix}"
 
 
+@lru_cache(1 << 14)  # from one plan to the next most stay
 def host(address: Address, interface: str) -> VirtualIP:
     """*address* alone, as /32 or /128."""
     return VirtualIP(address, BITS[address.family], interface)
