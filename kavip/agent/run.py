@@ -194,8 +194,9 @@ def pages(reloader: Reloader, style: Exporter) -> dict[str, Page]:
 
     async def ready() -> Answer:
         status = reloader.status
-        missing = "" if status.current else status.refused or status.note or "the wanted configuration does not run yet"
-        return _probe(missing)
+        # Not the wanted one: a roll-out replaces at once, on all nodes, the pods that are not ready, and what they kept
+        # running would be gone. A new pod has nothing to keep, so the roll-out stops at it.
+        return _probe("" if status.config_hash else status.refused or status.note or "no configuration runs yet")
 
     return {names.STATE_PATH: state, names.METRICS_PATH: metrics, names.LIVE_PATH: live, names.READY_PATH: ready}
 
