@@ -109,7 +109,7 @@ def test_a_daemon_or_a_node_that_dies_loses_its_vip_once(make_rig: MakeRig) -> N
 
 
 def test_an_agent_that_returns_removes_what_a_killed_daemon_left(make_rig: MakeRig) -> None:
-    """Both were killed; the VIP stays on the node until the agent is back, and goes before it answers."""
+    """Both were killed; the VIP stays on the node until the agent is back, and goes before keepalived is started."""
     rig = make_rig(2)
     leader, heir = started(rig)
     pod = rig.pods[leader]
@@ -118,9 +118,7 @@ def test_an_agent_that_returns_removes_what_a_killed_daemon_left(make_rig: MakeR
     process.wait_for("the next takes over", lambda: MAIL in rig.pods[heir].masters(), timeout=PATIENCE)
     assert VIP in pod.addresses()
     pod.start_agent()
-    began = time.monotonic()
     pod.wait_until("the VIP is gone", lambda: VIP not in pod.addresses())
-    assert time.monotonic() - began < 1
     with watching(rig, [VIP]) as seen:
         pod.start_keepalived()
         rig.lead(MAIL, leader)
