@@ -3,7 +3,8 @@ kavip makes ``type: LoadBalancer`` Services work on clusters without a cloud.
 
 A guided tour, from the bottom up:
 
-* :mod:`kavip.names`, :mod:`kavip.errors`: every string another system can see; every exception.
+* :mod:`kavip.names`, :mod:`kavip.errors`: every string another system can see; every exception. :mod:`kavip.memo`:
+  results that are kept while what they were made of stays.
 * :mod:`kavip.api`: wire types, the only place that knows the names of JSON fields.
 * :mod:`kavip.ipam`: parse, validate, allocate: which address may a Service have, and why not.
 * :mod:`kavip.vrrp`: keepalived: VRIDs, verbatim lines, the model and its text.

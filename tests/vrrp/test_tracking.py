@@ -1,52 +1,95 @@
-"""What Services do to their neighbours where their group lets them name interfaces: nothing, in real daemons."""
+"""Track files in the model, and the priorities that they come to."""
 
-import json
+from itertools import pairwise
 
 import pytest
 
-from hack.testbed import process
-from hack.testbed.fixtures import MakeSegment
-from kavip.api.service import Service
-from kavip.vrrp import config
+from kavip.api.group import Check
+from kavip.vrrp import tracking
+from kavip.vrrp.priorities import BOTTOM, STEP_DOWN, TOP, UNLISTED
+from kavip.vrrp.tracking import FAULT, Track, effective, local_track
 from tests import build
-from tests.vrrp import lab
-from tests.vrrp.samples import NEW, annotated, model, nodes
+from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
-pytestmark = pytest.mark.netns
-
-ABSENT = {
-    "a/tracks": {"track_interface": "{ eth7 }"},
-    "a/routes": {"virtual_routes": "{ 198.18.0.0/15 dev eth7 }"},
-}
+EVERY = range(BOTTOM, TOP + 1)
+SUMS = range(3 * 253 + 1)
+PROBE = Check(name="router", url="kubelet")
+LOWER = Check(name="api", url="kube-apiserver", on_failure="LowerPriority")
 
 
-def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> None:
-    """Where no node has an interface only the Service that names it has no master; it gets one when a node has it."""
-    lan = segment(nodes=2)
-    group = build.group(**NEW, allow_verbatim=["track_interface", "virtual_routes"])
-    steady: list[Service] = [annotated("a/own", "192.0.2.130", "2001:db8:2::130")]
-    more = [
-        annotated(key, f"192.0.2.{140 + number}", verbatim=json.dumps(wanted))
-        for number, (key, wanted) in enumerate(ABSENT.items())
-    ]
-    alone, together = model(group, steady, nodes(2)), model(group, [*steady, *more], nodes(2))
-    assert not together.problems
-    daemons = lab.start(lan, config.render(alone).text)
-    wanted = lab.leaders(alone.instances)
-    lab.settle(daemons, wanted)
-    before = [daemon.look()["a/own"].changes for daemon in daemons]
+def test_no_check_no_track() -> None:
+    """A group without checks and a Service with the policy Cluster have no word of track files in their text."""
+    assert model(build.group(**NEW), [annotated("a/web", "192.0.2.130")], nodes(2)).tracks == ()
 
-    for daemon in daemons:
-        daemon.reload(config.render(together).text)
-    seen = [daemon.look() for daemon in daemons]
-    assert {each[key].state for each in seen for key in ABSENT} == {"FAULT"}
 
-    host = lan.node("n1")
-    host.exec("ip", "link", "add", "eth7", "type", "veth", "peer", "name", "eth7-end")
-    for name in ("eth7", "eth7-end"):
-        host.exec("ip", "link", "set", name, "up")
-    now = {**wanted, "a/tracks": "n1", "a/routes": "n1"}
-    expected = {name: [node] for name, node in now.items()}
-    process.wait_for("who lacked it has a master", lambda: lab.masters(daemons) == expected, timeout=lab.PATIENCE)
-    assert "198.18.0.0/15 dev eth7" in host.exec("ip", "route").stdout
-    assert [daemon.look()["a/own"].changes for daemon in daemons] == before
+def test_every_instance_follows_every_check() -> None:
+    """Also Shared ones and the group's own; Fault is weight 0, LowerPriority minus the weight, if need be the usual."""
+    light = Check(name="light", url="kubelet", on_failure="LowerPriority", weight=7)
+    for mode in ({}, {"instances": shared(2)}):
+        group = build.group(**NEW, checks=[PROBE, LOWER, light], **mode)
+        found = model(group, [annotated("a/web", "192.0.2.130", "2001:db8:2::130")], nodes(2))
+        wanted = (Track("check-api", -STEP_DOWN), Track("check-light", -7), Track("check-router", FAULT))
+        assert [each.tracks for each in found.instances] == [wanted] * len(found.instances)
+        assert found.tracks == ("check-api", "check-light", "check-router")
+
+
+@pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
+def test_a_check_of_another_name_is_no_part_of_the_text(name: str) -> None:
+    """The definition lets none in; one that is there all the same takes no VIP from its group."""
+    group = build.group(**NEW, checks=[PROBE, Check(name=name, url="kubelet")])
+    assert model(group, [annotated("a/web", "192.0.2.130")], nodes(2)).tracks == ("check-router",)
+
+
+def test_local_has_one_track_for_all_that_lowers() -> None:
+    """Both families follow the same file, beside those that mean FAULT; each VIP of a spread Service has its own."""
+    group = build.group(**NEW, checks=[PROBE, LOWER])
+    one = annotated("a/one", "192.0.2.130", "2001:db8:2::130", external_traffic_policy="Local")
+    two = annotated("a/two", "192.0.2.131", "192.0.2.132", spread=True, external_traffic_policy="Local")
+    found = {each.name: each.tracks for each in model(group, [one, two], nodes(2)).instances}
+    follows = {name: (Track("check-router", FAULT), Track(local_track(name), -1)) for name in found}
+    follows["a/one/v6"] = follows["a/one"]
+    assert found == follows
+    assert len(set(found.values())) == 3
+
+
+def test_names_are_words_of_kavips() -> None:
+    """Whatever a Service is called, its track file is called otherwise; no check can be taken for a Service."""
+    for name in ("a/web", "x" * 63 + "/" + "y" * 63, "a/../../etc/passwd"):
+        assert tracking.TRACK_NAME.fullmatch(local_track(name))
+    assert tracking.TRACK_NAME.fullmatch(tracking.check_track("c" * 63))
+    assert not tracking.is_local(tracking.check_track("local-1"))
+
+
+@pytest.mark.parametrize("lowered", [0, 1, 7, STEP_DOWN, 253, 759])
+def test_ready_nodes_come_first(lowered: int) -> None:
+    """Every node with a ready endpoint, however many checks fail there, is above every node without one."""
+    worst = min(effective(each, lowered=sum_, ready=True) for each in EVERY for sum_ in SUMS)
+    best = max(effective(each, lowered=lowered, ready=False) for each in EVERY)
+    assert best < worst
+
+
+def test_all_well_changes_nothing() -> None:
+    """A ready node without a failing check has the priority that the text says: no number in its file but 0."""
+    assert [effective(each, lowered=0, ready=True) for each in EVERY] == list(EVERY)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_checks_count_within(ready: bool) -> None:
+    """A node that is well is above all whose usual check fails, with and without endpoints; all stay above 0."""
+    well, failing = ([effective(each, lowered=sum_, ready=ready) for each in EVERY] for sum_ in (0, STEP_DOWN))
+    assert min(well) > max(failing)
+    assert min(failing) >= 1
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("lowered", [0, 40, STEP_DOWN])
+def test_order_stays(lowered: int, ready: bool) -> None:
+    """Nodes of which the same is known keep their order; only neighbours come to share a number, and those few."""
+    found = [effective(each, lowered=lowered, ready=ready) for each in EVERY]
+    assert all(below <= above for below, above in pairwise(found))
+    assert max(found.count(number) for number in found) <= 5 if not ready else len(set(found)) == len(found)
+
+
+def test_a_node_that_is_not_named_stays_last() -> None:
+    """It has the lowest priority there is, and no number in a file changes that."""
+    assert {effective(UNLISTED, lowered=sum_, ready=ready) for sum_ in SUMS for ready in (True, False)} == {UNLISTED}

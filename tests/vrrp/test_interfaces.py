@@ -1,0 +1,52 @@
+"""What Services do to their neighbours where their group lets them name interfaces: nothing, in real daemons."""
+
+import json
+
+import pytest
+
+from hack.testbed import process
+from hack.testbed.fixtures import MakeSegment
+from kavip.api.service import Service
+from kavip.vrrp import config
+from tests import build
+from tests.vrrp import lab
+from tests.vrrp.samples import NEW, annotated, model, nodes
+
+pytestmark = pytest.mark.netns
+
+ABSENT = {
+    "a/tracks": {"track_interface": "{ eth7 }"},
+    "a/routes": {"virtual_routes": "{ 198.18.0.0/15 dev eth7 }"},
+}
+
+
+def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> None:
+    """Where no node has an interface only the Service that names it has no master; it gets one when a node has it."""
+    lan = segment(nodes=2)
+    group = build.group(**NEW, allow_verbatim=["track_interface", "virtual_routes"])
+    steady: list[Service] = [annotated("a/own", "192.0.2.130", "2001:db8:2::130")]
+    more = [
+        annotated(key, f"192.0.2.{140 + number}", verbatim=json.dumps(wanted))
+        for number, (key, wanted) in enumerate(ABSENT.items())
+    ]
+    alone, together = model(group, steady, nodes(2)), model(group, [*steady, *more], nodes(2))
+    assert not together.problems
+    daemons = lab.start(lan, config.render(alone).text)
+    wanted = lab.leaders(alone.instances)
+    lab.settle(daemons, wanted)
+    before = [daemon.look()["a/own"].changes for daemon in daemons]
+
+    for daemon in daemons:
+        daemon.reload(config.render(together).text)
+    seen = [daemon.look() for daemon in daemons]
+    assert {each[key].state for each in seen for key in ABSENT} == {"FAULT"}
+
+    host = lan.node("n1")
+    host.exec("ip", "link", "add", "eth7", "type", "veth", "peer", "name", "eth7-end")
+    for name in ("eth7", "eth7-end"):
+        host.exec("ip", "link", "set", name, "up")
+    now = {**wanted, "a/tracks": "n1", "a/routes": "n1"}
+    expected = {name: [node] for name, node in now.items()}
+    process.wait_for("who lacked it has a master", lambda: lab.masters(daemons) == expected, timeout=lab.PATIENCE)
+    assert "198.18.0.0/15 dev eth7" in host.exec("ip", "route").stdout
+    assert [daemon.look()["a/own"].changes for daemon in daemons] == before
