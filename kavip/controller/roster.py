@@ -91,17 +91,10 @@ def roster_of(
     held, identities = group.status.router_ids or {}, identities_of(running)
     members, waiting = others.withhold(_members(snapshot, group), identities, elsewhere)
     nodes = snapshot.group_nodes(group)
-    wanted = keys.wanted_keys(group, members)
-    taken = vrids.taken(snapshot, group, reserved) | succession.taken(wanted)
-    if not held.keys() >= set(wanted):
+    taken = vrids.taken(snapshot, group, reserved)
+    if not held.keys() >= set(keys.wanted_keys(group, members)):
         taken |= elsewhere.router_ids(snapshot.neighbours(group)) - set(held.values())
-    assignment = routerids.assign(
-        succession.first(held),
-        wanted,
-        blacklist=routerids.blacklist_of(group.spec),
-        taken=taken,
-        avoid=frozenset(each.identity.router_id for each in identities.values()),
-    )
+    assignment = _assignment(group, members, identities, taken=taken, succession=succession)
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     seeds = [instances.seed_of(group, key) for key in persisted]
@@ -134,6 +127,25 @@ def roster_of(
         is_rolling=not rollout.is_over(nodes, peers),
         is_waiting=bool(waiting),
         followed=locals_of(snapshot, group, fitted.model) if fitted else (),
+    )
+
+
+def _assignment(
+    group: KeepalivedGroup,
+    members: Sequence[Member],
+    running: Mapping[str, Running],
+    *,
+    taken: frozenset[int],
+    succession: Succession,
+) -> Assignment:
+    """The VRIDs of *members*: those that stand in the status, those of old pods before them, and new ones."""
+    wanted = keys.wanted_keys(group, members)
+    return routerids.assign(
+        succession.first(group.status.router_ids or {}),
+        wanted,
+        blacklist=routerids.blacklist_of(group.spec),
+        taken=taken | succession.taken(wanted),
+        avoid=frozenset(each.identity.router_id for each in running.values()),
     )
 
 
