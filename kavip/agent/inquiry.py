@@ -26,7 +26,7 @@ LARGEST: Final = 16 << 10
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
 _INTERIM: Final = range(100, 200)
 _WELL: Final = range(200, 400)
-_NAMES: Final = 4  # threads that may hang in a resolver: none of those that look after keepalived
+_NAMES: Final = 16  # threads that may hang in a resolver, one for each check: none of those that look after keepalived
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Asker:
     def __init__(self) -> None:
         self._trust = Trust()
         self._resolvers: ThreadPoolExecutor | None = None
+        self._looked_up: dict[str, asyncio.Future[list[Any]]] = {}
 
     async def ask(self, target: Target, *, ca_file: Path | None, seconds: float) -> Answer:
         """Ask *target* once; whatever goes wrong is an answer."""
@@ -106,12 +107,19 @@ class Asker:
     async def _addresses(self, target: Target, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
         if read_address(target.host) is not None:
             return (target.host,)
+        # Shared by all who ask, and not ended with one who gives up: each would leave another thread hanging.
+        if (pending := self._looked_up.get(target.host)) is None:
+            pending = self._looked_up[target.host] = self._look_up(target, loop)
+            pending.add_done_callback(lambda _: self._looked_up.pop(target.host, None))
+        found = await asyncio.shield(pending)
+        return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+    def _look_up(self, target: Target, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
         if self._resolvers is None:
             self._resolvers = ThreadPoolExecutor(_NAMES, thread_name_prefix="resolver")
-        found: list[Any] = await loop.run_in_executor(
+        return loop.run_in_executor(
             self._resolvers, lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         )
-        return tuple(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class _NoCAError(Exception):

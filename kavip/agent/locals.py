@@ -21,6 +21,7 @@ INTERVAL: Final = 0.2
 MOST_ASKED: Final = 150
 """Questions a second: more than 30 ports are asked more rarely, for each costs about ten microseconds here."""
 
+_PORTS: Final = range(1, 2**16)
 _ANSWERED: Final = (0.005, 0.02, 0.05)  # seconds after which answers are looked for, one pause after the other
 
 log = structlog.get_logger()
@@ -43,7 +44,7 @@ class Locals:
         if wanted == self._wanted and self._told is not None:
             return
         self._wanted = wanted
-        numbers = {each.port for each in wanted if each.port}
+        numbers = {each.port for each in wanted if each.port in _PORTS}
         for number in self._ports.keys() - numbers:
             self._ports.pop(number).close()
         for number in sorted(numbers - self._ports.keys()):

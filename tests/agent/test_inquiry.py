@@ -4,11 +4,13 @@ import asyncio
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -265,3 +267,29 @@ async def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
     async with serving(blunt) as port:
         target = Target("https", "127.0.0.1", port)
         assert await Asker().ask(target, ca_file=authority.file, seconds=LONG) == Answer(False, "TLS failed")
+
+
+async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver may take half a minute; asked every second by one check it has one thread of it, not all."""
+    resolve, released, looked = socket.getaddrinfo, threading.Event(), []
+
+    def slow(host: str, *arguments: Any, **more: Any) -> Any:
+        if host == "slow.example":
+            looked.append(host)
+            released.wait(LONG)
+        return resolve("127.0.0.1", *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asker = Asker()
+    try:
+        async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+            for _ in range(30):
+                late = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=0.01)
+                assert late.message == "no answer within 0.01 s"
+            well = await asker.ask(Target("http", "quick.example", port), ca_file=None, seconds=1.0)
+            assert (well, looked) == (Answer(ok=True, message="status 200"), ["slow.example"])
+            released.set()
+            later = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=LONG)
+            assert later.ok
+    finally:
+        released.set()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -259,3 +260,13 @@ async def test_keepalived_starts_with_what_can_be_known_at_once() -> None:
         locals_ = Locals("n1", tracks, hosts=("127.0.0.1",))
         await locals_.ask_once((Local(track=API, nodes=("n2",)), Local(track=WEB, port=health.port)))
     assert tracks.told == [(frozenset({API, WEB}), frozenset())]
+
+
+@pytest.mark.parametrize("number", [-1, 65536, 10**30])
+async def test_a_port_that_cannot_be_silences_no_other(tmp_path: Path, number: int) -> None:
+    """Nothing is known of its Service, and the next one is asked all the same."""
+    async with serving(Health(status=503)) as health:
+        tracks = Tracks(tmp_path / "track")
+        found = Locals("n1", tracks, hosts=("127.0.0.1",))
+        await found.ask_once((Local(track=API, port=number), Local(track=WEB, port=health.port)))
+        assert found.seen == ((API, None), (WEB, False))
