@@ -16,6 +16,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.controller import exported
 from kavip.controller.published import folder_of
+from kavip.vrrp import inherited
 from tests.agent.pod import Pod
 from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.controller.scenes import GROUP
@@ -32,6 +33,7 @@ class Migration(Rig):
         """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
         super().__init__(lan, folder, nodes=nodes)
         self._password = password
+        self._router_ids = {each.name: each.router_id for each in inherited.read(text)}
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
             self._servers[name] = _serve(lan.node(name))
@@ -88,7 +90,7 @@ class Migration(Rig):
         for node, each in self.old.items():
             pod = old_pod(node)
             self.world.objects.pods[GROUP][pod.metadata.key] = pod
-            seen = [(name, 1, sight.state) for name, sight in each.look().items()]
+            seen = [(name, self._router_ids[name], sight.state) for name, sight in each.look().items()]
             state = exported.state_of(metrics(*seen))
             self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
 

@@ -111,6 +111,18 @@ def test_the_old_key_stays_byte_for_byte() -> None:
     assert bodies["DaemonSet"].adopts
 
 
+def test_no_pod_goes_before_the_objects_are_written() -> None:
+    """Where consent is older than kavip: the old DaemonSet would only make another old pod."""
+    found = world("n3")
+    group = found.snapshot.groups[GROUP]
+    unseen = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, metrics_port=None))
+    found.snapshot.put(unseen)  # its port has to be persisted first
+    while not found.removed:
+        assert found.group().writes
+    data = found.objects.configmaps[GROUP].data or {}
+    assert (done(found), names.TAKE_OVER_KEY in data) == (["n1"], True)
+
+
 def test_who_holds_nothing_goes_first_and_the_holder_last() -> None:
     """One at a time; the holder only when new nodes have taken what it held."""
     found = world("n2")
