@@ -96,7 +96,8 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     judged = _judged(ground, roster, mastership, objects.doubts.get(group.key, {}))
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
-    removal, taking_over = _taking_over(sighted, owned, roster, quiet=bool(bodies) and roster.is_settled and not applies)
+    is_written = bool(bodies) and roster.is_settled and not applies
+    removal, taking_over = _taking_over(sighted, owned, roster, quiet=is_written)
     view = View(
         snapshot=snapshot,
         group=group,
