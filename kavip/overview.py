@@ -213,8 +213,14 @@ def _group(group: KeepalivedGroup) -> Group:
         current=nodes.current if nodes else 0,
         instances=len(group.status.instances or ()),
         state=bad.reason if bad else Reason.READY.value if is_known else Reason.PENDING.value,
-        message=bad.message if bad else "",
+        message=bad.message if bad else _noted(group),
     )
+
+
+def _noted(group: KeepalivedGroup) -> str:
+    """What a group that is well tells beside that: a health check fails on a node, for example."""
+    ready = conditions.find(group.status.conditions, ConditionType.READY)
+    return ready.message.partition("; ")[2] if ready else ""
 
 
 def _is_fine(condition: Condition) -> bool:

@@ -115,6 +115,19 @@ def test_a_groups_own_vips_and_its_nodes_are_shown() -> None:
     assert (only.desired, only.ready, only.current, only.state, only.message) == (2, 2, 1, "Pending", "1 of 2 nodes")
 
 
+def test_a_group_that_is_well_tells_what_its_nodes_note() -> None:
+    """A health check that fails makes no group unready, and is what one looks for when a VIP is missed."""
+    edge = group(ids={})
+    for message, shown in (
+        ("every pod is ready", ""),
+        ("every pod is ready; node n1: web fails", "node n1: web fails"),
+    ):
+        ready = [Condition(type="Ready", status="True", reason="Ready", message=message)]
+        well = msgspec.structs.replace(edge, status=msgspec.structs.replace(edge.status, conditions=ready))
+        (only,) = overview.overview([well]).groups
+        assert (only.state, only.message) == ("Ready", shown)
+
+
 def test_addresses_are_in_the_order_of_their_numbers() -> None:
     """9 before 10, IPv4 before IPv6, waiting Services last: the same objects in any order give the same text."""
     objects = [served(f"shop/s{n}", vip) for n, vip in enumerate(("2001:db8::1", "192.0.2.10", "192.0.2.9"))]

@@ -73,9 +73,17 @@ def _some_each(held: _Held, mastership: Mastership) -> Verdict | None:
     lost = [vip for vip, each in held.items() if each.reason == Reason.NO_MASTER]
     if not lost:
         return None
-    faulty = mastership.faults(lost[0])
-    why = f"; keepalived is in FAULT on {few(faulty)}: see the agents' {names.STATE_PATH}" if faulty else ""
-    return Verdict("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{why}")
+    return Verdict("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{_faulty(lost[0], mastership)}")
+
+
+def _faulty(vip: Address, mastership: Mastership) -> str:
+    """Where keepalived cannot hold *vip*, and what is unusual there: mostly a health check fails."""
+    nodes = mastership.faults(vip)
+    if not nodes:
+        return ""
+    noted = next((f"{node} says: {note}" for node in nodes if (note := mastership.states[node].note)), "")
+    where = noted or f"see the agents' {names.STATE_PATH}"
+    return f"; keepalived is in FAULT on {few(nodes)}: {where}"
 
 
 def _known_each(held: _Held, _mastership: Mastership) -> Verdict | None:

@@ -154,10 +154,15 @@ def _ready(view: View) -> Verdict:
         return Verdict("False", Reason.PODS_NOT_READY, message + _complaint(view))
     if collision := _heard_collision(view) or _collision(view):
         return Verdict("True", Reason.VRID_COLLISION, collision)
-    noted = next(
-        (f"; node {name}: {note}" for name in nodes if name in view.states and (note := view.states[name].note)), ""
-    )
-    return Verdict("True", Reason.READY, f"every pod is ready{noted}")
+    return Verdict("True", Reason.READY, "; ".join(("every pod is ready", *_note(view, nodes))))
+
+
+def _note(view: View, nodes: Sequence[str]) -> Iterator[str]:
+    """What is unusual on the first node that notes something, and where else it is so."""
+    noted = {name: view.states[name].note for name in nodes if name in view.states and view.states[name].note}
+    for note in list(noted.values())[:1]:
+        same = [name for name in noted if noted[name] == note]
+        yield f"{'node' if len(same) == 1 else 'nodes'} {few(same)}: {note}"
 
 
 def _complaint(view: View) -> str:

@@ -127,6 +127,18 @@ def test_no_master_is_told_when_it_lasts(milliseconds: int, gap: float) -> None:
     assert world.group().requeue_after is None
 
 
+def test_no_master_says_what_a_faulty_node_notes() -> None:
+    """Mostly a health check: who is called at night reads its name where the VIP is missed."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    say(world, n1=replace(node("FAULT"), note="health check web fails"), n2=node("FAULT"))
+    world.later(60)
+    work(world)
+    told = condition(world)
+    assert told is not None
+    assert told[2] == f"no node holds {VIP}; keepalived is in FAULT on n1, n2: n1 says: health check web fails"
+
+
 def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
     """The old master's answer is older than the new master's: until it has been asked again nothing is told."""
     world = served()

@@ -77,6 +77,9 @@ def test_a_group_tells_what_its_nodes_note() -> None:
     world.observed = seen(n1=running("h"), n2=replace(running("h"), note=note))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
+    world.observed = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
 
 
 def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
