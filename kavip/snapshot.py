@@ -252,7 +252,7 @@ class Snapshot:
 
     def group_of(self, service: Service) -> str | None:
         """
-        The key of the group that *service* belongs to; None where kavip does not manage it (contract 2).
+        The key of the group that *service* belongs to; None where kavip does not manage it.
 
         "" means managed by its class, with no group to use. The group need not exist.
         """

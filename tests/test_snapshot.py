@@ -56,7 +56,7 @@ def test_of_two_default_groups_the_older_counts() -> None:
 
 
 def test_a_plain_service_outside_the_default_groups_namespaces_is_not_managed() -> None:
-    """Contract 8: not managed, and not refused."""
+    """It is not managed, and not refused."""
     web = build.service("shop/web")
     selector = LabelSelector(match_labels={"team": "edge"})
     default = build.group("lb/edge", default=True, allowed_namespaces=selector)

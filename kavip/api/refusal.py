@@ -34,5 +34,5 @@ def listed(items: Iterable[object]) -> str:
 
 
 def annotation_field(key: str) -> str:
-    """The field path of an annotation, as contract 8 spells it."""
+    """The field path of an annotation, as refusals spell it."""
     return f"metadata.annotations[{key}]"

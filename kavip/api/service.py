@@ -92,7 +92,7 @@ class Service(Wire, frozen=True):
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:
-        """The VIPs of the Service: the union of status and ``externalIPs`` (contract 2), sorted."""
+        """The VIPs of the Service: the union of status and ``externalIPs``, sorted."""
         return tuple(sorted({*(self.ingress_addresses if self.is_load_balancer else ()), *self.external_addresses}))
 
     @property

@@ -186,7 +186,7 @@ def _left_out(case: Case, node: str) -> Iterable[LeftOut]:
 
 
 def _is_own(instance: LeftOut, service: Service) -> bool:
-    """Whether *instance* is named as those of *service* alone are (contract 5)."""
+    """Whether *instance* is named as those of *service* alone are."""
     return instance.name == service.key or instance.name.startswith(f"{service.key}/")
 
 

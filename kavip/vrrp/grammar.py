@@ -48,7 +48,7 @@ class Value:
 
 
 def is_interface(text: str) -> bool:
-    """Whether *text* can be the name of an interface that holds VIPs or VRRP (contract 8)."""
+    """Whether *text* can be the name of an interface that holds VIPs or VRRP."""
     return INTERFACE.fullmatch(text) is not None
 
 

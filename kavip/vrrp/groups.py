@@ -36,7 +36,7 @@ _PASSWORD_BYTES: Final = 8
 
 
 def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
-    """Everything that is wrong with *group* as it stands (contract 3.2 and 8), in the order of its fields."""
+    """Everything that is wrong with *group* as it stands, in the order of its fields."""
     return (*_name(group.metadata.name), *(finding for check in _CHECKS for finding in check(group.spec)))
 
 

@@ -2,7 +2,7 @@
 The addresses that a Service asks for: the controller's own decision, and what admission makes of it.
 
 What the user names and cannot have is refused. What is merely not there yet, a Service waits for, and its condition
-says so (contract 8).
+says so.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 """
-``spec.externalIPs`` of a Service: which addresses its author may take (contract 8, externalIPs).
+``spec.externalIPs`` of a Service: which addresses its author may take.
 
 Whoever may write this field may draw the traffic of any address to himself (CVE-2020-8554), so an address must be one
 that an administrator has given away: by OpenShift's policy where there is one, else by a VIPPool. That does not bind

@@ -1,5 +1,5 @@
 """
-What is asked of a KeepalivedGroup (contract 3.2).
+What is asked of a KeepalivedGroup.
 
 Its own shape is judged by :mod:`kavip.vrrp.groups`, which needs no other object; here stands what does.
 """

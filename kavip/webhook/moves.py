@@ -1,5 +1,5 @@
 """
-What an edit of a running group moves: told, not refused (contract 8).
+What an edit of a running group moves: told, not refused.
 
 Everything here is a warning of at most 256 bytes: the field, what becomes of it, and whose VIPs feel it.
 """

@@ -34,7 +34,7 @@ def service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
 
 
 def group(request: AdmissionRequest) -> Verdict:
-    """Write the defaults of a new group; on UPDATE put back those that the new object merely lacks (contract 1.1)."""
+    """Write the defaults of a new group; on UPDATE put back those that the new object merely lacks."""
     asked = review.question(request, KeepalivedGroup)
     if asked.subject.metadata.deletion_timestamp:
         return _NOTHING

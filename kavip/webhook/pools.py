@@ -1,5 +1,5 @@
 """
-What is asked of a VIPPool (contract 3.4).
+What is asked of a VIPPool.
 
 Shape and overlap are judged by :mod:`kavip.ipam.pools`, with the controller's own parser; here stands what an edit or a
 deletion does to the Services that hold addresses.

@@ -1,7 +1,7 @@
 """
 The two webhook configurations as data.
 
-What the API server asks, what passes with kavip down, and how long it waits: contract section 3. The chart and
+What the API server asks, what passes with kavip down, and how long it waits. The chart and
 ``config/webhook`` are compared with this page; outside a cluster kavip registers by URL with the same rules.
 """
 

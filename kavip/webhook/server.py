@@ -38,7 +38,7 @@ from kavip.webhook.certs import Pair
 from kavip.webhook.checks import Options
 from kavip.webhook.verdict import Subject, Verdict
 
-PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive (contract 8)
+PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive
 _LOOK: Final = 0.02
 _ERROR, _ALLOWED, _DENIED = "error", "allowed", "denied"
 

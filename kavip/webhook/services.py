@@ -1,5 +1,5 @@
 """
-What is asked of a Service that kavip manages (contract 3.1).
+What is asked of a Service that kavip manages.
 
 Any other hears at most that its ``kavip.io/`` annotations or its class do nothing, and passes, unless the administrator
 has the external IPs of all Services checked.

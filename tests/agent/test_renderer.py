@@ -34,7 +34,7 @@ def test_it_takes_the_golden_configurations(golden: Path) -> None:
 
 
 def test_it_takes_a_spread_ipv6_instance() -> None:
-    """Its name holds the address, colons and all (contract 5)."""
+    """Its name holds the address, colons and all."""
     owner = group("lb/edge", **FAST)
     addresses = tuple(map(parse_address, ("192.0.2.130", "2001:db8:2::130")))
     member = Member(key="shop/web", addresses=addresses, spread=True)

@@ -153,13 +153,13 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize("spec", FINE, ids=str)
 def test_fine(spec: dict[str, Any]) -> None:
-    """What the contract allows is accepted."""
+    """What may be is accepted."""
     assert groups.check_group(group(**spec)) == ()
 
 
 @pytest.mark.parametrize(("spec", "field", "remedy"), WRONG, ids=[f"{field}-{remedy}" for _, field, remedy in WRONG])
 def test_wrong(spec: dict[str, Any], field: str, remedy: str) -> None:
-    """What the contract refuses gives one finding, with the path of the field, its value and the remedy."""
+    """What may not be gives one finding, with the path of the field, its value and the remedy."""
     (found,) = groups.check_group(group(**spec))
     assert found.field == field
     assert found.message.startswith(f"{field}: ")

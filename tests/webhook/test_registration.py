@@ -17,7 +17,7 @@ def configured(**more: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_every_path_is_asked_once() -> None:
-    """The five paths of the contract are the five webhooks."""
+    """The five paths are the five webhooks."""
     paths = [webhook["clientConfig"]["service"]["path"] for webhook in configured().values()]
     assert sorted(paths) == sorted(
         [
@@ -43,7 +43,7 @@ def test_every_path_is_asked_once() -> None:
 def test_a_mutator_may_fail_and_a_validator_may_not(
     name: str, policy: str, seconds: int, operations: list[str]
 ) -> None:
-    """Failure policy, time limit and operations are those of contract 3; no side effects, whatever is asked."""
+    """Failure policy, time limit and operations are as documented; no side effects, whatever is asked."""
     webhook = configured()[name]
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == (policy, seconds)
     assert [rule["operations"] for rule in webhook["rules"]] == [operations]
