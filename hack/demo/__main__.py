@@ -31,10 +31,12 @@ def tell(story: Story) -> None:
     acts.assign(story)
     acts.add(story)
     acts.look(story)
+    corruption.dismiss(story)
+    acts.kill(story)
     corruption.deliver(story, service=acts.SERVICE)
-    acts.fail(story)
     acts.remove(story)
     migration.take_over(story)
+    acts.power_off(story)
 
 
 @click.command()

@@ -8,13 +8,19 @@ from typing import Any
 from hack.demo.story import Story
 from kavip import names
 
-GROUP, NAMESPACE = "edge", "lb"
+GROUP, NAMESPACE, PORT = "edge", "lb", 9651
+
+
+def dismiss(story: Story) -> None:
+    """Begin to stop kavip, which would mend what comes next; that takes ten seconds, for its webhook says farewell."""
+    story.title("kavip is stopped: what runs does not need it")
+    _scale(story, 0)
 
 
 def deliver(story: Story, *, service: str) -> None:
     """With kavip away, somebody writes a broken text into the ConfigMap; the agents refuse it, and the VIP answers."""
     story.title("A bad configuration reaches the nodes, past kavip")
-    _scale(story, 0)
+    story.wait("no replica of kavip is left", lambda: not _replicas(story))
     address = story.address(service)
     data = story.get("configmap", GROUP, "-n", NAMESPACE)["data"]
     text = data[names.CONFIG_KEY].replace("\n}\n", "\n", 1)
@@ -30,28 +36,30 @@ def deliver(story: Story, *, service: str) -> None:
         )
         nodes = [node for node in story.cluster.nodes if node.running]
         story.wait("every agent refuses it", lambda: all(_state(story, node.ipv4)["refused"] for node in nodes))
-        print(f"$ curl http://{nodes[0].ipv4}:{names.AGENT_PORT}/state   # .refused", flush=True)
+        print(f"$ curl {_url(nodes[0].ipv4)}   # .refused", flush=True)
         print(f"  {_state(story, nodes[0].ipv4)['refused']}", flush=True)
         time.sleep(1)
     story.claim("the last good one runs on: no request to the VIP failed", outage.failed == 0, f"{outage.asked} asked")
     _scale(story, 2)
+    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=120s")
     story.wait("kavip is back, and the nodes run its configuration", lambda: _is_current(story))
 
 
 def _scale(story: Story, replicas: int) -> None:
     story.kubectl("scale", "deployment", "kavip", "-n", "kavip", f"--replicas={replicas}")
-    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=120s")
 
-    def are_there() -> bool:
-        pods = story.get("pods", "-n", "kavip", "-l", "app.kubernetes.io/name=kavip")["items"]
-        return len(pods) == replicas
 
-    story.wait(f"{replicas} replicas of kavip run", are_there)
+def _replicas(story: Story) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = story.get("pods", "-n", "kavip", "-l", "app.kubernetes.io/name=kavip")["items"]
+    return found
+
+
+def _url(node: str) -> str:
+    return f"http://{node}:{PORT}{names.STATE_PATH}"
 
 
 def _state(story: Story, node: str) -> dict[str, Any]:
-    url = f"http://{node}:{names.AGENT_PORT}{names.STATE_PATH}"
-    done = story.cluster.control.exec("curl", "--silent", "--max-time", "5", url, check=False)
+    done = story.cluster.control.exec("curl", "--silent", "--max-time", "5", _url(node), check=False)
     return dict(json.loads(done.stdout)) if done.returncode == 0 else {"refused": ""}
 
 

@@ -31,6 +31,7 @@ CHOSEN: Final = (
 )
 SERVICES: Final = ("shop/first", "shop/second")
 _IN_USE: Final = "edge"  # the group that has nodes
+_PORT: Final = 9651  # keepalived-operator, which the story ends with, knows one port only, the first
 
 
 def cases() -> list[Case]:
@@ -53,6 +54,8 @@ def _written() -> Iterator[Manifest]:
                 continue
             case names.KEEPALIVED_GROUP if metadata["name"] != _IN_USE:
                 manifest["spec"] = {**found["spec"], "nodeSelector": {"kavip.demo/none": "true"}}
+            case names.KEEPALIVED_GROUP:
+                manifest["spec"] = {**found["spec"], "metricsPort": _PORT}
             case names.SERVICE:
                 held = ",".join(each["ip"] for each in _ingress(found))
                 asked = {names.ADDRESSES_ANNOTATION: held} if held else {}
