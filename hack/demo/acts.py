@@ -207,7 +207,7 @@ def kill(story: Story) -> None:
 
 
 def power_off(story: Story) -> None:
-    """Cut the power of the master node: another one has the VIP. The last act, for kavip may have died with the node."""
+    """Cut the power of the master node: another one has the VIP. The last act: kavip may have died with the node."""
     address = story.address(ADDED)
     story.title("The master node loses power")
     (master,) = story.holders(address)
