@@ -21,7 +21,7 @@ A guided tour, from the bottom up:
 * :mod:`kavip.offline` (:mod:`kavip.tables`): the same decisions over them; :mod:`kavip.drift`: what they would change;
   :mod:`kavip.static`: a group without an API; :mod:`kavip.explaining` (:mod:`kavip.unmanaged`, :mod:`kavip.telling`):
   why; :mod:`kavip.watching`, :mod:`kavip.overview`: how things stand.
-* :mod:`kavip.questions`, :mod:`kavip.cli`: the command line.
+* :mod:`kavip.questions` (:mod:`kavip.flags`), :mod:`kavip.cli`: the command line.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and
 know no clock. ``async def`` is the mark of I/O.

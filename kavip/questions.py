@@ -6,17 +6,16 @@ wrong, or cannot be answered.
 """
 
 import asyncio
-import dataclasses
 import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from kavip.settings import Settings, listed
+from kavip import flags
 
 if TYPE_CHECKING:
     from kavip.overlay import Standing
@@ -24,75 +23,16 @@ if TYPE_CHECKING:
     from kavip.snapshot import Object
     from kavip.webhook.checks import Options
 
-_IPAM: Final = ("auto", "always", "never")
 _IMAGE: Final = "kavip:latest"
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _filename(**more: Any) -> Callable[[F], F]:
-    return click.option(
-        "-f",
-        "--filename",
-        "paths",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        help="file or folder of YAML or JSON; - reads standard input; may be repeated",
-        **more,
-    )
-
-
-_files = _filename(required=True)
-
-
-def _homes(command: F) -> F:
-    return click.option(
-        "--group-namespaces",
-        "homes",
-        default="",
-        callback=lambda _, __, text: listed(text),
-        help="namespaces in which KeepalivedGroups count, comma-separated; empty: all",
-    )(command)
-
-
-def _manner(command: F) -> F:
-    """What an administrator may have softened or tightened, by the names of the settings."""
-    known = {each.name: each for each in dataclasses.fields(Settings)}
-    for name in ("allow_missing_group", "external_ips_scope", "ipam"):
-        choices, text = known[name].metadata["choices"], known[name].metadata["doc"]
-        option = click.option(
-            f"--{name.replace('_', '-')}",
-            name,
-            type=click.Choice(choices),
-            default=known[name].default,
-            show_default=True,
-            help=text,
-        )
-        command = option(command)
-    return command
-
-
-def _cluster(command: F) -> F:
-    """Which cluster is asked."""
-    command = click.option("--context", default="", help="context of the kubeconfig; default: its current one")(command)
-    return click.option(
-        "--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, in a pod its account"
-    )(command)
-
-
-_live = click.option(
-    "--live", is_flag=True, help="judge beside what stands in the cluster, as `kubectl apply` would (it is only read)"
-)
-_output = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)
 
 
 @click.command()
-@_files
-@_homes
-@_manner
-@_live
-@_cluster
-@_output
+@flags.FILES
+@flags.homes
+@flags.manner
+@flags.LIVE
+@flags.cluster
+@flags.OUTPUT
 def check(
     *,
     paths: tuple[Path, ...],
@@ -131,13 +71,13 @@ def check(
 
 
 @click.command()
-@_files
-@_homes
-@_manner
+@flags.FILES
+@flags.homes
+@flags.manner
 @click.option("--diff", is_flag=True, help="say instead what would change in the cluster; implies --live")
-@_live
-@_cluster
-@_output
+@flags.LIVE
+@flags.cluster
+@flags.OUTPUT
 def plan(
     *,
     paths: tuple[Path, ...],
@@ -206,8 +146,8 @@ def _diff(
 
 
 @click.command()
-@_files
-@_homes
+@flags.FILES
+@flags.homes
 @click.option("--group", default="", help="ns/name of one group; empty: all")
 @click.option(
     "--static",
@@ -273,18 +213,12 @@ def render(
 
 @click.command()
 @click.argument("service")
-@_filename()
+@flags.filename()
 @click.option("-n", "--namespace", default="", help="of SERVICE, where that is a bare name; default: the context's")
-@_cluster
-@click.option(
-    "--ipam",
-    type=click.Choice(("auto", "always", "never")),
-    default="auto",
-    show_default=True,
-    help="as the cluster's kavip has it",
-)
-@_homes
-@_output
+@flags.cluster
+@flags.setting("ipam", doc="as the cluster's kavip has it")
+@flags.homes
+@flags.OUTPUT
 def explain(
     service: str,
     *,
@@ -318,11 +252,11 @@ def explain(
 
 
 @click.command()
-@_filename()
+@flags.filename()
 @click.option("-n", "--namespace", default="", help="where to look for what you may read nowhere else; context's")
 @click.option("-w", "--watch", is_flag=True, help="print again whenever something changes, until interrupted")
 @click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table", show_default=True)
-@_cluster
+@flags.cluster
 def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str, kubeconfig: str, context: str) -> None:
     """
     Show every VIP with the node that holds it, and the groups, pools and nodes around them.

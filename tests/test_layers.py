@@ -54,6 +54,15 @@ def test_the_guided_tour_leaves_no_module_out(package: str) -> None:
     assert told - packages == {path.stem for path in folder.glob("[!_]*.py")}
 
 
+def test_everybody_is_kept_from_the_kubernetes_client() -> None:
+    """The contract names every package and module but ``kube``."""
+    (kept,) = [each["source_modules"] for each in CONTRACTS if each["name"].startswith("Only kavip.kube")]
+    found = {
+        f"kavip.{path.name.removesuffix('.py')}" for path in (ROOT / "kavip").glob("[!_]*") if path.name != "py.typed"
+    }
+    assert set(kept) == {*found, "kavip.__main__"} - {"kavip.kube"}
+
+
 @pytest.mark.parametrize("module", PURE)
 def test_the_core_is_synchronous_and_silent(module: str) -> None:
     """A pure module has no async, opens no file, prints nothing and asks no clock."""
