@@ -70,8 +70,13 @@ def _unready(state: NodeState, runs: str, following: Bundle) -> str:
         return f"its clock differs by {state.drift:g} s from the controller's: synchronise it"
     if state.next_refused:
         return state.next_refused
-    if state.config_hash != runs:
+    if state.config_hash != runs and not _is_bare(state):
         return state.refused or "it does not run the present configuration yet"
     if state.prepared != following.digest:
         return "it has not prepared it yet (an agent of an older kavip never does: let its pod be replaced)"
     return ""
+
+
+def _is_bare(state: NodeState) -> bool:
+    """Whether nothing runs there, for the present configuration is refused: the next one may be what mends it."""
+    return bool(state.refused) and not state.config_hash and not state.instances

@@ -42,6 +42,7 @@ class Node:
     is_silent: bool = False
     drift: float = 0.0
     is_old: bool = False
+    bars: str = ""
 
     def step(self, now: datetime) -> None:
         """Run what is to run."""
@@ -49,17 +50,19 @@ class Node:
         if found is None:
             return
         is_due = found.next is not None and found.switch_at is not None and now >= found.switch_at
-        self.runs = found.next if is_due else found.current
+        wanted = found.next if is_due else found.current
+        if wanted is None or wanted.hash != self.bars:
+            self.runs = wanted
 
     def state(self, now: datetime) -> NodeState:
         """What it answers."""
         assert self.mounted
-        assert self.runs
         following = self.mounted.next
         is_ahead = self.mounted.switch_at is None or now < self.mounted.switch_at
         is_asked = following is not None and is_ahead and not self.is_old
         return NodeState(
-            config_hash=self.runs.hash,
+            config_hash=self.runs.hash if self.runs else "",
+            refused="" if self.runs else "no instance is left",
             prepared=following.digest if following and is_asked and not self.refuses else "",
             next_refused=self.refuses if is_asked else "",
             switch_at=instant_text(self.mounted.switch_at) if is_asked and not self.refuses else "",
@@ -279,6 +282,19 @@ def test_a_change_of_mind_before_the_instant() -> None:
     assert site.published == Published(before)
     site.pass_time(15)
     assert {node.runs for node in site.nodes} == {before}
+
+
+@pytest.mark.parametrize("runs_too", [False, True])
+def test_a_configuration_that_no_node_can_run_does_not_bar_the_one_that_mends_it(runs_too: bool) -> None:
+    """Such as an interface with a wrong name from the beginning: on all nodes, or on one only."""
+    site = Site.of(**MULTICAST, interface="eth7")
+    for node in site.nodes[1 if runs_too else 0 :]:
+        node.runs, node.bars = None, site.published.current.hash
+    site.pass_time(5)
+    assert condition(site.world, PROGRAMMED)[:2] == ("False", "RefusedByAgent")
+    site.edit(**MULTICAST, interface="eth0")
+    site.until(lambda: is_done(site))
+    assert condition(site.world, PROGRAMMED)[0] == "True"
 
 
 def test_where_nothing_runs_nothing_is_waited_for() -> None:
