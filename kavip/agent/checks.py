@@ -26,6 +26,8 @@ from kavip.vrrp.tracking import CHECK_NAME, check_track, weight_of
 
 LONGEST_FIRST: Final = 5.0
 """Seconds that a pod waits for the first answers before keepalived starts."""
+LONGEST: Final = 3600
+"""Seconds between two questions, at most; a group cannot say more."""
 
 log = structlog.get_logger()
 
@@ -134,8 +136,14 @@ class Checks:
 
 
 def _sound(checks: Iterable[Check]) -> dict[str, Check]:
-    """Those of *checks* whose names can be those of files."""
-    return {each.name: each for each in checks if CHECK_NAME.fullmatch(each.name)}
+    """Those of *checks* whose names can be those of files, and whose times leave a pause between questions."""
+    return {
+        each.name: each
+        for each in checks
+        if CHECK_NAME.fullmatch(each.name)
+        and 0 < each.interval_seconds <= LONGEST
+        and 0 < each.timeout_seconds <= LONGEST
+    }
 
 
 def _known(before: Written | None, check: Check) -> Asked:

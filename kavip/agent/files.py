@@ -6,6 +6,7 @@ new content. Nothing is synced to disk: what matters is lost with the page cache
 node that comes up has no VIP.
 """
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterable
@@ -42,6 +43,23 @@ class RunDirectory:
         self.path = path
         self.config = path / CONFIG
         self.tracks = path / TRACKS
+
+    def claim(self) -> bool:
+        """
+        Be the only agent of this directory until the process ends; False while another one is.
+
+        Two would take each other's candidates away, and leave out what was never judged. Where there are no locks,
+        nobody else is looked for.
+        """
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError:
+            os.close(handle)
+        return True
 
     def load(self) -> Localized | None:
         """The configuration that keepalived reads at its start; None when there is none, or none of ours."""

@@ -145,12 +145,16 @@ async def main_async(settings: AgentSettings) -> int:
         ca_dir=Path(settings.ca_dir),
         here=surroundings(settings.node_ip, os.environ),
     )
+    is_alone = await asyncio.to_thread(run_directory.claim)
     if settings.once:
-        await reloader.prepare()
+        if is_alone:  # else an agent that runs gives keepalived what it needs
+            await reloader.prepare()
         return 0
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    if not is_alone and not await _succeed(run_directory, stopped):
+        return 0
     await reloader.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     alarm = Alarm(mounts, run_directory.path, matters=reloader.matters, moved=reloader.look_again)
@@ -170,6 +174,19 @@ async def main_async(settings: AgentSettings) -> int:
             task.cancel()
     await reloader.checks.close()
     return 0
+
+
+async def _succeed(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
+    """Wait until no other agent has this directory; False when *stopped* meanwhile."""
+    log.error("another agent has the run directory: waiting for its end")
+    while not await asyncio.to_thread(run_directory.claim):
+        try:
+            async with asyncio.timeout(_REBIND):
+                await stopped.wait()
+            return False
+        except TimeoutError:
+            pass
+    return True
 
 
 def surroundings(node_ip: str, environment: Mapping[str, str]) -> Surroundings:

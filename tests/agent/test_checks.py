@@ -161,6 +161,19 @@ async def test_a_url_that_nobody_can_ask(checks: Checks, tmp_path: Path) -> None
     assert "hunter2" not in checks.asked[0].message
 
 
+@pytest.mark.parametrize("times", [(0, 1), (-5, 1), (10**400, 1), (1, 0), (1, -1)])
+async def test_times_that_cannot_be_are_no_check(
+    checks: Checks, service: Service, tmp_path: Path, times: tuple[int, int]
+) -> None:
+    """They slipped past admission: nobody is asked without a pause, and no VIP goes."""
+    interval, timeout = times
+    wrong = service.check("wrong", interval_seconds=interval, timeout_seconds=timeout)
+    await checks.want([wrong, service.check()])
+    await until(lambda: service.asked > 0)
+    assert [each.check.name for each in checks.asked] == ["web"]
+    assert [path.name for path in (tmp_path / "track").iterdir()] == ["check-web"]
+
+
 @pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
 async def test_a_name_becomes_no_path(checks: Checks, service: Service, tmp_path: Path, name: str) -> None:
     """Files are named after checks; one that no definition would have let in is not run."""

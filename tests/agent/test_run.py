@@ -1,11 +1,18 @@
 """Settings, and what the process is made of."""
 
+import asyncio
+import fcntl
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from kavip.agent import run
+from kavip.agent.files import RunDirectory
 from kavip.agent.run import AgentSettings, main_async
 from kavip.errors import SettingsError
 
@@ -43,6 +50,45 @@ async def test_a_run_directory_that_is_not_there_is_named(tmp_path: Path) -> Non
     """It is mounted, not made."""
     with pytest.raises(SettingsError, match="run-dir"):
         await main_async(AgentSettings(node_name="n1", run_dir=str(tmp_path / "nowhere")))
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """*folder*, as long as another agent has it."""
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def test_an_init_container_beside_an_agent_leaves_everything_to_it(tmp_path: Path) -> None:
+    """Alone it writes a first configuration whatever is mounted; two at a time would take each other's files away."""
+    command = [sys.executable, "-m", "kavip", "agent", "--once", "--node-name=n1", f"--run-dir={tmp_path}"]
+    with claimed(tmp_path):
+        subprocess.run(command, check=True, timeout=120, capture_output=True)
+        assert not [*tmp_path.iterdir()]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    assert (tmp_path / "keepalived.conf").exists()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_an_agent_waits_for_the_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """Until that one ends, or it is stopped itself."""
+    monkeypatch.setattr(run, "_REBIND", 0.01)
+    stopped = asyncio.Event()
+    with claimed(tmp_path):
+        waiting = asyncio.create_task(run._succeed(RunDirectory(tmp_path), stopped))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        if not ends:
+            stopped.set()
+            assert not await waiting
+    if ends:
+        assert await waiting
 
 
 def test_the_agent_imports_no_kubernetes_client() -> None:
