@@ -86,7 +86,7 @@ def nodes_of(given: Sequence[str], objects: Sequence[Object]) -> list[Node]:
 
 def _node(text: str, labels: Mapping[str, str]) -> Node:
     name, _, addresses = text.partition("=")
-    if not _NODE.fullmatch(name):
+    if not addresses or not _NODE.fullmatch(name):
         raise BadInput("--node", text, "want NAME=ADDRESS[,ADDRESS], with the name of a node")
     found = [parse_address(each, "--node") for each in addresses.split(",")]
     status = NodeStatus([NodeAddress("InternalIP", str(each)) for each in found])

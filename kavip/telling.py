@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.explaining import Report
 from kavip.ipam.addresses import FAMILY_NAMES
@@ -67,9 +68,9 @@ def _facts(report: Report) -> Iterator[str]:
         yield from _fact("condition", f"{ConditionType.ADDRESS_ASSIGNED} is not written yet")
     if report.decided is not None and report.decided != report.told:
         yield from _fact("decided now", f"{_summary(report.decided)}: {report.decided.message}")
-    for each in report.service.status.conditions or ():
-        if each.type == ConditionType.SERVICE_PROGRAMMED:
-            yield from _fact("programmed", f"{each.status} {each.reason}: {each.message}")
+    for label, kind in (("programmed", ConditionType.SERVICE_PROGRAMMED), ("advertised", ConditionType.ADVERTISED)):
+        if each := conditions.find(report.service.status.conditions, kind):
+            yield from _fact(label, f"{each.status} {each.reason}: {each.message}")
     if report.group:
         declared = report.service.declared_group
         yield from _fact("group", f"{report.group} ({'by annotation' if declared else 'the default one'})")

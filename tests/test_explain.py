@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kavip import explaining, names, telling
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
-from kavip.api.meta import LabelSelector, Metadata
+from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.controller.outcome import Options
 from kavip.errors import BadInput
 from kavip.explaining import Report
@@ -152,6 +152,16 @@ def test_what_kavip_has_not_written_yet_is_no_success() -> None:
     assert (found.status, found.told, found.is_served) == (1, None, False)
     assert "kavip has not written that" in found.steps[-1]
     assert asked(new(waiting), SMALL).status == 0
+
+
+def test_who_holds_the_address_is_told_besides() -> None:
+    """Or that nobody does: an address that is given is not yet one that answers."""
+    said = [("Programmed", "True", "Programmed", "on all"), ("Advertised", "False", "NoMaster", "no node holds it")]
+    conditions = [Condition(type=f"kavip.io/{kind}", status=a, reason=b, message=c) for kind, a, b, c in said]
+    mine = service("shop/web", holds=["192.0.2.128"])
+    mine = msgspec.structs.replace(mine, status=msgspec.structs.replace(mine.status, conditions=conditions))
+    text = telling.text(asked(mine, SMALL))
+    assert "  programmed   True Programmed: on all\n  advertised   False NoMaster: no node holds it\n" in text
 
 
 def test_what_admission_would_refuse_is_told_besides() -> None:

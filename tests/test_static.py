@@ -85,7 +85,7 @@ def test_image_and_password() -> None:
     ("flags", "fault"),
     [
         (("--static",), "group kube-system/api has no node"),
-        (("--static", "--node", "n1"), "--node: '': want one IPv4 or IPv6 address"),
+        (("--static", "--node", "n1"), "--node: 'n1': want NAME=ADDRESS[,ADDRESS]"),
         (("--static", "--node", "../n1=192.0.2.1"), "want NAME=ADDRESS"),
         (("--static", "--node", "n1=web"), "--node"),
         (("--static", "unit", *NODES), "needs --output-dir"),
