@@ -63,9 +63,6 @@ class PodCondition(Wire, frozen=True):
 class PodStatus(Wire, frozen=True):
     """``status``."""
 
-    phase: str = ""
-    pod_ip: str = field(name="podIP", default="")
-    host_ip: str = field(name="hostIP", default="")
     conditions: list[PodCondition] | None = None
 
 

@@ -31,13 +31,6 @@ class Kind(StrEnum):
     POOL = "pool"
 
 
-WIRE_KINDS: Mapping[Kind, str] = {
-    Kind.SERVICE: names.SERVICE,
-    Kind.GROUP: names.KEEPALIVED_GROUP,
-    Kind.POOL: names.VIP_POOL,
-}
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
     """One piece of work: an object by *kind* and *name* (``ns/name``, or the name of a pool)."""

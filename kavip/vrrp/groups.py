@@ -31,8 +31,6 @@ _MOST_ROUNDS: Final = 100
 _MOST_PORT: Final = 2**16 - 1
 _LONGEST_NAME: Final = 63  # the name becomes a label's value
 _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-_PASSWORD: Final = re.compile(r"[A-Za-z0-9_-]{1,8}")
-_PASSWORD_BYTES: Final = 8
 
 
 def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
@@ -66,21 +64,6 @@ def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
 def has_password(spec: GroupSpec) -> bool:
     """Whether VRRP authentication is on: the predecessor's rule, a Secret is named."""
     return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
-
-
-def password_problem(text: str) -> str:
-    """
-    Why *text* cannot be a VRRP password; "" where it can. The answer never holds any of it.
-
-    keepalived uses 8 bytes, ends a password at a blank or a comment mark, and replaces macros in it, all in silence.
-    """
-    if _PASSWORD.fullmatch(text):
-        return ""
-    if not text:
-        return "the password is empty: want 1 to 8 letters, digits, '_' or '-'"
-    if _PASSWORD.fullmatch(text[:_PASSWORD_BYTES]) and len(text) > _PASSWORD_BYTES:
-        return "the password is longer than 8 bytes, of which VRRP uses the first 8: store those alone"
-    return "the password has characters that keepalived reads otherwise: want 1 to 8 letters, digits, '_' or '-'"
 
 
 def _refuse(field: str, value: object, remedy: str) -> Refusal:

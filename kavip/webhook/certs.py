@@ -222,11 +222,6 @@ def read_bundle(pem: bytes) -> list[x509.Certificate]:
         return []
 
 
-def service_hosts(service: str, namespace: str) -> tuple[str, ...]:
-    """The names under which the API server and people reach a Service; the API server uses ``name.namespace.svc``."""
-    return f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}"
-
-
 def _begin(
     subject: x509.Name,
     issuer: x509.Name,

@@ -212,21 +212,6 @@ def test_defaults(spec: dict[str, Any], expected: dict[str, Any]) -> None:
     assert groups.defaults(completed) == {}
 
 
-@pytest.mark.parametrize("text", ["a", "secret12", "A-b_9"])
-def test_password(text: str) -> None:
-    """Eight plain characters are a password."""
-    assert groups.password_problem(text) == ""
-
-
-@pytest.mark.parametrize("text", ["", "123456789", "hunter2!", "pa ss", "geheim\n", "pässe", "$_PWD", "}"])
-def test_not_a_password(text: str) -> None:
-    """Anything else is refused without being repeated."""
-    problem = groups.password_problem(text)
-    assert problem
-    assert problem.isprintable()
-    assert not text or text not in problem
-
-
 @pytest.mark.parametrize(
     ("spec", "family", "expected"),
     [

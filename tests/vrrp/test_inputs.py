@@ -15,7 +15,7 @@ import yaml
 
 from kavip.agent.configuration import Localized
 from kavip.agent.facts import Facts, Held
-from kavip.agent.localize import localize
+from kavip.agent.localize import PASSWORD, localize
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
 from kavip.vrrp import groups, routerids, verbatim
@@ -81,7 +81,7 @@ def judge_virtual_ips(addresses: list[str]) -> bool:
 
 def judge_password(text: str) -> bool:
     """The password in a group's Secret."""
-    return not groups.password_problem(text)
+    return PASSWORD.fullmatch(text) is not None
 
 
 JUDGES: dict[str, Callable[[Any], bool]] = {
