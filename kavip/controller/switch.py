@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from kavip.api.address import Address
 from kavip.api.instant import instant_text
 from kavip.controller.programmed import few
 from kavip.controller.published import LARGEST, MARGIN, Bundle, Published
-from kavip.vrrp.identity import Running, agree
+from kavip.vrrp.identity import Identity, Running, agree
 
 LEAD: Final = 10.0
 """Seconds between the announcement and the instant: kubelet brings it to a pod that is told within one."""
@@ -144,7 +145,7 @@ def _what(current: Bundle, following: Bundle) -> str:
             "interval": one.interval != other.interval,
             "multicast to unicast" if other.unicast else "unicast to multicast": one.unicast != other.unicast,
             "password": one.authenticated != other.authenticated,
-            "advertised addresses": one.anchor.address != other.anchor.address,
+            "advertised addresses": _advertised(one) != _advertised(other),
         }
         found |= {word for word, differs in fields.items() if differs}
     if _moved(before, after):
@@ -156,6 +157,10 @@ def _what(current: Bundle, following: Bundle) -> str:
     ):
         found.add("password")
     return ", ".join(sorted(found)) or "VRIDs"
+
+
+def _advertised(identity: Identity) -> list[Address]:
+    return [identity.anchor.address, *sorted(vip.address for vip in identity.also)]
 
 
 def _announced(what: str, published: Published) -> str:

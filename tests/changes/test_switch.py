@@ -12,7 +12,6 @@ import pytest
 
 from hack.testbed import process
 from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
-from kavip.controller import switch
 from kavip.controller.published import Published, means_of, published_in
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
@@ -30,19 +29,12 @@ INTERVAL = 0.2
 FAIL_OVER = 4 * INTERVAL
 """What a silent death costs: three intervals and the skew, which is less than one more."""
 LATE = {"n2": 2.5}
-"""Later than the last look before the instant, and not after it: see `soon`."""
+"""Later than the last look before the instant, and not after it: see `conftest.soon`."""
 SECOND: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 1000}
 TWO_SECONDS: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 2000}
 WITH_PASSWORD = {**TWO_SECONDS, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="one")}
 WITH_ANOTHER = {**TWO_SECONDS, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="two")}
 SHARED = {"instances": Instances(mode="Shared", count=2)}
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Announce switches for the near future: here kubelet is as fast as a test wants it."""
-    for name, seconds in {"LEAD": 3.0, "FROZEN": 2.0, "LAST_LOOK": 1.6, "TOO_LATE": 0.8, "ELECTION": 1}.items():
-        monkeypatch.setattr(switch, name, seconds)
 
 
 def started(make_rig: MakeRig, nodes: int, **spec: Any) -> Rig:

@@ -250,6 +250,16 @@ def test_who_leads_goes_on_leading_until_the_annotation_is_taken_off() -> None:
     assert "leads" not in (found.objects.configmaps[GROUP].data or {})[names.AGENT_KEY]
 
 
+def test_the_lists_of_the_old_daemons_are_given_up_at_one_instant() -> None:
+    """Their VRID stays: what the nodes agree upon is which addresses they advertise, and that is told."""
+    found = world("n3")
+    roll(found, "n1", "n2")
+    found.group()
+    reason, message = condition(found, names.Condition.PROGRAMMED)[1:]
+    assert reason == "Pending"
+    assert "a change that all nodes make at one instant (advertised addresses) waits for" in message
+
+
 def test_what_was_changed_meanwhile_and_would_lose_vips_stops_it() -> None:
     """The condition names the instances and what to change back."""
     found = world("n3")
