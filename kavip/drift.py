@@ -26,6 +26,7 @@ from kavip.controller.outcome import Options
 from kavip.offline import Planned
 from kavip.overlay import Standing
 from kavip.snapshot import Snapshot
+from kavip.webhook.verdict import visible
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
 _SUFFIXES: Final = {
@@ -71,7 +72,7 @@ def drift_of(planned: Planned, standing: Standing) -> Drift:
 def text(drift: Drift) -> str:
     """*drift* for people, and for ``patch``'s readers."""
     lines = [f"{each.subject}: {each.field}: {_none(each.before)} -> {_none(each.after)}" for each in drift.changes]
-    return "\n".join([*lines, *(each for _, each in drift.diffs)])
+    return "\n".join(map(visible, [*lines, *(line for _, each in drift.diffs for line in each.split("\n"))]))
 
 
 def data(drift: Drift) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kavip.names import Condition as ConditionType
 from kavip.offline import Planned
 from kavip.snapshot import Snapshot
 from kavip.unmanaged import why_unmanaged
-from kavip.webhook.verdict import message_of
+from kavip.webhook.verdict import message_of, plain
 
 _WIDTH: Final = 118
 
@@ -65,8 +65,8 @@ def _filled(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """*rows* under *head*, aligned; the last column is free."""
-    everything = [tuple(head), *map(tuple, rows)]
+    """*rows* under *head*, aligned; the last column is free. Whoever wrote what is in a cell has this cell only."""
+    everything = [tuple(head), *(tuple(map(plain, row)) for row in rows)]
     widths = [max(len(row[column]) for row in everything) for column in range(len(head) - 1)]
     return [
         "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()

@@ -15,6 +15,7 @@ from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.request import Request
 from kavip.ipam.stock import Usage
 from kavip.names import Condition as ConditionType
+from kavip.webhook.verdict import visible
 
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
 _WIDTH: Final = 118
@@ -31,7 +32,7 @@ def text(report: Report) -> str:
     for title, items in (("What helps", report.steps), ("Note", report.notes)):
         if items:
             lines += ["", f"{title}:", *(line for item in items for line in _wrapped(item))]
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _headline(report: Report) -> str:

@@ -59,6 +59,14 @@ def test_no_password_of_an_old_configuration_is_shown() -> None:
     assert "s3cret7" not in text
 
 
+def test_what_stands_in_a_cluster_steers_no_terminal() -> None:
+    """Escapes in a text that somebody else wrote are spelled out; its lines and tabs stay."""
+    given = written(names.CONFIG_MAP, data={"keepalived.conf": "a {\n\tb \x1b[2J\x9b\u202e\r\n}\n", "agent.json": "{}"})
+    text = told([], Standing(CLUSTER, written=given))
+    assert "\n-\tb \\x1b[2J\\x9b\\u202e" in text
+    assert all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+
+
 def test_what_stands_keeps_its_vrid_and_address_when_another_comes() -> None:
     """The status of a group is patched by the difference alone, as the API server does it."""
     text = told([new(service("shop/api"))], Standing(CLUSTER))

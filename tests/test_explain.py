@@ -217,6 +217,16 @@ def test_external_ips_alone_ask_for_no_address() -> None:
     assert "AddressAssigned" not in telling.text(found)
 
 
+def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
+    """Escapes in a condition are spelled out in the text; JSON has them as they are."""
+    subject = ours("shop/web", ["192.0.2.128"])
+    written = [msgspec.structs.replace(each, message="a\x1b[2J\r\nb\u202e") for each in subject.status.conditions or ()]
+    status = msgspec.structs.replace(subject.status, conditions=written)
+    found = asked(msgspec.structs.replace(subject, status=status), SMALL)
+    assert r"a\x1b[2J  b\u202e" in telling.text(found)
+    assert all(line.isprintable() for line in telling.text(found).split("\n"))
+
+
 def test_a_deleted_service_holds_until_it_is_gone() -> None:
     """Nothing is decided for it any more, and a note says so."""
     subject = ours("shop/web", ["192.0.2.128"])

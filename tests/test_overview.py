@@ -148,3 +148,12 @@ def test_programs_read_one_object(form: str) -> None:
     assert found["virtualIPs"][0]["service"] == "shop/web"
     assert found["notes"] == ["a note"]
     assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "virtualIPs": 1}]
+
+
+def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
+    """Escapes are spelled out, and no cell makes a line of its own."""
+    hostile = instance("shop/web", 7, node="n1\x1b[2J\x07\r\nlb/fake\u202e\x9b31m")
+    found = overview.text(overview.overview([group(hostile, ids={"shop/web": 7}), served("shop/web", "192.0.2.128")]))
+    assert all(line.isprintable() for line in found.split("\n"))
+    assert not any(line.startswith("lb/fake") for line in found.split("\n"))
+    assert r"n1\x1b[2J\x07 lb/fake\u202e\x9b31m" in found

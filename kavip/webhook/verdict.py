@@ -117,10 +117,14 @@ def message_of(refusal: Refusal) -> str:
 
 def plain(text: str) -> str:
     """*text* as one line of printable characters: what users wrote must not steer a terminal or break a log."""
-    text = " ".join(text.split())
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return visible(" ".join(text.split()))
+
+
+def visible(line: str) -> str:
+    """*line* with what is not printable spelled out; blanks and tabs stay."""
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
 
 
 def _moderate(text: str) -> str:
