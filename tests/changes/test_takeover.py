@@ -120,10 +120,10 @@ def test_spread_vips_that_every_node_holds(make_migration: MakeMigration) -> Non
         rig.settle()
     first, *others = (f"{SPREAD}/{vip}" for vip in vips)
     assert rig.world.removed[0] == "lb/edge-old-n1"
-    assert set(seen.failures) <= {vips[0]}
+    assert all(seen.failures.get(vip, 0) <= IN_FLIGHT for vip in vips[1:]), seen.failures
     assert seen.longest_silence < 2 * INTERVAL  # a farewell, and the others' skew; a death in silence costs three
     # its old heirs have one priority, and find out within an advertisement which of them it is
     assert {each.router_id for each in seen.double_masters} <= {7}
     assert all(each.seconds < INTERVAL for each in seen.double_masters), seen.double_masters
     assert [len(seen.masters[name]) for name in others] == [2, 2], seen.masters
-    assert len(seen.masters[first]) <= 3, seen.masters
+    assert len(seen.masters[first]) <= 4, seen.masters  # its holder, one heir or both, who leads then
