@@ -92,7 +92,8 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         bodies = ()
     monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
     ground = Ground.of(snapshot, group.key, observed)
-    mastership = Mastership.of(group, ground.ready, observed, group.key)
+    pods = objects.pods.get(group.key, {}).values()
+    mastership = Mastership.of(group, ground.expected(pods), observed, group.key)
     judged = _judged(ground, roster, mastership, objects.doubts.get(group.key, {}))
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()

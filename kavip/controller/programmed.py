@@ -12,6 +12,7 @@ from typing import Final
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
+from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
@@ -43,6 +44,11 @@ class Ground:
     def has_room(self) -> bool:
         """Whether the group has a VRID left to give."""
         return self.group is not None and vrids.room(self.snapshot, self.group) > 0
+
+    def expected(self, pods: Iterable[Pod]) -> tuple[str, ...]:
+        """Who can say who is master: ready nodes, and those that left while one of the group's *pods* is there."""
+        members = {node.metadata.name for node in self.snapshot.group_nodes(self.group)} if self.group else set()
+        return (*self.ready, *sorted({pod.spec.node_name for pod in pods} - members - {""}))
 
     @classmethod
     def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":

@@ -13,8 +13,9 @@ from kavip.controller.outcome import Key, Kind
 from kavip.controller.probe import since
 from kavip.vrrp.tracking import local_track
 from tests import build
+from tests.controller.grouping import with_pods
 from tests.controller.planning import VIP, WEB, conditions_of, web
-from tests.controller.scenes import GROUP, World, body_of, cluster
+from tests.controller.scenes import GROUP, World, body_of, cluster, pod
 
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.Condition.ADVERTISED
@@ -137,6 +138,23 @@ def test_no_master_says_what_a_faulty_node_notes() -> None:
     told = condition(world)
     assert told is not None
     assert told[2] == f"no node holds {VIP}; keepalived is in FAULT on n1, n2: n1 says: health check web fails"
+
+
+def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
+    """Nobody asks it any more, and its pod runs for a while: that there is no master is told once the pod is gone."""
+    world = with_pods(served(), pod("p1", "n1"), pod("p2", "n2"))
+    say(world, n1=node("MASTER"), n2=node())
+    world.snapshot.drop(names.NODE, "n1")
+    say(world, n2=node())
+    world.later(30)
+    work(world)
+    told = f"who holds {VIP} is not known: no answer from the agents on n1"
+    assert condition(world) == ("Unknown", "Unknown", told)
+    world.objects.pods.clear()
+    work(world)
+    world.later(30)
+    work(world)
+    assert condition(world) == ("False", "NoMaster", f"no node holds {VIP}")
 
 
 def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
