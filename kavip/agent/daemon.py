@@ -95,6 +95,11 @@ def remove_stale_pid_files(run_dir: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def was_killed(daemon: Daemon, run_dir: Path) -> bool:
+    """Whether *daemon*, which is gone, was ended from outside: one that gives up takes its pid file away."""
+    return _read(run_dir / PID_FILE).strip() == str(daemon.pid).encode()
+
+
 def take_dump(daemon: Daemon, run_dir: Path, *, number: int, deadline: float) -> Dump | None:
     """Ask for the instances and wait for the answer until *deadline* (monotonic); None when there is none."""
     path = run_dir / JSON_FILE

@@ -152,7 +152,7 @@ class Reloader:
             return min(rest, soon)
         if isinstance(mounted, Mounted):
             await self.checks.want(mounted.checks)
-        pause = await self._settle(daemon, mounted)
+        pause = min(await self._settle(daemon, mounted), self._runner.patience)
         await self._runner.ensure()
         if daemon:
             done = await self._runner.reload(daemon)

@@ -7,10 +7,12 @@ Installed is what keepalived reads at its next start or reload; good is the last
 import asyncio
 import time
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import structlog
 
+from kavip.agent import daemon as daemons
 from kavip.agent import witness
 from kavip.agent.configuration import Configuration, Localized
 from kavip.agent.daemon import Daemon
@@ -25,6 +27,9 @@ RECHECK: Final = 30.0
 """Seconds after which a node is looked at again although nothing seems to have changed: interfaces come and go."""
 RETRY: Final = 5.0
 """Seconds until what was refused, or was not answered, is tried again."""
+
+PARDON: Final = 30.0
+"""Seconds in which a daemon that was killed must run what it was to read: longer than kubelet's first pause."""
 
 log = structlog.get_logger()
 
@@ -49,11 +54,17 @@ class Runner:
         self.reload_seconds = 0.0
         self._node, self._files, self._witness, self._sweeper, self._tracks = node, files, witness, sweeper, tracks
         self._running: tuple[Daemon, str] | None = None
+        self._pardoned: tuple[Localized, float] | None = None  # until when (monotonic)
 
     @property
     def configuration(self) -> Configuration:
         """What the daemon has read, or will."""
         return self.installed.configuration if self.installed else Configuration()
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a pardon lasts."""
+        return max(0.0, self._pardoned[1] - time.monotonic()) if self._pardoned else inf
 
     async def start(self) -> None:
         """Read what an earlier agent of this pod left."""
@@ -74,7 +85,12 @@ class Runner:
         self.installed = localized
 
     async def ensure(self) -> None:
-        """Have something installed, be it nothing."""
+        """Have something installed, be it nothing; what was pardoned for too long is taken back."""
+        if self._pardoned and not self.patience:
+            (failed, _), self._pardoned = self._pardoned, None
+            self.penalties.impose(failed.text, reason="keepalived was killed when it read it, and has not come back")
+            if self.has(failed):
+                await self.install(self.good or empty(self._node))
         if self.installed is None:
             await self.install(self.good or empty(self._node))
 
@@ -108,6 +124,7 @@ class Runner:
     async def _keep(self, daemon: Daemon, localized: Localized) -> Reload:
         """Know, and remember, that *daemon* runs *localized*."""
         self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
+        self._pardoned = None
         try:
             await asyncio.to_thread(self._files.keep_good, localized)
         except OSError as error:  # it runs; what a later start would fall back to is another
@@ -119,9 +136,19 @@ class Runner:
         Put the last good configuration back, and say why.
 
         One that ran before stays: then it is the daemon that is in trouble. So does one that merely was not confirmed,
-        when there is nothing to go back to; one that killed the daemon gives way to an empty one.
+        when there is nothing to go back to; one that killed the daemon gives way to an empty one. A daemon that was
+        killed from outside reads it once more: this node would else go on alone with what all others have left.
         """
         alive = await asyncio.to_thread(daemon.alive)
+        if (
+            not alive
+            and self._pardoned is None
+            and await asyncio.to_thread(daemons.was_killed, daemon, self._files.path)
+        ):
+            self._pardoned = failed, time.monotonic() + PARDON
+            log.warning("keepalived was killed when it read a configuration", config_hash=failed.config_hash)
+            self.config_hash = ""
+            return ""
         within = f"keepalived did not confirm it within {witness.CONFIRM:g} s"
         reason = within if alive else "keepalived exited when it read it"
         log.error("reload failed", config_hash=failed.config_hash, reason=reason)

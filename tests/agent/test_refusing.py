@@ -1,11 +1,13 @@
 """What a node refuses, beside a real keepalived: all of a configuration, or an instance of it."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack.testbed import process
 from kavip import names
 from tests.agent import damage, scene
 from tests.agent.conftest import MakePod
@@ -156,6 +158,29 @@ def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod)
     assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
     node.runs(node.config.write(TWO))
     master(node, WEB)
+
+
+def test_a_daemon_that_is_killed_while_it_reads_reads_it_again(pod: MakePod) -> None:
+    """It was not the configuration: to go back would leave this node alone with what all others have left."""
+    node = master(alone(pod, ONE), WEB)
+    assert node.keepalived
+    family = [one for pid in process.children([node.keepalived.pid]) if (one := process.find(pid))]
+    for one in family:
+        one.signal(signal.SIGSTOP)
+    wanted = node.config.write(TWO)
+    node.wait_until("it is told to reload", lambda: any(_is_told(one.pid) for one in family))
+    node.kill_keepalived()
+    node.wait_until("the agent has seen it", lambda: "was killed when it read" in node.agent_log.read_text())
+    assert "shop/cart" in (node.run_dir / "keepalived.conf").read_text()
+    node.start_keepalived()
+    node.runs(wanted)
+    assert node.state()["refused"] == ""
+
+
+def _is_told(pid: int) -> bool:
+    """Whether SIGHUP waits for the process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(int(line.split()[1], 16) & 1 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
 
 
 def test_a_configuration_that_kills_the_daemon_is_taken_back(pod: MakePod, tmp_path: Path) -> None:

@@ -178,6 +178,19 @@ async def test_a_change_that_failed_is_tried_again(node: Node, monkeypatch: pyte
     await node.until(lambda: node.reloader.status.current)
 
 
+async def test_a_daemon_that_was_killed_has_one_more_try(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left its pid file, so it did not give up; where it does not come back the last good one is installed."""
+    monkeypatch.setattr(runner, "PARDON", 1.0)
+    await begun(node, ONE)
+    assert node.daemon
+    (node.folder / "keepalived.pid").write_text(f"{node.daemon.pid}\n")
+    node.mount.write(marked(TWO, "lethal"))
+    await node.until(lambda: "lethal" in node.installed())
+    assert node.reloader.status.failed_reloads == 0
+    await node.until(lambda: "lethal" not in node.installed())
+    await node.until(lambda: "has not come back" in node.reloader.status.refused)
+
+
 async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node) -> None:
     """There is nothing to go back to, and an empty one would take away what may well run."""
     node.mount.write(marked(ONE, "deaf"))
