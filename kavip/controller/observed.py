@@ -115,14 +115,15 @@ class Observed:
     """
     Group -> node -> the last answer of its agent. A node that has never answered is absent.
 
-    *began*: when the agents were first asked. *hearings*: when each was heard. *at*: the moment of this view, by the
-    monotonic clock.
+    *began*: when the agents were first asked, and *since*: the same by the monotonic clock. *hearings*: when each was
+    heard. *at*: the moment of this view, by the monotonic clock.
     """
 
     groups: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
     began: datetime = EVER
     hearings: Mapping[str, Mapping[str, Hearing]] = field(default_factory=lambda: MappingProxyType({}))
     at: float = 0.0
+    since: float = -inf
 
     def of(self, group: str) -> Mapping[str, NodeState]:
         """The answers of the nodes of *group*."""

@@ -71,7 +71,7 @@ class Probe:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look every *interval* seconds when nothing is awaited; *began*: when that is."""
-        self._observed = Observed(began=began)
+        self._observed = Observed(began=began, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, Target] = {}
         self._watchers: dict[_Place, _Watcher] = {}

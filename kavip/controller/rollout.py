@@ -92,7 +92,7 @@ def scene_of(
             if (node := snapshot.nodes.get(pod.spec.node_name)) is not None and node.is_ready
         ),
         at=observed.at,
-        asked=(now - observed.began).total_seconds(),
+        asked=observed.at - observed.since,
     )
 
 

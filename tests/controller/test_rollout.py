@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
 from kavip.controller import rollout
-from kavip.controller.observed import Hearing, NodeState
+from kavip.controller.observed import Hearing, NodeState, Observed
 from kavip.controller.outcome import Key, Kind, timestamp
-from kavip.controller.rollout import PATIENCE, Scene, peers_of
+from kavip.controller.rollout import PATIENCE, Scene, peers_of, scene_of
+from kavip.snapshot import Snapshot
 from kavip.vrrp.config import Config, render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer, peer_of
@@ -60,6 +61,13 @@ def scene(config: Config, **states: str) -> Scene:
 def nodes(*names: str) -> list[Node]:
     """Nodes with their first addresses."""
     return [build.node(name, address(name)) for name in names]
+
+
+def test_how_long_agents_were_asked_is_told_by_the_monotonic_clock() -> None:
+    """A wall clock that jumps when a controller starts makes nobody's silence a long one."""
+    observed = Observed(began=NOW - timedelta(days=1), since=10.0, at=12.0)
+    found = scene_of(Snapshot(), build.group(), {}, observed, text="", config_hash="", now=NOW)
+    assert (found.asked, found.at) == (2.0, 12.0)
 
 
 # --- one node -------------------------------------------------------------------------------------------------------
