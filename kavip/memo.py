@@ -7,7 +7,9 @@ object is the same value at once: that costs nanoseconds, where a hash over all 
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+_KEPT: Final[list[dict[Hashable, tuple[tuple[Any, ...], Any]]]] = []
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,18 +23,23 @@ def last(most: int) -> Callable[[F], F]:
 
     def remember(function: F) -> F:
         found: dict[Hashable, tuple[tuple[Any, ...], Any]] = {}
+        _KEPT.append(found)
 
         @wraps(function)
         def remembering(name: Hashable, *arguments: Any) -> Any:
             before = found.get(name)
-            if before is not None and before[0] == arguments:
-                return before[1]
-            made = function(name, *arguments)
+            made = before[1] if before and before[0] == arguments else function(name, *arguments)
             if name not in found and len(found) >= most:
                 del found[next(iter(found))]
-            found[name] = arguments, made
+            found[name] = arguments, made  # these objects, with which the next are compared
             return made
 
         return remembering  # type: ignore[return-value]  # the same signature
 
     return remember
+
+
+def forget() -> None:
+    """Make everything anew from now on: nothing but the time that it takes may differ."""
+    for found in _KEPT:
+        found.clear()

@@ -8,7 +8,7 @@ line or a VRID that is not left, never stops the group.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,20 +18,20 @@ from kavip import names
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
 from kavip.api.instant import instant_text
-from kavip.controller import advertised, belongings, elsewhere, handover, monitoring, news, programmed, rollout
+from kavip.controller import belongings, elsewhere, handover, monitoring, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
 from kavip.controller.aside import notices
 from kavip.controller.belongings import RECHECK, Belongings
 from kavip.controller.difference import merge_patch
 from kavip.controller.errands import NUDGE, errands, lacks_password
 from kavip.controller.handover import Sighted
+from kavip.controller.judging import judge
 from kavip.controller.manifests import Manifest
 from kavip.controller.mastership import Mastership
 from kavip.controller.misplaced import plan_misplaced
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import (
     Apply,
-    Doubt,
     Key,
     Kind,
     Options,
@@ -43,11 +43,11 @@ from kavip.controller.outcome import (
     Verdict,
     timestamp,
 )
-from kavip.controller.programmed import Case, Ground
+from kavip.controller.programmed import Ground
 from kavip.controller.published import Bundle, Published, means_of
 from kavip.controller.rollout import Scene, scene_of
 from kavip.controller.roster import Roster, roster_of
-from kavip.controller.standing import View, status_of, subjects_of
+from kavip.controller.standing import View, status_of
 from kavip.controller.switch import Switching, Voter, decide
 from kavip.controller.takeover import Takeover
 from kavip.controller.voters import Assembly, since, voters_of
@@ -94,7 +94,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     ground = Ground.of(snapshot, group.key, observed)
     pods = objects.pods.get(group.key, {}).values()
     mastership = Mastership.of(group, ground.expected(pods), observed, group.key)
-    judged = _judged(ground, roster, mastership, objects.doubts.get(group.key, {}))
+    judged = judge(ground, roster, mastership, objects.doubts.get(group.key, {}))
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
@@ -222,44 +222,6 @@ def _errands(
     if not is_written and not owned.holds(data):
         return ()  # VRIDs first
     return errands(view, data, now=owned.now)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The Services whose conditions are *wrong*, what is told only if it lasts, and when to look again."""
-
-    wrong: tuple[Key, ...]
-    doubts: Mapping[str, Doubt]
-    waits: tuple[float, ...]
-
-
-def _judged(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Doubt]) -> _Judged:
-    """Compare what is so with what Services say; new ones have a plan of their own."""
-    problems = dict(roster.model.problems) if roster.model else {}
-    problems |= {member.key: member.problem for member in roster.members if member.problem}
-    problems |= roster.left_out
-    wrong, waits, doubts = [], [], {}
-    for service in ground.snapshot.members(ground.key):
-        if not news.was_judged(service):
-            continue
-        given = service.ingress_addresses if service.is_load_balancer else ()
-        case = Case.of(service, given, ground, problems)
-        found = advertised.look(case, mastership)
-        held = advertised.doubt_of(service, found, before.get(service.key), at=mastership.at)
-        if held:
-            doubts[service.key] = held
-        told = advertised.news_of(service, found, held, mastership)
-        if news.is_wrong(service, programmed.verdict(case)) or advertised.is_wrong(service, told):
-            wrong.append(Key(Kind.SERVICE, service.key))
-        elif told is None and (wait := advertised.wait(service, found, held, mastership)):
-            waits.append(wait)
-    for name, subject in subjects_of(ground.group, roster):
-        held_by = mastership.held(subject)
-        if held_by.reason in advertised.DOUBTED:
-            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=mastership.at)
-        if wait := advertised.wait_for(held_by, doubts.get(name), mastership):
-            waits.append(wait)
-    return _Judged(tuple(wrong), doubts, tuple(waits))
 
 
 def _status(view: View, now: datetime) -> tuple[StatusPatch, ...]:

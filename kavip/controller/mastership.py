@@ -8,8 +8,9 @@ one, once the earlier has had the time to take its claim back. A node that does 
 one does, and goes on being heard by those that are BACKUP: they would be master otherwise.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Final
 
@@ -53,10 +54,10 @@ class Held:
     is_run: bool = True  # by any node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Mastership:
     """
-    Who has what, by the agents' answers *states* and *hearings* by node as of *at*, and what they claim.
+    Who has what, by the agents' answers *states* and *hearings* by node as of *at*.
 
     *expected*: the nodes that should answer. Masters may overlap for *overlap* seconds before that is a split brain,
     and a VIP may be without one for *gap* seconds before that is told.
@@ -65,31 +66,20 @@ class Mastership:
     expected: tuple[str, ...]
     states: Mapping[str, NodeState]
     hearings: Mapping[str, Hearing]
-    claims: Mapping[Subject, Sequence[Claim]]
     at: float
     overlap: float = _SOON
     gap: float = _SHORTEST
 
     @classmethod
-    def of(
-        cls,
-        group: KeepalivedGroup | None,
-        expected: Iterable[str],
-        observed: Observed,
-        key: str,
-        *,
-        wanted: Collection[Address] | None = None,
-    ) -> "Mastership":
-        """What the nodes of the group *key* say; of the *wanted* VIPs only, where that is all that is asked."""
-        states, hearings = observed.of(key), observed.heard(key)
+    def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], observed: Observed, key: str) -> "Mastership":
+        """What the nodes of the group *key* say."""
         seconds = (
             max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
         )
         return cls(
             expected=tuple(expected),
-            states=states,
-            hearings=hearings,
-            claims=_claims(states, hearings, wanted),
+            states=observed.of(key),
+            hearings=observed.heard(key),
             at=observed.at,
             overlap=max(_SOON, 1.2 * seconds),
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
@@ -97,8 +87,8 @@ class Mastership:
 
     def held(self, subject: Subject) -> Held:
         """Who has *subject*."""
-        every = self.claims.get(subject, ())
-        claims = [each for each in every if not each.is_silent] or list(every)
+        every = [self._claim(node, subject) for node in self._masters(subject)]
+        claims = [each for each in every if not each.is_silent] or every
         if not claims:
             return self._unclaimed(subject)
         if len(claims) == 1:
@@ -111,6 +101,34 @@ class Mastership:
         if wait <= 0 and any(each.last >= newest.since for each in claims if each is not newest):
             wait = _AGAIN  # not over yet: the next answers decide
         return Held((), None, wait) if wait > 0 else Held((newest.node,), Reason.MASTER)
+
+    @cached_property
+    def is_undisputed(self) -> bool:
+        """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
+        masters = [state.masters for state in self.states.values()]
+        return len(frozenset[Address]().union(*masters)) == sum(map(len, masters)) and not any(
+            map(self._is_silent, self.states)
+        )
+
+    @cached_property
+    def _leaders(self) -> Mapping[str, Sequence[str]]:
+        """The nodes that are master, by instance."""
+        found: dict[str, list[str]] = {}
+        for node, state in self.states.items():
+            for sight in state.instances:
+                if sight.state == MASTER:
+                    found.setdefault(sight.name, []).append(node)
+        return found
+
+    def _masters(self, subject: Subject) -> Sequence[str]:
+        if isinstance(subject, str):
+            return self._leaders.get(subject, ())
+        return [node for node, state in self.states.items() if subject in state.masters]
+
+    def _claim(self, node: str, subject: Subject) -> Claim:
+        heard = self.hearings.get(node, Hearing())
+        instance = subject if isinstance(subject, str) else self.states[node].instance_of.get(subject, "")
+        return Claim(heard.since.get(instance, 0.0), heard.last, node, heard.is_silent)
 
     def _alone(self, subject: Subject, claim: Claim) -> Held:
         if not claim.is_silent or any(self._hears(node, subject) for node in self.states):
@@ -149,22 +167,3 @@ def _runs(state: NodeState, subject: Subject) -> bool:
     if isinstance(subject, str):
         return any(sight.name == subject for sight in state.instances)
     return subject in state.runs
-
-
-def _claims(
-    states: Mapping[str, NodeState], hearings: Mapping[str, Hearing], wanted: Collection[Address] | None
-) -> Mapping[Subject, Sequence[Claim]]:
-    found: dict[Subject, list[Claim]] = {}
-    for node, state in states.items():
-        heard = hearings.get(node, Hearing())
-        if wanted is None:
-            for sight in state.instances:
-                if sight.state == MASTER:
-                    found.setdefault(sight.name, []).append(_claim(node, heard, sight.name))
-        for address in state.masters if wanted is None else state.masters.intersection(wanted):
-            found.setdefault(address, []).append(_claim(node, heard, state.instance_of.get(address, "")))
-    return found
-
-
-def _claim(node: str, heard: Hearing, instance: str) -> Claim:
-    return Claim(heard.since.get(instance, 0.0), heard.last, node, heard.is_silent)

@@ -78,7 +78,7 @@ def _plan(
     left_out = objects.left_out.get(group, {}).get(key) if objects else None
     case = Case.of(service, given, ground, {key: left_out} if left_out else None)
     pods = objects.pods.get(group, {}).values() if objects else ()
-    mastership = Mastership.of(ground.group, ground.expected(pods), observed, group, wanted=case.vips)
+    mastership = Mastership.of(ground.group, ground.expected(pods), observed, group)
     doubt = objects.doubts.get(group, {}).get(key) if objects else None
     found = advertised.look(case, mastership)
     told = advertised.news_of(service, found, doubt, mastership), found

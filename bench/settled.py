@@ -1,0 +1,103 @@
+"""A group whose Services, nodes and objects say all that there is to say: what an event meets in a cluster."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bench.objects import GROUP
+from kavip import names
+from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
+from kavip.api.group import GroupStatus
+from kavip.api.meta import Metadata
+from kavip.api.service import Service, ServiceStatus
+from kavip.api.workload import ConfigMap, DaemonSet, DaemonSetSpec
+from kavip.controller.difference import patched
+from kavip.controller.group import plan_group
+from kavip.controller.manifests import digest
+from kavip.controller.observed import BACKUP, MASTER, Applied, Hearing, NodeState, Objects, Observed, Sight, memory_key
+from kavip.controller.outcome import Apply, StatusPatch
+from kavip.controller.plan import plan_service
+from kavip.snapshot import Snapshot
+from kavip.vrrp.identity import identities_of
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What plans read: every node runs the text of *objects*, every Service is told where its VIPs are."""
+
+    snapshot: Snapshot
+    objects: Objects
+    observed: Observed
+
+
+def settled(snapshot: Snapshot) -> Settled:
+    """*snapshot*, with all that follows from it."""
+    objects, observed = Objects(), Observed()
+    group = snapshot.groups[GROUP]
+    for node in snapshot.group_nodes(group):
+        name = f"edge-{node.metadata.name}"
+        status = PodStatus(conditions=[PodCondition(type="Ready", status="True")])
+        labels = {names.GROUP_LABEL: group.metadata.name}
+        objects.see(
+            None,
+            Pod(
+                metadata=Metadata(name=name, namespace=group.metadata.namespace, labels=labels),
+                spec=PodSpec(node_name=node.metadata.name),
+                status=status,
+            ),
+        )
+    for _ in range(4):
+        for write in plan_group(snapshot, GROUP, now=NOW, observed=observed, objects=objects).writes:
+            carry_out(snapshot, objects, write)
+        if GROUP in objects.configmaps:
+            observed = seen(snapshot, objects)
+    for service in snapshot.members(GROUP):
+        for write in plan_service(snapshot, service.key, now=NOW, observed=observed, objects=objects).writes:
+            carry_out(snapshot, objects, write)
+    return Settled(snapshot, objects, observed)
+
+
+def carry_out(snapshot: Snapshot, objects: Objects, write: object) -> None:
+    """Let *write* come true."""
+    match write:
+        case StatusPatch(kind, key, body):
+            obj: Any = snapshot.groups[key] if kind == "group" else snapshot.services[key]
+            status = patched(msgspec.to_builtins(obj.status), body["status"])
+            made = msgspec.convert(status, ServiceStatus if isinstance(obj, Service) else GroupStatus)
+            snapshot.put(msgspec.structs.replace(obj, status=made))
+        case Apply(kind, key, body):
+            metadata = msgspec.convert({**body["metadata"], "uid": "u", "generation": 1}, Metadata)
+            if kind == names.CONFIG_MAP:
+                objects.see(None, ConfigMap(metadata=metadata, data=body["data"]))
+            else:
+                objects.see(None, DaemonSet(metadata=metadata, spec=DaemonSetSpec()))
+            objects.applied[memory_key(write)] = Applied(digest(body), "u", 1)
+
+
+def seen(snapshot: Snapshot, objects: Objects) -> Observed:
+    """What the agents say that run the text in the ConfigMap: each instance has one master."""
+    group = snapshot.groups[GROUP]
+    nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
+    data = objects.configmaps[GROUP].data or {}
+    running = identities_of(data[names.CONFIG_KEY])
+    where = {name: nodes[index % len(nodes)] for index, name in enumerate(sorted(running))}
+    at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+    states = {
+        node: NodeState(
+            config_hash=group.status.config_hash,
+            runs=frozenset(at),
+            masters=frozenset(address for address, name in at.items() if where[name] == node),
+            instance_of=at,
+            instances=tuple(
+                Sight(name, run.identity.router_id, 4, MASTER if where[name] == node else BACKUP, len(run.virtual_ips))
+                for name, run in sorted(running.items())
+            ),
+        )
+        for node in nodes
+    }
+    heard = {node: Hearing(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
+    return Observed({GROUP: states}, began=NOW, hearings={GROUP: heard}, at=100.0)

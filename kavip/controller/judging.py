@@ -1,0 +1,136 @@
+"""
+What the plan of a group makes of its Services: whose conditions are wrong, and when to look again.
+
+Thousands of Services say what is so, and will as long as nothing changes that their conditions depend on. Of those that
+are served and say so it is remembered, until their object is another or a node says something else of their VIPs.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kavip.api.address import Address
+from kavip.api.service import Service
+from kavip.controller import advertised, news, programmed
+from kavip.controller.mastership import Mastership
+from kavip.controller.observed import NOTHING, LeftOut, NodeState
+from kavip.controller.outcome import Doubt, Key, Kind
+from kavip.controller.programmed import Case, Ground
+from kavip.controller.roster import Roster
+from kavip.controller.standing import subjects_of
+from kavip.memo import last
+
+_SPARE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The Services whose conditions are *wrong*, what is told only if it lasts, and when to look again."""
+
+    wrong: tuple[Key, ...]
+    doubts: Mapping[str, Doubt]
+    waits: tuple[float, ...]
+
+
+def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Doubt]) -> Judged:
+    """Compare what is so with what Services say; new ones have a plan of their own."""
+    problems = dict(roster.model.problems) if roster.model else {}
+    problems |= {member.key: member.problem for member in roster.members if member.problem}
+    problems |= roster.left_out
+    members = ground.snapshot.members(ground.key)
+    special = problems.keys() | ground.snapshot.ledger.disputing()
+    fine = _recalled(ground, mastership, len(members))
+    wrong, waits, doubts = [], [], {}
+    for service in _unknown(members, fine, special):
+        if not news.was_judged(service):
+            continue
+        given = service.ingress_addresses if service.is_load_balancer else ()
+        case = Case.of(service, given, ground, problems)
+        found = advertised.look(case, mastership)
+        held = advertised.doubt_of(service, found, before.get(service.key), at=mastership.at)
+        if held:
+            doubts[service.key] = held
+        told = advertised.news_of(service, found, held, mastership)
+        verdict = programmed.verdict(case)
+        if news.is_wrong(service, verdict) or advertised.is_wrong(service, told):
+            wrong.append(Key(Kind.SERVICE, service.key))
+        elif told is None and (wait := advertised.wait(service, found, held, mastership)):
+            waits.append(wait)
+        elif told and (verdict.status, told.status) == ("True", "True") and service.key not in special:
+            fine[id(service)] = _Fine(service, case.vips)
+    for name, subject in subjects_of(ground.group, roster):
+        held_by = mastership.held(subject)
+        if held_by.reason in advertised.DOUBTED:
+            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=mastership.at)
+        if wait := advertised.wait_for(held_by, doubts.get(name), mastership):
+            waits.append(wait)
+    return Judged(tuple(wrong), doubts, tuple(waits))
+
+
+class _Fine(NamedTuple):
+    """A Service that is served, and says so; it is kept, so that no other has its identity."""
+
+    service: Service
+    vips: tuple[Address, ...]
+
+
+class _World(NamedTuple):
+    """What conditions depend on beside the Service, its problem, who else has its VIPs and what nodes do with them."""
+
+    has_group: bool
+    allowed: tuple[str, ...] | None
+    has_nodes: bool
+    ready: tuple[str, ...]
+    apart: tuple[tuple[str, tuple[LeftOut, ...], frozenset[str]], ...]
+
+
+class _Memory:
+    """The Services of one group that are *fine*, by identity, in the *world* as it was last."""
+
+    world: _World | None = None
+    states: Mapping[str, NodeState] = NOTHING
+
+    def __init__(self) -> None:
+        self.fine: dict[int, _Fine] = {}
+
+
+@last(256)
+def _memory(_group: str) -> _Memory:
+    return _Memory()
+
+
+def _recalled(ground: Ground, mastership: Mastership, members: int) -> dict[int, _Fine]:
+    """Those that are fine still; whoever finds more enters them."""
+    if not mastership.is_undisputed:
+        return {}
+    memory, world = _memory(ground.key), _world(ground)
+    if memory.world != world or len(memory.fine) > 2 * members + _SPARE:  # most are Services as they once were
+        memory.fine.clear()
+    elif changed := _changed(memory.states, ground.states):
+        memory.fine = {key: each for key, each in memory.fine.items() if changed.isdisjoint(each.vips)}
+    memory.world, memory.states = world, ground.states
+    return memory.fine
+
+
+def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) -> set[Address]:
+    """The VIPs that one of the same nodes has begun or ceased to run, or to be master of."""
+    found: set[Address] = set()
+    for node, state in after.items():
+        if state is not before[node]:
+            found |= (state.runs ^ before[node].runs) | (state.masters ^ before[node].masters)
+    return found
+
+
+def _unknown(members: Sequence[Service], fine: Mapping[int, _Fine], special: Collection[str]) -> Sequence[Service]:
+    """Those that have to be looked at: not those that are *fine*, unless there is something *special* about them."""
+    if special:
+        return [each for each in members if id(each) not in fine or each.key in special]
+    return [each for each in members if id(each) not in fine]
+
+
+def _world(ground: Ground) -> _World:
+    group, snapshot, allowed = ground.group, ground.snapshot, None
+    if group and group.spec.allowed_namespaces is not None:
+        allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
+    apart = tuple((node, state.left_out, state.unready) for node, state in sorted(ground.states.items()))
+    return _World(group is not None, allowed, ground.has_nodes, ground.ready, apart)

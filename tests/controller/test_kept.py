@@ -1,0 +1,126 @@
+"""What plans of groups keep from one event to the next changes nothing but the time that they take."""
+
+import random
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import chain
+from unittest.mock import patch
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip import names
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
+from kavip.api.meta import LabelSelector
+from kavip.api.service import Service
+from kavip.controller.observed import BACKUP, MASTER, Hearing, NodeState, Observed, Sight
+from kavip.controller.outcome import Key, Kind
+from kavip.memo import forget
+from kavip.snapshot import Snapshot
+from kavip.vrrp import units
+from kavip.vrrp.identity import identities_of
+from kavip.vrrp.lots import Lot
+from kavip.vrrp.members import Member
+from tests import build
+from tests.controller.scenes import GROUP, World, cluster
+
+SERVICES = [f"shop/s{number}" for number in range(8)]
+NODES = ("n1", "n2")
+
+
+def some_service(key: str, luck: random.Random) -> Service:
+    """A Service that is plain, shares an address, has a node's, or wants something special."""
+    vips = [f"198.51.100.{luck.randint(1, 12)}" for _ in range(luck.randint(0, 2))]
+    vips += luck.sample(["2001:db8::7", "192.0.2.11", "198.51.100.200"], luck.choice((0, 0, 0, 1)))
+    notes = {names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'} if luck.random() < 0.1 else None
+    policy = "Local" if luck.random() < 0.15 else "Cluster"
+    created = f"2026-01-0{luck.randint(1, 9)}T00:00:00Z"
+    return build.service(
+        key,
+        group=GROUP,
+        type="ClusterIP",
+        external_ips=vips,
+        external_traffic_policy=policy,
+        annotations=notes,
+        created=created,
+    )
+
+
+def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
+    """The group, with or without VIPs of its own and a selector of namespaces."""
+    return build.group(
+        instances=Instances(mode="Shared", count=luck.choice((3, 3, 2))) if shared else Instances(),
+        virtual_ips=[GroupVirtualIP(address="198.51.100.200")] if luck.random() < 0.3 else None,
+        allowed_namespaces=LabelSelector(match_labels={"env": "prod"}) if luck.random() < 0.2 else None,
+        unicast_enabled=luck.random() < 0.5,
+    )
+
+
+def some_answers(world: World, luck: random.Random) -> Observed:
+    """What the agents of some nodes say: who runs the text, who is master, who is silent."""
+    configmap = world.objects.configmaps.get(GROUP)
+    running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
+    states, heard = {}, {}
+    for node in luck.sample(NODES, luck.choice((2, 2, 2, 1))):
+        leads = {
+            name for index, name in enumerate(sorted(running)) if (node == NODES[index % 2]) != (luck.random() < 0.1)
+        }
+        at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips if luck.random() < 0.97}
+        states[node] = NodeState(
+            config_hash=world.snapshot.groups[GROUP].status.config_hash,
+            runs=frozenset(at),
+            masters=frozenset(address for address, name in at.items() if name in leads),
+            instance_of=at,
+            instances=tuple(
+                Sight(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
+                for name, run in sorted(running.items())
+            ),
+        )
+        heard[node] = Hearing(float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), luck.random() < 0.1)
+    return Observed({GROUP: states}, hearings={GROUP: heard})
+
+
+def happen(world: World, luck: random.Random, *, shared: bool) -> None:
+    """Let something happen, mostly to one Service."""
+    key = luck.choice(SERVICES)
+    match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan")):
+        case "edit":
+            world.snapshot.put(some_service(key, luck))
+        case "drop":
+            world.snapshot.drop(names.SERVICE, key)
+        case "group":
+            status = world.snapshot.groups[GROUP].status
+            world.snapshot.put(msgspec.structs.replace(some_group(luck, shared=shared), status=status))
+        case "allow":
+            world.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
+        case "node":
+            world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3"))))
+        case "answers":
+            world.observed = some_answers(world, luck)
+        case "plan" if key in world.snapshot.services:
+            world.service(key)
+
+
+def one_by_one(_group: str, members: Sequence[Member], **_more: object) -> Mapping[str, Lot]:
+    """No Service is like another."""
+    return {"group/0": Lot(rest=tuple(members))}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.booleans(), st.randoms(use_true_random=False))
+def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random) -> None:
+    """After any history the plan is that of one who has kept nothing and looks at each Service by itself."""
+    world = World(cluster(some_group(luck, shared=shared), build.namespace("shop")))
+    histories = []
+    for _ in range(15):
+        happen(world, luck, shared=shared)
+        snapshot = world.snapshot
+        every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
+        then = World(Snapshot.from_objects(chain.from_iterable(every)), observed=world.observed)
+        then.objects = deepcopy(world.objects)
+        histories.append((then, world.group()))
+    for then, kept in histories:
+        forget()
+        with patch.object(units, "lots_of", one_by_one):
+            assert then.plan(Key(Kind.GROUP, GROUP)) == kept
