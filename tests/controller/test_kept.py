@@ -62,11 +62,14 @@ def some_answers(world: World, luck: random.Random) -> Observed:
     configmap = world.objects.configmaps.get(GROUP)
     running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
     states, heard = {}, {}
-    for node in luck.sample(NODES, luck.choice((2, 2, 2, 1))):
-        leads = {
-            name for index, name in enumerate(sorted(running)) if (node == NODES[index % 2]) != (luck.random() < 0.1)
-        }
-        at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips if luck.random() < 0.97}
+    turn, is_well = luck.randint(0, 1), luck.random() < 0.7
+    for node in NODES if is_well else luck.sample(NODES, luck.choice((2, 1))):
+        leads = {name for index, name in enumerate(sorted(running)) if node == NODES[(index + turn) % 2]}
+        if not is_well:
+            leads ^= set(luck.sample(sorted(running), min(1, len(running))))
+        at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+        for address in luck.sample(sorted(at), min(len(at), luck.choice((0, 0, 0, 1)))):
+            del at[address]
         states[node] = NodeState(
             config_hash=world.snapshot.groups[GROUP].status.config_hash,
             runs=frozenset(at),
@@ -77,14 +80,16 @@ def some_answers(world: World, luck: random.Random) -> Observed:
                 for name, run in sorted(running.items())
             ),
         )
-        heard[node] = Hearing(float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), luck.random() < 0.1)
+        heard[node] = Hearing(
+            float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), not is_well and luck.random() < 0.2
+        )
     return Observed({GROUP: states}, hearings={GROUP: heard})
 
 
 def happen(world: World, luck: random.Random, *, shared: bool) -> None:
     """Let something happen, mostly to one Service."""
     key = luck.choice(SERVICES)
-    match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan")):
+    match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan")):
         case "edit":
             world.snapshot.put(some_service(key, luck))
         case "drop":
@@ -98,8 +103,9 @@ def happen(world: World, luck: random.Random, *, shared: bool) -> None:
             world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3"))))
         case "answers":
             world.observed = some_answers(world, luck)
-        case "plan" if key in world.snapshot.services:
-            world.service(key)
+        case "plan":
+            for each in sorted(world.snapshot.services):
+                world.service(each)
 
 
 def one_by_one(_group: str, members: Sequence[Member], **_more: object) -> Mapping[str, Lot]:
