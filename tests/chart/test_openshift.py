@@ -6,7 +6,7 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
-from kavip.api.group import GroupSpec, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.controller import manifests
 from tests import files
@@ -21,11 +21,11 @@ KIND = "SecurityContextConstraints"
 def test_it_lets_in_exactly_the_pods_of_a_group(helm: Helm) -> None:
     """What the pods of a group ask of the node is what the constraints allow, and nothing beyond it."""
     found = files.only(rendered(helm, ON), KIND)
-    secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"))
+    check = Check(name="app", url="https://127.0.0.1:8443/", ca_from=CaFrom(name="app"))
     group = KeepalivedGroup(
-        metadata=Metadata(name="edge", namespace="lb"), spec=GroupSpec(interface="eth0", password_auth=secret)
+        metadata=Metadata(name="edge", namespace="lb"), spec=GroupSpec(interface="eth0", checks=[check])
     )
-    pod = manifests.daemon_set(group, image="kavip", port=9650)["spec"]["template"]["spec"]
+    pod = manifests.daemon_set(group, image="kavip", port=9650, secrets=["vrrp"])["spec"]["template"]["spec"]
     contexts = [each["securityContext"] for each in (*pod["initContainers"], *pod["containers"])]
     assert added(contexts) == set(found["allowedCapabilities"])
     assert all(context["capabilities"]["drop"] == found["requiredDropCapabilities"] for context in contexts)

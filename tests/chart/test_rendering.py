@@ -117,7 +117,6 @@ class TestRendering:
         assert ("patch" in configurations["verbs"]) is writes
         found = [rule for rule in rules if "secrets" in rule["resources"]]
         assert {(*rule.get("resourceNames", [""]), " ".join(rule["verbs"])) for rule in found} == secrets
-        assert bool([rule for rule in rules if "endpointslices" in rule["resources"]]) is (mode == "self")
 
     @pytest.mark.parametrize(
         ("setting", "variable", "value"),
