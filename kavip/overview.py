@@ -133,6 +133,7 @@ def _own(snapshot: Snapshot) -> Iterator[VirtualIP]:
 
 
 def _served(snapshot: Snapshot, seats: Mapping[tuple[str, Address], _Seat]) -> Iterator[VirtualIP]:
+    seen = {each.key for each in snapshot.every_group}
     for key, service in sorted(snapshot.services.items()):
         if not any(each.type.startswith(f"{names.KAVIP_GROUP}/") for each in service.status.conditions or ()):
             continue
@@ -143,9 +144,17 @@ def _served(snapshot: Snapshot, seats: Mapping[tuple[str, Address], _Seat]) -> I
             is_held = bool(seat.node) and seat.state == _MASTER
             state = Reason.MASTER.value if is_held else told.reason if told else Reason.UNKNOWN.value
             message = told.message if told and not is_held else ""
+            if state == Reason.UNKNOWN and group not in seen and (said := _advertised(service)):
+                state, message = Reason.MASTER.value, said  # who may not read the group may read this
             yield VirtualIP(str(address), key, group, _pool_of(snapshot, address), seat.node, state, message)
         if not service.virtual_ips and told is not None:
             yield VirtualIP("", key, group, "", "", told.reason, told.message)
+
+
+def _advertised(service: Service) -> str:
+    """What the Service itself says of its masters; "" where it has none."""
+    found = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
+    return found.message if found is not None and found.status == "True" else ""
 
 
 def _trouble(service: Service) -> Condition | None:

@@ -157,3 +157,15 @@ def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
     assert all(line.isprintable() for line in found.split("\n"))
     assert not any(line.startswith("lb/fake") for line in found.split("\n"))
     assert r"n1\x1b[2J\x07 lb/fake\u202e\x9b31m" in found
+
+
+def test_who_may_not_read_the_group_sees_what_the_service_says() -> None:
+    """A VIP of a group that is not shown has the master that its Service names; one that says nothing has none."""
+    web = build.service("shop/web", group=GROUP, holds=("192.0.2.128",))
+    web = told(web, names.Condition.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
+    (found,) = overview.overview([web]).virtual_ips
+    assert (found.state, found.message) == ("Master", "node n1 holds 192.0.2.128")
+    assert overview.overview([web]).status == 0
+    lost = served("shop/lost", "192.0.2.129", reason="NoMaster")
+    assert overview.overview([web, lost]).status == 1
+    assert overview.overview([web, group(ids={})]).status == 1  # the group is seen, and knows of none
