@@ -33,6 +33,7 @@ _OLD_TRACK_FILE: Final = "vrrp_track_file "
 _TRACK_FILE: Final = f'    file "{TRACK_DIR}/'
 _SOURCE: Final = r"^ +@{node} unicast_src_ip (\S+)$"
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
+_SPEAKS: Final = re.compile(r"^    interface (\S+)$(?:\n    .*)*\n    unicast_src_ip (\S+)$", re.MULTILINE)
 _HEADER: Final = re.compile(r"# kavip: localised for \S+; configuration ([0-9a-f]*)")
 
 
@@ -107,7 +108,30 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
     unfits |= {name: Fault(why) for name, why in mute.items()}
     spares = {name: each for name, each in spares_of(good, facts).items() if name not in mute}
     whole = Localized(text, mounted.config_hash, Configuration(found.instances))
-    return without(whole, {**unfits, **found.faults}, spares)
+    kept = without(whole, {**unfits, **found.faults}, spares)
+    if isinstance(kept, Refused) or kept.note:
+        return kept
+    return replace(kept, note=_astray(kept.text, facts))
+
+
+def _astray(text: str, facts: Facts) -> str:
+    """
+    What is to be said where unicast leaves by another interface than the one with the address that it comes from.
+
+    Other nodes may not hear it, and be masters as well; that depends on the network.
+    """
+    places: dict[str, set[str]] = {}
+    for each in facts.held:
+        places.setdefault(str(each.address), set()).add(each.virtual_ip.interface)
+    for match in _SPEAKS.finditer(text):
+        interface, source = match[1], match[2]
+        if interface not in places.get(source, {interface}):
+            there = min(places[source])
+            return (
+                f"VRRP goes out by {interface}, but {source}, from which it is sent, is on {there}: other "
+                "nodes may not hear it; let spec.vrrpInterface name that one, or set unicastEnabled: false"
+            )
+    return ""
 
 
 def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:

@@ -174,6 +174,19 @@ def test_an_instance_that_could_not_be_heard_does_not_run() -> None:
     assert localized(multicast, facts(held=())).note == ""
 
 
+def test_an_instance_that_may_not_be_heard_is_told() -> None:
+    """Its address is on another interface than VRRP goes out by; one that is on both, or multicast, is well."""
+    nodes = {"interfaces": frozenset({"lo", "eth0", "eth9"})}
+    text = TEXT.replace("    interface eth0\n", "    interface eth9\n")
+    found = localized(text, facts(**nodes))
+    assert found.note.startswith("VRRP goes out by eth9, but 192.0.2.11, from which it is sent, is on eth0: ")
+    assert len(found.configuration.instances) == 3
+    both = (*facts().held, held("192.0.2.11/24", "eth9"), held("2001:db8:2::11/64", "eth9"))
+    assert localized(text, facts(**nodes, held=both)).note == localized(TEXT, facts()).note == ""
+    multicast = scene.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=False)
+    assert localized(multicast.replace(" interface eth0", " interface eth9"), facts(**nodes)).note == ""
+
+
 def test_an_instance_that_can_no_more_be_heard_is_not_kept() -> None:
     """That it ran before is no reason: a peer has its VIPs by now."""
     good = localized(TEXT, facts())
