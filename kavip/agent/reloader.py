@@ -51,6 +51,8 @@ from kavip.vrrp.targets import Surroundings
 
 CA_DIR: Final = Path("/etc/kavip/ca")
 NOWHERE: Final = Surroundings()
+_INOTIFY: Final = "raise fs.inotify.max_user_instances of the node"
+_DEAF: Final = f"keepalived does not heed health checks and endpoints: {_INOTIFY}, and restart keepalived"
 Outcome = Localized | Refused
 log = structlog.get_logger()
 
@@ -83,6 +85,7 @@ class Reloader:
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
+        self._deaf = ""
         self._moves = 0  # how often the node has changed
         self._due = 0.0
 
@@ -98,7 +101,7 @@ class Reloader:
             reload_seconds=self._runner.reload_seconds,
             removed_addresses=self._sweeper.removed,
             checks=self.checks.asked,
-            note="; ".join(each for each in (self._status.note, complaint(self.checks.asked)) if each),
+            note="; ".join(each for each in (self._status.note, self._deaf, complaint(self.checks.asked)) if each),
             locals=self.locals.seen,
         )
 
@@ -148,6 +151,7 @@ class Reloader:
             self.locals.want(mounted.locals)
         seen = daemon, mounted, self._moves
         soon = max(left - NEAR / 2, 0.0) if left else inf
+        await self._listen()
         if seen == self._seen and (rest := self._due - time.monotonic()) > 0:
             return min(rest, soon)
         if isinstance(mounted, Mounted):
@@ -164,6 +168,16 @@ class Reloader:
         self._seen = seen
         self._due = time.monotonic() + pause
         return min(pause, soon)
+
+    async def _listen(self) -> None:
+        """Find out whether the daemon has noticed what the track files say."""
+        dump = await self.dump() if self.tracks.awaits else None
+        if dump is None:
+            return
+        is_deaf = self.tracks.unheeded(dump)
+        if is_deaf and not self._deaf:
+            log.error("keepalived does not hear of its track files", remedy=_INOTIFY)
+        self._deaf = _DEAF if is_deaf else ""
 
     def stumble(self) -> None:
         """Say that a step has failed, until one succeeds."""

@@ -7,14 +7,19 @@ agent that starts again moves nothing; without a file it is taken to be well.
 """
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kavip.agent.configuration import Configuration
+from kavip.agent.dump import Dump
 from kavip.agent.files import replace_file
 from kavip.vrrp import tracking
+
+NOTICED: Final = 1.0
+"""Seconds within which a daemon notices what is written, by far."""
 
 
 class Verdict(NamedTuple):
@@ -67,6 +72,26 @@ def numbers(configuration: Configuration, findings: Findings) -> Mapping[str, in
     return found
 
 
+def heeded(configuration: Configuration, written: Mapping[str, int], dump: Dump) -> bool:
+    """
+    Whether the daemon has taken note of what is *written*, as far as *dump* tells.
+
+    It hears of track files by inotify, and is deaf to them, without a word, where the node has no handle left.
+    """
+    found = {each.data.iname: each.data for each in dump}
+    for instance in configuration.instances:
+        data = found.get(instance.name)
+        if data is None or not instance.tracks:
+            continue
+        is_fault = any(written.get(track.name) and not track.weight for track in instance.tracks)
+        is_lower = any(written.get(track.name) and track.weight for track in instance.tracks)
+        is_told = data.effective_priority != data.base_priority
+        is_open = data.base_priority > 1 and data.state_name in ("BACKUP", "MASTER")
+        if is_open and (is_fault or is_lower != is_told):
+            return False
+    return True
+
+
 class Tracks:
     """The folder of track files, for the configuration that keepalived reads or will."""
 
@@ -75,6 +100,17 @@ class Tracks:
         self._written: dict[str, int] = {}
         self._configuration, self._findings = Configuration(), Findings()
         self._writing = asyncio.Lock()
+        self._changed: float | None = None  # and not compared yet with what the daemon made of it
+
+    def unheeded(self, dump: Dump) -> bool:
+        """Whether the daemon shows in *dump* that it has not noticed the last change; asked once for each."""
+        self._changed = None
+        return not heeded(self._configuration, self._written, dump)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something has changed a while ago, and nobody has looked what the daemon made of it."""
+        return self._changed is not None and time.monotonic() - self._changed > NOTICED
 
     async def follow(self, configuration: Configuration) -> None:
         """Write what *configuration* needs, which keepalived reads next. Other files stay: a daemon may follow them."""
@@ -118,6 +154,7 @@ class Tracks:
             before = None if name in self._written else self.before(name)
             if before is None or before.number != number:  # else it keeps its time
                 replace_file(path, f"{number}\n".encode())
+                self._changed = time.monotonic()
             self._written[name] = number
 
     def _clean(self, wanted: Collection[str]) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from kavip.agent.configuration import Configuration, Instance
-from kavip.agent.tracks import Findings, Tracks, Verdict, numbers
+from kavip.agent.dump import Data, Entry
+from kavip.agent.tracks import Findings, Tracks, Verdict, heeded, numbers
 from kavip.vrrp.tracking import Track, local_track
 
 WEB = local_track("shop/web")
@@ -90,3 +91,38 @@ async def test_a_damaged_file_is_no_news(tmp_path: Path, damage: str) -> None:
     """It says nothing of what was before."""
     (tmp_path / "check-a").write_text(damage)
     assert Tracks(tmp_path).before("check-a") is None
+
+
+@pytest.mark.parametrize(
+    ("weight", "number", "state", "priority", "wanted"),
+    [
+        (0, 1, 2, 200, False),
+        (0, 1, 3, 200, True),
+        (0, 0, 3, 200, True),
+        (0, 0, 1, 200, True),
+        (-50, 1, 2, 200, False),
+        (-50, 1, 2, 150, True),
+        (-50, 0, 1, 150, False),
+        (-50, 0, 1, 200, True),
+    ],
+)
+def test_a_daemon_that_does_not_heed_a_file_is_known(
+    *, weight: int, number: int, state: int, priority: int, wanted: bool
+) -> None:
+    """It stays master with a file that says FAULT; weights show in priorities."""
+    track = Track("check-web", weight)
+    tracking = Instance("shop/web", 7, "eth0", 200, tracks=(track,))
+    configuration = Configuration((tracking, Instance("x", 8, "eth0")))
+    data = Data("shop/web", 7, state, base_priority=200, effective_priority=priority)
+    assert heeded(configuration, {"check-web": number}, (Entry(data), Entry(Data("x", 8, 3)))) is wanted
+
+
+async def test_a_change_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as the daemon can have noticed it."""
+    monkeypatch.setattr("kavip.agent.tracks.NOTICED", -1.0)
+    tracks = Tracks(tmp_path / "track")
+    await tracks.follow(Configuration((Instance("shop/web", 7, "eth0", 200, tracks=(Track("check-web", 0),)),)))
+    master = (Entry(Data("shop/web", 7, 2, base_priority=200, effective_priority=200)),)
+    assert (tracks.awaits, tracks.unheeded(master), tracks.awaits) == (True, False, False)
+    await tracks.tell_checks({"check-web": Verdict(fails=True)})
+    assert (tracks.awaits, tracks.unheeded(master), tracks.awaits) == (True, True, False)
