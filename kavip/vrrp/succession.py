@@ -53,6 +53,8 @@ class Succession:
     def first(self, held: Mapping[str, int]) -> Mapping[str, int]:
         """*held* as far as nothing else runs: keepalived-operator wrote its text before its status."""
         runs = self.router_ids
+        if not runs:
+            return held
         return {**{key: number for key, number in held.items() if number not in runs.values()}, **runs}
 
     def taken(self, wanted: Iterable[str]) -> frozenset[int]:

@@ -62,7 +62,7 @@ def some_answers(world: World, luck: random.Random) -> Observed:
     configmap = world.objects.configmaps.get(GROUP)
     running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
     states, heard = {}, {}
-    turn, is_well = luck.randint(0, 1), luck.random() < 0.7
+    turn, is_well = int(luck.random() < 0.2), luck.random() < 0.8
     for node in NODES if is_well else luck.sample(NODES, luck.choice((2, 1))):
         leads = {name for index, name in enumerate(sorted(running)) if node == NODES[(index + turn) % 2]}
         if not is_well:
@@ -100,7 +100,7 @@ def happen(world: World, luck: random.Random, *, shared: bool) -> None:
         case "allow":
             world.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
         case "node":
-            world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3"))))
+            world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
         case "answers":
             world.observed = some_answers(world, luck)
         case "plan":
@@ -118,13 +118,21 @@ def one_by_one(_group: str, members: Sequence[Member], **_more: object) -> Mappi
 def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random) -> None:
     """After any history the plan is that of one who has kept nothing and looks at each Service by itself."""
     world = World(cluster(some_group(luck, shared=shared), build.namespace("shop")))
+    for number, key in enumerate(SERVICES):
+        world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
+    for _ in range(3):
+        world.group()
+        world.observed = some_answers(world, luck)
+    for key in SERVICES:
+        world.service(key)
     histories = []
     for _ in range(15):
         happen(world, luck, shared=shared)
+        world.later(luck.choice((0, 1, 5)))
         snapshot = world.snapshot
         every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
         then = World(Snapshot.from_objects(chain.from_iterable(every)), observed=world.observed)
-        then.objects = deepcopy(world.objects)
+        then.objects, then.now = deepcopy(world.objects), world.now
         histories.append((then, world.group()))
     for then, kept in histories:
         forget()
