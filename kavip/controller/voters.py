@@ -73,7 +73,7 @@ def _unready(state: NodeState, runs: str, following: Bundle) -> str:
     if state.config_hash != runs and not _is_bare(state):
         return state.refused or "it does not run the present configuration yet"
     if state.prepared != following.digest:
-        return "it has not prepared it yet (an agent of an older kavip never does: let its pod be replaced)"
+        return "it has not prepared it yet; if that stays so its agent is of an older kavip: let its pod be replaced"
     return ""
 
 
