@@ -176,7 +176,7 @@ def test_pods_are_told_of_each_step() -> None:
 HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
     "refuses": ({"refuses": "instance shop/web: no"}, "node n2: instance shop/web: no"),
     "clock": ({"drift": 3.2}, "node n2: its clock differs by 3.2 s from the controller's: synchronise it"),
-    "old": ({"is_old": True}, "node n2: it has not prepared it yet (an agent of an older kavip never does"),
+    "old": ({"is_old": True}, "node n2: it has not prepared it yet; if that stays so its agent is of an older kavip"),
     "stuck": ({"stuck": True}, "node n2: it"),
 }
 
