@@ -30,7 +30,7 @@ from kavip.controller.collisions import Tally
 from kavip.controller.news import EVER
 from kavip.controller.observed import MASTER, Hearing, NodeState, Observed
 from kavip.controller.outcome import Target
-from kavip.controller.reports import counts_of, state_of, summary
+from kavip.controller.reports import counts_of, resumed, state_of, summary
 from kavip.telemetry import AGENT_LOOKS
 
 log = structlog.get_logger()
@@ -41,6 +41,8 @@ FOLD: Final = 0.2
 """Seconds for which the answers of a group are gathered before they are told."""
 SILENCE: Final = 5.0
 """Seconds without an answer after which a node counts as silent."""
+RESTART: Final = 5.0
+"""Seconds that a keepalived which has ended is given to be started again, before its node runs nothing."""
 QUICK: Final = 0.2  # seconds; a new configuration is in a pod's mount after 0.4 to 0.9 s
 _STEADY_LOOKS: Final = 15  # quick looks before they become rarer
 _SLOWER: Final = 1.5
@@ -170,6 +172,7 @@ class Probe:
             known = self._observed.of(group).get(node) if digest == watcher.digest else None
             fresh = known or self._read(watcher, body, asked=asked)
             state = collisions.noted(fresh, watcher.tally, at=self._clock())
+            state = self._borne(watcher, state)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.debug("agent does not answer", group=group, node=node, error=type(error).__name__)
             _UNANSWERED.inc()
@@ -187,9 +190,18 @@ class Probe:
         if state is None:
             self._miss(watcher)
             return None
-        watcher.digest = digest
+        watcher.digest = digest if watcher.gone is None else b""
         self._hear(watcher, state, sent=sent)
         return state
+
+    def _borne(self, watcher: "_Watcher", state: NodeState | None) -> NodeState | None:
+        """*state*, with what ran a moment ago where keepalived has only just gone: kubelet starts it again."""
+        if state is None or state.running:
+            watcher.gone = None
+            return state
+        watcher.gone = self._clock() if watcher.gone is None else watcher.gone
+        before = self._observed.of(watcher.group).get(watcher.node)
+        return resumed(state, before) if before and self._clock() - watcher.gone < RESTART else state
 
     async def _look_back(self, watcher: "_Watcher", url: str) -> NodeState | None:
         """Ask a pod of keepalived-operator's; silence is an answer, for nothing waits for a better one."""
@@ -287,6 +299,7 @@ class _Watcher:
     digest: bytes = b""
     masters: frozenset[str] = frozenset()
     tally: Tally = dataclasses.field(default_factory=Tally)
+    gone: float | None = None  # since when its keepalived does not run
     is_silent: bool = False
     is_unreadable: bool = False  # told once
 

@@ -5,6 +5,7 @@ Whatever an agent says more or less is taken: agents of an older kavip, and of a
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -118,6 +119,24 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         drift=drift_of(read_instant(report.now), asked or EVER, answered or datetime.max.replace(tzinfo=UTC)),
         new_password=_short(report.new_password),
         unready=frozenset(_short(each.track) for each in report.locals if each.ready is False),
+    )
+
+
+def resumed(state: NodeState, before: NodeState) -> NodeState:
+    """
+    *state* of a node without a keepalived, as if it ran what it ran *before*; nobody is master of anything there.
+
+    A daemon that dies is back within seconds, with the same configuration. To say otherwise of each of the group's
+    Services meanwhile, and take it back, would be two writes of each for nothing.
+    """
+    if state.refused or not before.config_hash:
+        return state
+    return replace(
+        state,
+        config_hash=before.config_hash,
+        runs=before.runs,
+        instance_of=before.instance_of,
+        left_out=before.left_out,
     )
 
 

@@ -142,6 +142,26 @@ async def test_silence_keeps_the_last_answer() -> None:
         assert told.empty()
 
 
+async def test_a_daemon_that_ends_is_given_time_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose keepalived has just ended is master of nothing, and runs nothing only when that lasts."""
+    monkeypatch.setattr(probing, "RESTART", 1.0)
+    runs = state("h1", "192.0.2.130", vrrp="MASTER")
+    gone = {**runs, "configHash": "", "keepalived": {"running": False}, "instances": []}
+    current = [runs]
+    agent = Agent(lambda: web.json_response(current[0]))
+    async with serving(agent) as port, watching(interval=0.01) as (probe, told):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            await told.get()
+            current[0] = gone
+            await told.get()
+            ended = probe.observed.of("lb/edge")["n1"]
+            await told.get()
+        lasting = probe.observed.of("lb/edge")["n1"]
+    assert (ended.config_hash, ended.runs, ended.masters) == ("h1", {parse_address("192.0.2.130")}, frozenset())
+    assert (lasting.config_hash, lasting.runs) == ("", frozenset())
+
+
 async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that has not answered for a while counts as silent, until it answers what it said before."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
