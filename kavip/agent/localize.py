@@ -114,6 +114,11 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
     return replace(kept, note=_astray(kept.text, facts))
 
 
+def strays(following: Localized, good: Localized | None, facts: Facts) -> str:
+    """Why *following* may not be heard by other nodes, where *good*, which runs, is; "" where there is no reason."""
+    return "" if good is not None and _astray(good.text, facts) else _astray(following.text, facts)
+
+
 def _astray(text: str, facts: Facts) -> str:
     """
     What is to be said where unicast leaves by another interface than the one with the address that it comes from.

@@ -33,7 +33,7 @@ from kavip.agent.dump import Dump
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts
 from kavip.agent.files import RunDirectory
 from kavip.agent.health import complaint
-from kavip.agent.localize import Mounted, Next, localize, named
+from kavip.agent.localize import Mounted, Next, localize, named, strays
 from kavip.agent.locals import Locals
 from kavip.agent.mount import Passwords
 from kavip.agent.prune import spares_of
@@ -234,7 +234,7 @@ class Reloader:
         outcome = await asyncio.to_thread(self._outcome, following.mounted, facts, self._rehearsal)
         known = {each.name for each in self._status.left_out}
         fresh = next((each for each in outcome.left_out if each.name not in known), None)
-        why = outcome.reason if isinstance(outcome, Refused) else ""
+        why = outcome.reason if isinstance(outcome, Refused) else strays(outcome, self._runner.good, facts)
         if fresh and not why:
             why = f"instance {fresh.name}: {fresh.fault.reason}"
         at = following.at if left is not None and not why else ""

@@ -7,7 +7,7 @@ import pytest
 from kavip.agent import grammar
 from kavip.agent.configuration import Localized, Refused
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
-from kavip.agent.localize import empty, localize, named, recalled
+from kavip.agent.localize import empty, localize, named, recalled, strays
 from kavip.api.address import BITS, parse_address
 from kavip.api.group import Check
 from kavip.vrrp.tracking import Track
@@ -185,6 +185,14 @@ def test_an_instance_that_may_not_be_heard_is_told() -> None:
     assert localized(text, facts(**nodes, held=both)).note == localized(TEXT, facts()).note == ""
     multicast = scene.rendered({"shop/web": "192.0.2.130"}, unicast_enabled=False)
     assert localized(multicast.replace(" interface eth0", " interface eth9"), facts(**nodes)).note == ""
+
+
+def test_nodes_do_not_switch_to_what_may_not_be_heard() -> None:
+    """Who is heard now does not go where nobody may; who is there already may switch, back as well."""
+    nodes = facts(interfaces=frozenset({"lo", "eth0", "eth9"}))
+    here, there = localized(TEXT, nodes), localized(TEXT.replace(" interface eth0\n", " interface eth9\n"), nodes)
+    assert strays(there, here, nodes).startswith("VRRP goes out by eth9, but 192.0.2.11")
+    assert (strays(here, here, nodes), strays(here, there, nodes), strays(there, there, nodes)) == ("", "", "")
 
 
 def test_an_instance_that_can_no_more_be_heard_is_not_kept() -> None:
