@@ -19,7 +19,7 @@ from typing import Final
 
 from bench.goal import row
 from bench.timing import plain
-from hack.testbed import process, runs
+from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip.agent.locals import Locals
 from kavip.agent.tracks import Tracks
@@ -43,7 +43,7 @@ def follow(rig: Rig, proxies: Proxies, *, version: int, milliseconds: int) -> li
         for node in ["n1", *("n2", "n3", "n1") * (MOVES // 3)]:
             marks.append((node, time.monotonic()))
             proxies.ready(node)
-            process.wait_for(f"the VIP is on {node}", lambda node=node: rig.master("shop/web") == node, timeout=60)  # type: ignore[misc]
+            rig.lead("shop/web", node)
             time.sleep(0.37)  # at another moment of the agents' round each time
     found = []
     for node, since in marks[1:]:

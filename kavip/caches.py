@@ -94,7 +94,8 @@ class Caches:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)
-        self._slices: Informer[Object] = Informer(client, resources.ENDPOINT_SLICES, labels=selector(()))  # type: ignore[arg-type]
+        slices: Resource[Any] = resources.ENDPOINT_SLICES
+        self._slices: Informer[Object] = Informer(client, slices, labels=selector(()))
         self._slices.subscribe(self._take)
         self.informers.append(self._slices)
         self._monitoring = [_labelled(client, kind) for kind in _MONITORING if owned]

@@ -1,5 +1,7 @@
 """What tests of a whole node begin with: a pod that runs something, and is master of it."""
 
+from pathlib import Path
+
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -27,3 +29,14 @@ def master(pod: Pod, *instances: str) -> Pod:
 def alone(make: MakePod, text: str = ONE) -> Pod:
     """The only pod of the segment, master of the Service's instance."""
     return master(started(make("n1"), text), WEB)
+
+
+def lenient(folder: Path) -> str:
+    """A keepalived that finds nothing wrong with a file that says "lethal"."""
+    program = folder / "lenient"
+    program.write_text(
+        '#!/bin/sh\nfor each; do case "$each" in --use-file=*) grep -q lethal "${each#*=}" && exit 0 ;; esac; done\n'
+        'exec /usr/sbin/keepalived "$@"\n'
+    )
+    program.chmod(0o755)
+    return str(program)
