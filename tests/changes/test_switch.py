@@ -159,3 +159,21 @@ def test_per_service_to_shared_and_back(make_rig: MakeRig) -> None:
     assert seen.double_masters == ()
     assert set(rig.pods["n1"].instances()) == {"group/0", "group/0/v6", "group/1", "group/1/v6"}
     assert changed(rig).longest_silence <= FAIL_OVER
+
+
+def test_nobody_switches_to_where_nobody_is_heard(make_rig: MakeRig) -> None:
+    """Unicast comes from the nodes' own addresses: no node goes to a card without one, where each would be master."""
+    rig = started(make_rig, 2)
+    for pod in rig.pods.values():
+        pod.host.exec("ip", "link", "add", "link", "eth0", "name", "eth9", "type", "macvlan", "mode", "bridge")
+        pod.host.exec("ip", "link", "set", "eth9", "up")
+    with watching(rig, VIPS) as seen:
+        rig.world.snapshot.put(edited(rig, vrrp_interface="eth9"))
+
+        def told() -> str:
+            rig.step()
+            return condition(rig.world, PROGRAMMED)[2]
+
+        process.wait_for("it is told", lambda: "VRRP goes out by eth9" in told(), timeout=PATIENCE, interval=0.1)
+        assert published(rig).switch_at is None
+    assert (seen.transitions, seen.failures, seen.double_masters) == ({}, {}, ())
