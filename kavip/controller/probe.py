@@ -51,7 +51,7 @@ _IN_FLIGHT: Final = 32
 _RATE: Final = 400  # looks per second over all nodes of all groups, when nothing is awaited
 _NEIGHBOURS: Final = 64  # nodes that are asked at once because another one says something new
 _LAG: Final = 0.2  # seconds by which what an agent says may be old (agent.witness.FRESH)
-_LARGEST: Final = 8 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
+_LARGEST: Final = 2 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
 
 
 def _is_there(state: NodeState, target: Target) -> bool:
@@ -181,9 +181,12 @@ class Probe:
         except (msgspec.MsgspecError, ValueError) as error:
             if not watcher.is_unreadable:
                 log.warning("agent's state cannot be read", group=group, node=node, error=str(error))
-            watcher.is_unreadable = True
-            _UNREADABLE.inc()
-            self._miss(watcher)
+            self._distrust(watcher)
+            return None
+        except Exception:  # the edge: what one node says must not stop those who look at the others
+            if not watcher.is_unreadable:
+                log.exception("agent's state cannot be judged", group=group, node=node)
+            self._distrust(watcher)
             return None
         watcher.is_unreadable = False
         _ANSWERED.inc()
@@ -254,6 +257,11 @@ class Probe:
             if other.instance_of == state.instance_of:
                 return replace(state, runs=other.runs, instance_of=other.instance_of)
         return state
+
+    def _distrust(self, watcher: "_Watcher") -> None:
+        watcher.is_unreadable = True
+        _UNREADABLE.inc()
+        self._miss(watcher)
 
     def _miss(self, watcher: "_Watcher") -> None:
         group, node = watcher.group, watcher.node

@@ -137,7 +137,7 @@ def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None
     data = (configmap.data if configmap else None) or {}
     try:
         meta = msgspec.json.decode(data.get(names.AGENT_KEY, ""), type=AgentMeta)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):  # whoever may write ConfigMaps here may write this
         return None
     text = data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
     means = _means(meta)

@@ -1,15 +1,18 @@
 """
 What an agent says at ``/state``, and what decisions need of it.
 
-Whatever an agent says more or less is taken: agents of an older kavip, and of a newer one, are asked as well.
+Whatever an agent says more or less is taken: agents of an older kavip, and of a newer one, are asked as well. But who
+answers may be whoever has taken the node: what is longer than an agent could mean is no state, so that a lie costs
+little, and fits into a status.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from kavip.api.address import Address, read_address
 from kavip.api.instant import read_instant
@@ -17,12 +20,22 @@ from kavip.api.meta import Wire, field
 from kavip.controller.collisions import Sign, Trace
 from kavip.controller.news import EVER
 from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Sight
+from kavip.names import MAX_ROUTER_ID
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from ours: more would show as two masters while nodes switch."""
 
 
-class ErrorsReport(Wire, frozen=True):
+_MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
+_MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
+
+T = TypeVar("T")
+Many = Annotated[list[T], Meta(max_length=_MOST)]
+Name = Annotated[str, Meta(max_length=400)]  # as in status.instances, and so is a word
+Word = Annotated[str, Meta(max_length=32)]
+
+
+class ErrorsReport(Wire, frozen=True, gc=False):
     """``instances[].errors`` of ``/state``: adverts that keepalived did not take, counted since it started."""
 
     address_list: int = 0
@@ -30,20 +43,20 @@ class ErrorsReport(Wire, frozen=True):
     interval: int = 0
 
 
-class InstanceReport(Wire, frozen=True):
+class InstanceReport(Wire, frozen=True, gc=False):
     """``instances[]`` of ``/state``."""
 
-    name: str
-    router_id: int = field(name="routerID", default=0)
+    name: Name
+    router_id: Annotated[int, Meta(ge=0, le=MAX_ROUTER_ID)] = field(name="routerID", default=0)
     family: int = 4
-    state: str = ""
+    state: Word = ""
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
-    last_transition: str = ""
-    interface: str = ""
+    last_transition: Name = ""
+    interface: Name = ""
     errors: ErrorsReport = ErrorsReport()
 
 
-class LeftOutReport(Wire, frozen=True):
+class LeftOutReport(Wire, frozen=True, gc=False):
     """``leftOut[]`` of ``/state``."""
 
     name: str
@@ -53,7 +66,7 @@ class LeftOutReport(Wire, frozen=True):
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
 
 
-class LocalReport(Wire, frozen=True):
+class LocalReport(Wire, frozen=True, gc=False):
     """``locals[]`` of ``/state``: whether a Service with ``externalTrafficPolicy: Local`` answers there."""
 
     track: str
@@ -75,19 +88,26 @@ class Report(Wire, frozen=True):
     refused: str = ""
     note: str = ""
     keepalived: DaemonReport = DaemonReport()
-    instances: list[InstanceReport] = []
-    left_out: list[LeftOutReport] = []
+    instances: Many[InstanceReport] = []
+    left_out: Many[LeftOutReport] = []
     prepared: str = ""
     next_refused: str = ""
     switch_at: str = ""
     now: str = ""
     new_password: str = ""
-    locals: list[LocalReport] = []
+    locals: Many[LocalReport] = []
 
 
 def state_of(body: bytes) -> Report:
     """Decode an answer; raises :class:`msgspec.MsgspecError`."""
-    return msgspec.json.decode(body, type=Report)
+    try:
+        report = msgspec.json.decode(body, type=Report)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    vips = [*(each.virtual_ips for each in report.instances), *(each.virtual_ips for each in report.left_out)]
+    if sum(map(len, vips)) > _MOST_VIPS:
+        raise msgspec.ValidationError(f"more than {_MOST_VIPS:,} virtual IPs")
+    return report
 
 
 def summary(report: Report, *, asked: datetime | None = None, answered: datetime | None = None) -> NodeState:

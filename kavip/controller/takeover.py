@@ -98,5 +98,5 @@ def is_old(pod: Pod, group: KeepalivedGroup) -> bool:
 def _noted(text: str) -> frozenset[str]:
     try:
         return frozenset(msgspec.json.decode(text, type=_Noted).leads) if text else frozenset()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return frozenset()

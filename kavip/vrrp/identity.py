@@ -94,11 +94,13 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """The instances of *text*, each with what stands between its braces."""
     place = 0
     while match := _OPEN.search(text, place):
-        end = text.find(_CLOSE, match.end() - 1)
-        is_head = match.start() == 0 or text[match.start() - 1] == "\n"
-        place = end if is_head and end >= 0 else match.end()
-        if is_head and end >= 0:
-            yield match[1], text[match.end() : end + 1]
+        place = match.end()
+        if match.start() and text[match.start() - 1] != "\n":
+            continue
+        if (end := text.find(_CLOSE, place - 1)) < 0:
+            return  # nor does any that comes after it
+        yield match[1], text[place : end + 1]
+        place = end
 
 
 def _essence(identity: Identity) -> Identity:

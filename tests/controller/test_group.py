@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kavip import names
 from kavip.api.group import GroupStatus, Instances
@@ -260,3 +261,16 @@ def test_groups_on_different_nodes_may_use_one_port() -> None:
     world = World(cluster(*groups, *nodes, nodes=0), options=Options(agent_port=9700))
     world.settle(Key(Kind.GROUP, "lb/a"), Key(Kind.GROUP, "lb/b"))
     assert {group.status.metrics_port for group in world.snapshot.groups.values()} == {9700}
+
+
+@pytest.mark.parametrize("key", [names.AGENT_KEY, names.CONFIG_KEY])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"leads": ' + "[" * 100_000, "vrrp_instance x {\n" * 20_000, "}\n" * 20_000, "\x00"]
+)
+def test_whatever_others_write_into_the_config_map_is_written_over(key: str, text: str) -> None:
+    """Who may write ConfigMaps in the group's namespace neither stops kavip nor keeps it busy."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"))
+    before = world.objects.configmaps[GROUP]
+    world.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert world.objects.configmaps[GROUP].data == before.data

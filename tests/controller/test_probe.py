@@ -271,11 +271,28 @@ async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytes
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{", b'{"group": 7}', b'{"group": "lb/other"}', b"\xff\xfe", b'{"group": "' + b"x" * (9 * 2**20)],
-    ids=["empty", "list", "cut", "wrong type", "another group", "no text", "too long"],
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"group": 7}',
+        b'{"group": "lb/other"}',
+        b"\xff\xfe",
+        b'{"group": "' + b"x" * (3 * 2**20),
+        b'{"group": "lb/edge", "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        json.dumps({**state("h1"), "instances": [{"name": "x"}] * 1025}).encode(),
+        json.dumps({**state("h1"), "instances": [{"name": "x", "state": "x" * 33}]}).encode(),
+        json.dumps({**state("h1"), "instances": [{"name": "x" * 401}]}).encode(),
+        json.dumps({**state("h1"), "instances": [{"name": "x", "routerID": 256}]}).encode(),
+        json.dumps(state("h1", *["192.0.2.130"] * 70_000)).encode(),
+    ],
+    ids=(
+        *("empty", "list", "cut", "wrong type", "another group", "no text", "too long", "deep", "too many instances"),
+        *("state too long", "name too long", "no VRID", "too many VIPs"),
+    ),
 )
 async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> None:
-    """Garbage, an endless answer and another group's agent on the port change nothing."""
+    """Garbage, an endless answer, lies that cost much and another group's agent on the port change nothing."""
     agent = Agent(lambda: web.Response(body=body))
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
         probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
@@ -284,6 +301,29 @@ async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> 
                 await asyncio.sleep(0.01)
         assert not probe.observed.of("lb/edge")
         assert told.empty()
+
+
+async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody has thought of ends the look at one node, not the term."""
+
+    def stumbling(body: bytes) -> Report:
+        if b"trip" in body:
+            raise RuntimeError("nobody has thought of this")
+        return state_of(body)
+
+    monkeypatch.setattr(probing, "state_of", stumbling)
+    liar, honest = Agent(lambda: web.Response(body=b"trip")), Agent(lambda: web.json_response(state("h1")))
+    async with (
+        serving(liar) as port,
+        serving(honest, "127.0.0.2", port),
+        watching(interval=0.01) as (probe, told),
+    ):
+        probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        async with asyncio.timeout(PATIENCE):
+            assert await told.get() == "lb/edge"
+            while min(liar.asked, honest.asked) < 3:
+                await asyncio.sleep(0.01)
+        assert list(probe.observed.of("lb/edge")) == ["n2"]
 
 
 async def test_a_node_that_leaves_is_forgotten() -> None:
