@@ -12,7 +12,7 @@ from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
 from kavip.api.group import GroupStatus
 from kavip.api.meta import Metadata
 from kavip.api.service import Service, ServiceStatus
-from kavip.api.workload import ConfigMap, DaemonSet, DaemonSetSpec
+from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.controller.difference import patched
 from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
@@ -58,6 +58,7 @@ def settled(snapshot: Snapshot) -> Settled:
     for service in snapshot.members(GROUP):
         for write in plan_service(snapshot, service.key, now=NOW, observed=observed, objects=objects).writes:
             carry_out(snapshot, objects, write)
+    assert not plan_group(snapshot, GROUP, now=NOW, observed=observed, objects=objects).writes
     return Settled(snapshot, objects, observed)
 
 
@@ -71,10 +72,8 @@ def carry_out(snapshot: Snapshot, objects: Objects, write: object) -> None:
             snapshot.put(msgspec.structs.replace(obj, status=made))
         case Apply(kind, key, body):
             metadata = msgspec.convert({**body["metadata"], "uid": "u", "generation": 1}, Metadata)
-            if kind == names.CONFIG_MAP:
-                objects.see(None, ConfigMap(metadata=metadata, data=body["data"]))
-            else:
-                objects.see(None, DaemonSet(metadata=metadata, spec=DaemonSetSpec()))
+            made = ConfigMap if kind == names.CONFIG_MAP else DaemonSet
+            objects.see(None, msgspec.structs.replace(msgspec.convert(body, made), metadata=metadata))
             objects.applied[memory_key(write)] = Applied(digest(body), "u", 1)
 
 
