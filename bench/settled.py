@@ -72,8 +72,9 @@ def carry_out(snapshot: Snapshot, objects: Objects, write: object) -> None:
             snapshot.put(msgspec.structs.replace(obj, status=made))
         case Apply(kind, key, body):
             metadata = msgspec.convert({**body["metadata"], "uid": "u", "generation": 1}, Metadata)
-            made = ConfigMap if kind == names.CONFIG_MAP else DaemonSet
-            objects.see(None, msgspec.structs.replace(msgspec.convert(body, made), metadata=metadata))
+            whole = {**body, "metadata": metadata}
+            is_text = kind == names.CONFIG_MAP
+            objects.see(None, msgspec.convert(whole, ConfigMap) if is_text else msgspec.convert(whole, DaemonSet))
             objects.applied[memory_key(write)] = Applied(digest(body), "u", 1)
 
 

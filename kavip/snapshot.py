@@ -9,7 +9,7 @@ scans all Services. Readers hold a view, not a copy: decisions are synchronous, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.rest import Rests
+from kavip.rows import Rows
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
@@ -79,12 +80,9 @@ class Snapshot:
         self.ledger = Ledger()
         self._parsed = Pools.of(())
         self._pools_stale = False
-        self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # declared group, or "" -> Services
-        self._declared: dict[str, str] = {}  # the inverse
+        self._rows = Rows(self.services, self.group_of)
         self._default: KeepalivedGroup | None = None
         self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
-        self._rows: dict[str, list[str]] = {}  # declared group, or "" -> its candidates, sorted
-        self._derived: dict[str, tuple[object, dict[str, Any]]] = {}  # group -> what was made of Services, and for what
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
@@ -115,6 +113,8 @@ class Snapshot:
                 self.ledger.rests.learn(key, obj.status.cooling)
             case Network():
                 self._pools_stale = True
+            case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
+                self._rows.adopt(self._default.key if self._default else "")
             case Node():
                 self._crews.clear()
                 self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
@@ -137,11 +137,13 @@ class Snapshot:
                 self.ledger.rests.learn(key, None)
             case names.NETWORK:
                 self._pools_stale = True
+            case names.NAMESPACE:
+                self._rows.adopt(self._default.key if self._default else "")
             case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
                 self._index_slice(key, before, None)
             case names.NODE | names.KEEPALIVED_GROUP:
                 self._crews.clear()
-                self._derived.pop(key, None)
+                self._rows.forget(key)
                 self.ledger.reserve(f"{kind} {key}", ())
                 self._choose_default()
 
@@ -161,26 +163,11 @@ class Snapshot:
 
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
-        if (before := self._declared.get(key)) != declared:
-            self._declare(key, before, declared)
+        self._rows.see(key, declared)
         self.followed.discard(key)
         if service is not None and declared is not None and service.follows_slices:
             self.followed.add(key)
-        for _, made in self._derived.values():
-            made.pop(key, None)
         self.ledger.observe(key, service)
-
-    def _declare(self, key: str, before: str | None, declared: str | None) -> None:
-        if before is not None:
-            del self._declared[key]
-            self._candidates[before].discard(key)
-            self._rows.pop(before, None)
-            if not self._candidates[before]:
-                del self._candidates[before]
-        if declared is not None:
-            self._declared[key] = declared
-            self._candidates[declared].add(key)
-            self._rows.pop(declared, None)
 
     def _index_slice(self, key: str, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
         if before is not None:
@@ -195,9 +182,15 @@ class Snapshot:
 
     def _choose_default(self) -> None:
         labelled = (group for group in self.groups.values() if group.is_default)
-        self._default = min(labelled, key=lambda group: group.metadata.age_key, default=None)
+        before, self._default = self._default, min(labelled, key=lambda group: group.metadata.age_key, default=None)
+        if (
+            before is None
+            or self._default is None
+            or (before.key, before.spec) != (self._default.key, self._default.spec)
+        ):
+            self._rows.adopt(self._default.key if self._default else "")
         if self._default is not None:  # while there is none, nobody serves them: that is no reason to part sharers
-            plain = (self.services[key] for key in self._candidates.get("", ()))
+            plain = (self.services[key] for key in self._rows.candidates(""))
             sharing = (each for each in plain if each.metadata.annotation(names.SHARING_KEY_ANNOTATION))
             self.ledger.enroll(self._default.key, sharing)
 
@@ -269,37 +262,15 @@ class Snapshot:
 
     def derived(self, group: str, spec: object, make: Callable[[Service], D]) -> tuple[D, ...]:
         """What *make* makes of each member of *group* for *spec*: again only of a Service or for a spec that is new."""
-        before, made = self._derived.get(group, (None, {}))
-        if before is not spec:
-            made = {}
-            self._derived[group] = spec, made
-        keys = self._row(group)
-        for key in [key for key in keys if key not in made]:
-            made[key] = make(self.services[key])
-        return tuple(map(made.__getitem__, keys))
+        return self._rows.derived(group, spec, make)
 
-    def members(self, group: str) -> list[Service]:
+    def members(self, group: str) -> Sequence[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""
-        return list(map(self.services.__getitem__, self._row(group)))
+        return self._rows.members(group)
 
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""
-        return list(map(self.services.__getitem__, self._named(declared)))
-
-    def _row(self, group: str) -> list[str]:
-        """The keys of the members of *group*, sorted."""
-        named, default = self._named(group) if group else [], self.default_group
-        if group and (default is None or default.key != group):
-            return named
-        # who names none may be another controller's
-        return sorted([*named, *(key for key in self._named("") if self.group_of(self.services[key]) == group)])
-
-    def _named(self, declared: str) -> list[str]:
-        if declared not in self._candidates:
-            return []
-        if (found := self._rows.get(declared)) is None:
-            found = self._rows[declared] = sorted(self._candidates[declared])
-        return found
+        return list(map(self.services.__getitem__, sorted(self._rows.candidates(declared))))
 
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
         """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""

@@ -1,0 +1,57 @@
+"""The row of a group is what somebody would see who looks at all Services for the first time."""
+
+import random
+
+import msgspec
+
+from kavip import names
+from kavip.api.meta import LabelSelector
+from kavip.api.service import Ingress, LoadBalancer, ServiceStatus
+from kavip.snapshot import Snapshot
+from tests import build
+
+KEYS = [f"{namespace}/{name}" for namespace in ("lab", "shop") for name in ("a", "b", "c")]
+GROUPS = ("lb/edge", "lb/inner")
+
+
+def happen(snapshot: Snapshot, luck: random.Random) -> None:
+    """Let one thing happen to a Service, a group or a namespace."""
+    key = luck.choice(KEYS)
+    group = luck.choice(GROUPS)
+    match luck.choice(("put", "put", "put", "drop", "group", "ungroup", "namespace", "outcast")):
+        case "put":
+            foreign = ServiceStatus(
+                LoadBalancer([Ingress(ip="203.0.113.9")]) if luck.random() < 0.3 else LoadBalancer()
+            )
+            service = build.service(key, group=luck.choice(("", "", *GROUPS)))
+            snapshot.put(msgspec.structs.replace(service, status=foreign))
+        case "drop":
+            snapshot.drop(names.SERVICE, key)
+        case "group":
+            allowed = LabelSelector(match_labels={"env": "prod"}) if luck.random() < 0.5 else None
+            snapshot.put(build.group(group, default=luck.random() < 0.7, allowed_namespaces=allowed))
+        case "ungroup":
+            snapshot.drop(names.KEEPALIVED_GROUP, group)
+        case "namespace":
+            snapshot.put(build.namespace(key.partition("/")[0], env=luck.choice(("prod", "test"))))
+        case "outcast":
+            snapshot.drop(names.NAMESPACE, key.partition("/")[0])
+
+
+def test_rows_are_those_of_a_first_look() -> None:
+    """Whatever happened, and whenever somebody asked: members and what was made of them are as if nothing was kept."""
+    luck = random.Random(11)
+    found = set()
+    for _ in range(40):
+        snapshot = Snapshot()
+        for _ in range(60):
+            happen(snapshot, luck)
+            every = (snapshot.services, snapshot.groups, snapshot.namespaces)
+            for key in luck.sample(GROUPS, luck.choice((0, 1, 2))):
+                first = Snapshot.from_objects(each for store in every for each in store.values())
+                expected = [each for _, each in sorted(snapshot.services.items()) if first.group_of(each) == key]
+                assert list(snapshot.members(key)) == expected
+                group = snapshot.groups.get(key)
+                assert snapshot.derived(key, group and group.spec, id) == tuple(map(id, expected))
+                found.add((key, len(expected), group is snapshot.default_group))
+    assert {(size, is_default) for _, size, is_default in found} >= {(0, True), (0, False), (2, True), (2, False)}
