@@ -3,10 +3,9 @@
 programs       the built programs
 control_plane  etcd and kube-apiserver on loopback, one for the whole session: use namespaces of your own
 segment        a function: segment(nodes=3) starts machines on one bridge, gone when the test ends
-cluster        a function: cluster(nodes=3, images=(...)) starts a cluster once per session and arguments
+cluster        a function: cluster(nodes=3, images=(...)) starts a cluster; one runs at a time, see `Clusters`
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,33 @@ from hack.testbed.programs import Programs
 from hack.testbed.segment import Segment
 
 MakeSegment = Callable[..., Segment]
-MakeCluster = Callable[..., Cluster]
+
+
+class Clusters:
+    """Makes clusters: the same arguments give the same one until others are asked for, or it is ended.
+
+    One runs at a time: what idles beside a test takes a core that the test was to have.
+    """
+
+    def __init__(self, programs: Programs) -> None:
+        self._programs = programs
+        self._stack = ExitStack()
+        self._asked: tuple[int, tuple[Path, ...]] | None = None
+        self._found: Cluster | None = None
+
+    def __call__(self, nodes: int = 3, images: tuple[Path, ...] = ()) -> Cluster:
+        """A cluster, which others may have used."""
+        if self._found is None or self._asked != (nodes, images):
+            self.end()
+            state = self._stack.enter_context(runs.temporary())
+            self._found = self._stack.enter_context(Cluster(self._programs, state, nodes=nodes, images=images))
+            self._asked = nodes, images
+        return self._found
+
+    def end(self) -> None:
+        """End the one that runs, if any: the next will be new."""
+        self._found = None
+        self._stack.close()
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +75,10 @@ def segment() -> Iterator[MakeSegment]:
 
 
 @pytest.fixture(scope="session")
-def cluster(programs: Programs) -> Iterator[MakeCluster]:
-    """Makes clusters that last as long as the session; the same arguments give the same cluster."""
-    with ExitStack() as stack:
-
-        @functools.cache
-        def make(nodes: int = 3, images: tuple[Path, ...] = ()) -> Cluster:
-            state = stack.enter_context(runs.temporary())
-            return stack.enter_context(Cluster(programs, state, nodes=nodes, images=images))
-
-        yield make
+def cluster(programs: Programs) -> Iterator[Clusters]:
+    """Makes clusters that last longer than a test."""
+    made = Clusters(programs)
+    try:
+        yield made
+    finally:
+        made.end()

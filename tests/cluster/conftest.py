@@ -1,18 +1,36 @@
-"""What a real cluster held when a test on it failed: that is gone by the time somebody reads of it."""
+"""A cluster with kavip on it, and what a cluster held when a test on it failed: that is gone before anybody reads."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
+from hack.demo.__main__ import image
 from hack.demo.story import Story
 from hack.testbed.cluster import Cluster
 from tests import files
+from tests.cluster.ground import RELEASE
+
+HERE = Path(__file__).parent
 
 LOOKS = (
     ("get", "services,vippools,keepalivedgroups,pods", "--all-namespaces", "--output=wide"),
     ("describe", "services", "--all-namespaces"),
     ("logs", "deployment/kavip", f"--namespace={files.NAMESPACE}", "--all-pods", "--tail=60"),
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Last of all, and those on one node first: one cluster runs at a time, and it takes long to start another."""
+    items.sort(key=lambda item: (item.path.parent == HERE, "installed" not in getattr(item, "fixturenames", ())))
+
+
+@pytest.fixture
+def installed(cluster: Callable[..., Cluster]) -> Cluster:
+    """A cluster of one node with kavip on it, and that is all."""
+    found = cluster(nodes=1, images=(image(),))
+    found.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=replicaCount=2")
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,8 +13,8 @@ from hack.testbed.process import wait_for
 from kavip import names
 from kavip.cli import cli
 from tests.agent.pod import connected
-from tests.app.conftest import a_group, object_of
-from tests.cluster.test_helm import installed as installed  # the same cluster
+from tests.app.conftest import a_group
+from tests.cluster.ground import made
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -48,7 +48,7 @@ def has(node: Node, address: str) -> bool:
 def test_the_presets_pass_on_a_real_node(installed: Cluster) -> None:
     """The kubelet's health and the way to the API, verified with the cluster's own CA, without a token."""
     (node,) = installed.nodes
-    installed.kubectl("create", "--filename=-", input=json.dumps(object_of("Namespace", "lb")))
+    made(installed, "lb")
     group = a_group("edge", checks=CHECKS, virtualIPs=[{"address": f"{VIP}/24"}])
     try:
         installed.kubectl("create", "--filename=-", input=json.dumps(group))

@@ -1,30 +1,27 @@
 """End to end on a real cluster: what the demo tells is so."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from hack.demo import tour
 from hack.demo.__main__ import image, tell
 from hack.demo.story import Story
-from hack.testbed.cluster import Cluster
-from hack.testbed.process import wait_for
+from hack.testbed.fixtures import Clusters
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
-    """A cluster of three nodes; no pool of the demo's serves the tests that come after."""
-    found = Story(cluster(nodes=3, images=(image(),)))
-    yield found
-    wait_for("its Services and pools are gone", lambda: cleared(found), timeout=150, interval=1)
+def story(cluster: Clusters) -> Iterator[Story]:
+    """
+    A cluster of three nodes of its own: it begins without kavip.
 
-
-def cleared(story: Story) -> bool:
-    """Whether all could be deleted: the API server may still try kavip's pod on the node whose power was cut."""
-    deletions = (("services", "--all", "--namespace=shop"), ("vippools", "--all"))
-    return not any(story.cluster.kubectl("delete", *each, check=False).returncode for each in deletions)
+    It ends with a node whose power was cut, and for a minute the API server may still ask the replica that was there.
+    """
+    cluster.end()
+    yield Story(cluster(nodes=3, images=(image(),)))
+    cluster.end()
 
 
 def test_the_demo_tells_the_truth(story: Story) -> None:

@@ -1,32 +1,18 @@
 """`helm test` on a real cluster: it passes where kavip answers, and fails where it does not."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from hack.demo.__main__ import REPOSITORY, TAG, image
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
-from tests import files
+from tests.cluster.ground import OWN, RELEASE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-OWN = f"--namespace={files.NAMESPACE}"
 SELECTED = ("--selector=app.kubernetes.io/name=kavip",)
 HOOKS = "pods,serviceaccounts,roles,rolebindings"
-
-
-RELEASE = ("kavip", str(files.CHART), OWN, "--wait=watcher", f"--set=image.repository={REPOSITORY},image.tag={TAG}")
-
-
-@pytest.fixture
-def installed(cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster of one node with kavip on it, and that is all."""
-    found = cluster(nodes=1, images=(image(),))
-    found.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=replicaCount=2")
-    return found
 
 
 def test_it_passes_where_kavip_answers(installed: Cluster) -> None:

@@ -19,7 +19,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_pool, a_service, object_of
-from tests.cluster.test_helm import RELEASE
+from tests.cluster.ground import RELEASE, made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -37,13 +37,17 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
     group = object_of("KeepalivedGroup", "follow", namespace=HOME, version="redhatcop.redhat.io/v1alpha1")
     group["spec"] = {"interface": "eth0"}
-    apply(found, object_of("Namespace", HOME), group, a_pool("local", "192.0.2.192/28", autoAssign=False))
+    made(found.cluster, HOME)
+    apply(found, group, a_pool("local", "192.0.2.192/28", autoAssign=False))
     try:
         yield found
     finally:
-        found.cluster.kubectl("delete", "services", "--all", f"--namespace={HOME}")
-        found.cluster.kubectl("delete", "namespace", HOME, "--wait=false")
-        found.cluster.kubectl("delete", "vippool", "local")
+        removed(
+            found.cluster,
+            ("services", "--all", f"--namespace={HOME}"),
+            ("namespace", HOME, "--wait=false"),
+            ("vippool", "local"),
+        )
 
 
 def apply(story: Story, *objects: dict[str, Any]) -> None:
@@ -72,7 +76,7 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     apply(story, object_of("Deployment", "backend", namespace=HOME, version="apps/v1", spec=spec))
-    story.cluster.kubectl("rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=100s")
+    story.cluster.kubectl("rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=110s")
 
 
 @contextmanager

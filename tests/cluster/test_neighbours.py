@@ -10,8 +10,8 @@ from hack.demo.story import MANIFESTS, Story
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
-from tests.app.conftest import a_group, a_pool, a_service, object_of
-from tests.cluster.test_helm import installed as installed  # the same cluster
+from tests.app.conftest import a_group, a_pool, a_service
+from tests.cluster.ground import made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -24,16 +24,21 @@ OWN = "192.0.2.145"
 def story(installed: Cluster) -> Iterator[Story]:
     """A pool, a group, and pods that answer, on a node with a second address; gone afterwards."""
     found = Story(installed)
+    made(installed, "lb", "shop")
     installed.nodes[0].exec("ip", "address", "add", f"{OWN}/24", "dev", "eth0")
-    for obj in (object_of("Namespace", "lb"), a_pool("tenants", "192.0.2.144/28"), a_group("edge")):
+    for obj in (a_pool("tenants", "192.0.2.144/28"), a_group("edge")):
         apply(found, obj)
     try:
         installed.kubectl("apply", f"--filename={MANIFESTS / 'web.yaml'}")
         installed.kubectl("delete", "service", "web", "--namespace=shop")
         yield found
     finally:
-        installed.kubectl("delete", "namespace", "shop", "lb")
-        installed.kubectl("delete", "vippool", "tenants")
+        removed(
+            installed,
+            ("services", "--all", "--namespace=shop"),
+            ("namespaces", "shop", "lb", "--wait=false"),
+            ("vippool", "tenants"),
+        )
         installed.nodes[0].exec("ip", "address", "flush", "dev", "eth0", "to", f"{OWN}/32")
 
 

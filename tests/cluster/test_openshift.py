@@ -19,8 +19,8 @@ from hack.testbed.process import stop, wait_for
 from kavip import names
 from tests import files
 from tests.app.conftest import a_pool, a_service, crd, object_of
+from tests.cluster.ground import RELEASE, made, removed
 from tests.cluster.prometheus import ACCOUNT, Prometheus, scraping
-from tests.cluster.test_helm import RELEASE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -39,13 +39,13 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     found = Story(cluster(nodes=3, images=(image(),)))
     kubectl = found.cluster.kubectl
     found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    made(found.cluster, HOME, "demo", ACCOUNT[0])
     apply(found, NETWORK)
     found.cluster.plane.wait_established()
     external = {"autoAssignCIDRs": ["192.0.2.176/28"], "policy": {"allowedCIDRs": ["192.0.2.176/28"]}}
     apply(
         found,
         object_of("Network", "cluster", version="config.openshift.io/v1", spec={"externalIP": external}),
-        *(object_of("Namespace", name) for name in (HOME, "demo", ACCOUNT[0])),
         object_of("ServiceAccount", ACCOUNT[1], namespace=ACCOUNT[0]),
         a_pool("own", "192.0.2.184/29", "2001:db8:2::180/124", autoAssign=False),
     )
@@ -54,11 +54,14 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     try:
         yield found
     finally:
-        kubectl("delete", "services", "--all", "--namespace=demo")  # a pool that is in use is not deleted
-        kubectl("delete", "namespace", "demo", HOME, ACCOUNT[0], "--wait=false")
-        kubectl("delete", "vippool", "own")
-        kinds = (f"{plural}.monitoring.coreos.com" for plural in KINDS.values())
-        kubectl("delete", "crd", "networks.config.openshift.io", *kinds, "--ignore-not-found")
+        plurals = (f"{plural}.monitoring.coreos.com" for plural in KINDS.values())
+        removed(
+            found.cluster,
+            ("services", "--all", "--namespace=demo"),
+            ("namespaces", "demo", HOME, ACCOUNT[0], "--wait=false"),
+            ("vippool", "own"),
+            ("crd", "networks.config.openshift.io", *plurals),
+        )
         kubectl("label", "nodes", "--all", f"{ROLE}-")
 
 
@@ -180,6 +183,8 @@ def check_monitoring(story: Story, home: Path) -> None:
             check_metrics(story, prometheus)
     finally:
         story.cluster.kubectl("delete", "rolebinding", "prometheus", f"--namespace={files.NAMESPACE}")
+        # a release cannot be upgraded any more when the kind of one of its objects is gone
+        story.cluster.helm("upgrade", *RELEASE, "--reuse-values", "--set=serviceMonitor.enabled=false")
 
 
 def check_metrics(story: Story, prometheus: Prometheus) -> None:

@@ -9,7 +9,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_group, object_of
-from tests.cluster.test_helm import installed as installed  # the same cluster
+from tests.cluster.ground import made
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -34,7 +34,7 @@ def annotation(cluster: Cluster) -> str:
 
 def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None:
     """The group says SecretMissing; once the Secret is there, it is programmed before kubelet looks by itself."""
-    installed.kubectl("create", "--filename=-", input=json.dumps(object_of("Namespace", "lb")))
+    made(installed, "lb")
     auth = {"passwordAuth": {"secretRef": {"name": "vrrp"}}, "vrrpVersion": 2, "advertIntervalMilliseconds": 1000}
     auth |= {"virtualIPs": [{"address": "192.0.2.250/24"}]}  # without an instance there is nothing to authenticate
     try:

@@ -1,6 +1,6 @@
 """On a real cluster: kavip is rolled, evicted, rotated, and not one admission call is lost; few when it is killed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -8,9 +8,9 @@ import pytest
 from hack.demo.__main__ import image
 from hack.endurance import course, disturb
 from hack.endurance.course import KILL, Course
-from hack.testbed import runs
+from hack.endurance.writer import NAMESPACE
 from hack.testbed.cluster import Cluster
-from hack.testbed.programs import Programs
+from tests.cluster.ground import made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -19,22 +19,26 @@ WRITES = 1_000  # a third of what an idle machine manages meanwhile
 
 
 @pytest.fixture(scope="module")
-def installed(programs: Programs) -> Iterator[Cluster]:
-    """
-    A cluster of three nodes with kavip on it, and what the writer needs.
-
-    Not the demo's: there the power of a node was cut, and the API server may keep connections to pods that were on it.
-    """
-    archive = image()
-    with runs.temporary() as state, Cluster(programs, state, nodes=3, images=[archive]) as found:
-        course.install(found)
-        course.prepare(found)
+def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
+    """A cluster of three nodes with kavip on it, and what the writer needs; gone afterwards."""
+    found = cluster(nodes=3, images=(image(),))
+    course.install(found)
+    made(found, NAMESPACE)
+    course.prepare(found)
+    try:
         yield found
+    finally:
+        removed(
+            found,
+            ("services", "--all", f"--namespace={NAMESPACE}"),
+            ("namespace", NAMESPACE, "--wait=false"),
+            ("vippool", NAMESPACE),
+        )
 
 
-def test_not_one_call_is_lost(installed: Cluster) -> None:
+def test_not_one_call_is_lost(rolled: Cluster) -> None:
     """Every write is answered as it should be, and the API server has let none in unasked."""
-    run = Course(installed)
+    run = Course(rolled)
     with run.writing(rate=RATE):
         run.leg("rollout restart", disturb.roll)
         run.leg("drain", disturb.drain)
@@ -48,14 +52,14 @@ def test_not_one_call_is_lost(installed: Cluster) -> None:
     assert run.judge.refused > writes / 20
 
 
-def test_a_killed_replica_costs_calls_for_seconds(installed: Cluster) -> None:
+def test_a_killed_replica_costs_calls_for_seconds(rolled: Cluster) -> None:
     """
     What is lost to kill -9 is lost within 5 s, and no write fails but for a call that the API server missed.
 
     It may have missed more: where an update fails and the object turns out to have changed, it tries again by itself.
     """
-    course.install(installed, "--set=webhook.failurePolicy.mutating=Fail")
-    run = Course(installed)
+    course.install(rolled, "--set=webhook.failurePolicy.mutating=Fail")
+    run = Course(rolled)
     with run.writing(rate=RATE):
         run.leg(KILL, disturb.kill)
     assert all(leg.span < course.LATEST for leg in run.legs), run.table()
