@@ -1,7 +1,6 @@
 """A cluster to measure in: pools, Shared groups and Services on a real API server, and kavip beside a bare client."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from typing import Any, Final
 from bench.bare import Bare
 from bench.writes import Writes
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.ports import free_ports
 from kavip import names
 
 GROUPS: Final = 20
@@ -120,11 +120,7 @@ async def clear(bare: Bare, namespace: str, services: Iterable[str]) -> None:
 @contextmanager
 def running(plane: ControlPlane, role: str, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """``kavip ROLE`` against *plane*: the process, and the port of its probes; it ends with the block."""
-    free = []
-    for _ in range(2):
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            free.append(probe.getsockname()[1])
+    free = free_ports(2)
     ports = {"metrics": 0, "probe": free[0], "webhook": free[1]}
     flags = [f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", "--drain-seconds=0", *more]
     for name, port in ports.items():

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hack.testbed import flags, process
+from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.ports import free_ports
 from hack.testbed.process import Process
 from kavip import names
 
@@ -37,7 +38,7 @@ class Replica:
 
     def start(self) -> None:
         """Begin, or begin again."""
-        probe, metrics = flags.free_ports(2)
+        probe, metrics = free_ports(2)
         command = [
             *(sys.executable, "-m", "kavip", "controller"),
             *(f"--kubeconfig={self.plane.user(self.name, 'system:masters')}", f"--identity={self.name}"),

@@ -1,8 +1,9 @@
 """The command lines of the control plane's programs: addresses in, flags out, nothing else."""
 
-import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from hack.testbed.ports import free_ports
 
 NODE_PORTS = "20000-32767"  # wider than the default 30000-32767, so that thousands of LoadBalancer Services fit
 
@@ -86,15 +87,3 @@ def component(state: Path, name: str, kubeconfig: Path) -> list[str]:
         f"--flex-volume-plugin-dir={state / 'plugins'}",  # it makes that directory, by default below /usr
     ]
     return common + (controllers if name == "kube-controller-manager" else [])
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

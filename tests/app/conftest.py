@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
+from hack.testbed.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0  # seconds for what takes one or two on an idle machine
@@ -32,10 +32,8 @@ def wait_for(what: str, condition: Callable[[], Any], *, patience: float = PATIE
 
 
 def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback on which nobody listens."""
+    return free_ports(1)[0]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.testbed import flags, process, runs
+from hack.testbed import flags, ports, process, runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 
@@ -25,7 +25,7 @@ def test_it_runs_beside_another_one(control_plane: ControlPlane, programs: Progr
 def test_a_port_that_was_taken_meanwhile_is_given_up(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts on others."""
     with _listener() as taken, runs.temporary() as state:
-        offers = iter([[taken, *flags.free_ports(2)], flags.free_ports(3)])
+        offers = iter([[taken, *ports.free_ports(2)], ports.free_ports(3)])
         monkeypatch.setattr(flags, "free_ports", lambda count: next(offers))
         with ControlPlane(programs, state) as started:
             assert started.address.port != taken
