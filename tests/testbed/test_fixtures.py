@@ -1,0 +1,48 @@
+"""The clusters that tests share; nothing is started here."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from hack.testbed import fixtures
+from hack.testbed.programs import Programs
+
+
+class Started(AbstractContextManager["Started"]):
+    """Stands for a cluster, and for the order in which things happen."""
+
+    log: list[str]
+
+    def __init__(self, programs: Programs, state: Path, *, nodes: int, images: tuple[Path, ...]) -> None:
+        """Of so many nodes."""
+        self.nodes = nodes
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.log.append(f"start {self.nodes}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.log.append(f"stop {self.nodes}")
+
+
+def test_one_cluster_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is shared by those who ask alike, and gone before another one starts; one that was ended is made anew."""
+    log = Started.log = []
+    monkeypatch.setattr(fixtures, "Cluster", Started)
+    monkeypatch.setattr(fixtures.runs, "temporary", lambda: nullcontext(tmp_path))
+    clusters = fixtures.Clusters(Programs({}))
+    one = clusters(nodes=1)
+    assert clusters(nodes=1) is one
+    assert clusters(nodes=3) is not one
+    assert log == ["start 1", "stop 1", "start 3"]
+    clusters.end()
+    clusters(nodes=3)
+    clusters.end()
+    assert log[3:] == ["stop 3", "start 3", "stop 3"]
