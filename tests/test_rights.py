@@ -158,16 +158,16 @@ def do_everything(cluster: Cluster) -> None:
     cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
     wait_for(cluster, "kavip stands aside", "keepalivedgroup", "edge", has="OldOperatorRunning")
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
+    tell_something_twice(cluster)
     for sign in SIGNS:
         process.wait_for(f"kavip does its job: {sign}", lambda sign=sign: bool(cluster.shown(*sign)), timeout=90)  # type: ignore[misc]
-    tell_something_twice(cluster)
     ask_for_any_external_ip(cluster)
-    process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
     make_the_authority_due(cluster)
+    process.wait_for("the CA is renewed", lambda: DUE not in authority(cluster), timeout=90, interval=0.5)
+    process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
     cluster.start()
     process.stop([first])
     wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{files.NAMESPACE}", has="replica-1")
-    process.wait_for("the CA is renewed", lambda: DUE not in authority(cluster), timeout=90, interval=0.5)
 
 
 def put_the_old_operator_there(cluster: Cluster) -> None:
