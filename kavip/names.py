@@ -91,6 +91,7 @@ DEFAULT_SECRET_KEY: Final = "password"
 DEFAULT_INSTANCE_COUNT: Final = 16
 MAX_ROUTER_ID: Final = 255
 MAX_VIPS: Final = 32  # of one Service
+MAX_EXTERNAL_IPS: Final = 256  # that are read of one Service: the API server sets no limit, and each costs time
 
 # --- Ports and paths ----------------------------------------------------------------------------------------------
 WEBHOOK_PORT: Final = 9443

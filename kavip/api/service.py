@@ -87,8 +87,9 @@ class Service(Wire, frozen=True):
 
     @property
     def external_addresses(self) -> tuple[Address, ...]:
-        """The readable ones of ``spec.externalIPs``, in their order."""
-        return tuple(dict.fromkeys(filter(None, map(read_address, self.spec.external_ips or ()))))
+        """The readable ones of the first ``spec.externalIPs``, in their order."""
+        first = (self.spec.external_ips or ())[: names.MAX_EXTERNAL_IPS]
+        return tuple(dict.fromkeys(filter(None, map(read_address, first))))
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:

@@ -56,11 +56,14 @@ def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
     texts = service.spec.external_ips
     if not texts:
         return
+    if len(texts) > names.MAX_EXTERNAL_IPS:  # the rest is not read
+        message = f"{len(texts):,} entries; want at most {names.MAX_EXTERNAL_IPS}: spread them over several Services"
+        yield Refusal(Reason.INVALID_REQUEST, message, FIELD)
     request, _ = read_request(service, group=context.group)
     before = (context.old.spec.external_ips if context.old else None) or ()
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
     quotas = _Quotas.of(service, context)
-    for index, text in enumerate(texts):
+    for index, text in enumerate(texts[: names.MAX_EXTERNAL_IPS]):
         field = f"{FIELD}[{index}]"
         try:
             address = parse_address(text, field)
