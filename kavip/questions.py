@@ -180,8 +180,7 @@ def render(
     from kavip import files, offline, static
     from kavip.controller.outcome import Options
 
-    objects = files.load(paths)
-    given = [*objects, *static.nodes_of(nodes, objects)]
+    given = static.with_nodes(nodes, files.load(paths))
     planned = offline.plan(given, homes=homes, options=Options(image=image))
     if shape is None:
         for key, text in planned.configurations.items():

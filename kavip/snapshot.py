@@ -22,6 +22,7 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
+from kavip.api.scheduling import place_of, placement_of
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.errors import BadInput
@@ -53,10 +54,11 @@ D = TypeVar("D")
 
 
 class _Crew(NamedTuple):
-    """The *nodes* that a selector picks, and the names of those that are *ready*."""
+    """The *nodes* for which a group's pods are made, which are *ready*, and which *keep* those that are there."""
 
     nodes: tuple[Node, ...]
     ready: tuple[str, ...]
+    keeping: frozenset[str]
 
 
 class Snapshot:
@@ -82,7 +84,7 @@ class Snapshot:
         self._pools_stale = False
         self._rows = Rows(self.services, self.group_of)
         self._default: KeepalivedGroup | None = None
-        self._crews: dict[frozenset[tuple[str, str]], _Crew] = {}  # node selector -> whom it picks
+        self._crews: dict[object, _Crew] = {}  # where pods may be -> on which nodes they are
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
@@ -283,12 +285,16 @@ class Snapshot:
         return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
-        """The nodes that the group's selector picks, sorted by name; an empty selector picks all."""
+        """The nodes on which the group's DaemonSet runs, sorted by name."""
         return self._crew(group).nodes
 
     def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
         """The names of those that are ready."""
         return self._crew(group).ready
+
+    def keeping_nodes(self, group: KeepalivedGroup) -> frozenset[str]:
+        """The names of those on which a pod stays that is there, though none may be made for them any more."""
+        return self._crew(group).keeping
 
     def endpoint_nodes(self, service: str) -> frozenset[str]:
         """
@@ -302,13 +308,13 @@ class Snapshot:
 
     def _crew(self, group: KeepalivedGroup) -> _Crew:
         """Every plan of a Service asks for the nodes of its group: they are looked for again after a Node's change."""
-        wanted = group.spec.node_selector or {}
-        key = frozenset(wanted.items())
+        key = place_of(group.spec)
         if (found := self._crews.get(key)) is None:
-            every = (node for _, node in sorted(self.nodes.items()))
-            nodes = tuple(node for node in every if wanted.items() <= (node.metadata.labels or {}).items())
-            found = _Crew(nodes, tuple(node.metadata.name for node in nodes if node.is_ready))
-            if len(self._crews) >= _MOST_CREWS:  # reviews may ask for any selector
+            placement, every = placement_of(group.spec), [node for _, node in sorted(self.nodes.items())]
+            nodes = tuple(filter(placement.admits, every))
+            ready = tuple(node.metadata.name for node in nodes if node.is_ready)
+            found = _Crew(nodes, ready, frozenset(node.metadata.name for node in every if placement.keeps(node)))
+            if len(self._crews) >= _MOST_CREWS:  # reviews may ask for any
                 self._crews.clear()
             self._crews[key] = found
         return found

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from kavip import names
@@ -71,17 +72,20 @@ def groups_of(objects: Sequence[Manifest]) -> tuple[Group, ...]:
     return tuple(Group(config, pods) for config, pods in pairs if config and pods)
 
 
-def nodes_of(given: Sequence[str], objects: Sequence[Object]) -> list[Node]:
+def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
     """
-    The nodes that are *given* as ``NAME=ADDRESS[,ADDRESS]``, which the groups among *objects* pick.
+    *objects* and the nodes that are *given* as ``NAME=ADDRESS[,ADDRESS]``, which the groups among them pick.
 
     Raises :class:`BadInput`.
     """
     labels: dict[str, str] = {}
-    for each in objects:
+    found = list(objects)
+    for index, each in enumerate(objects if given else ()):
         if isinstance(each, KeepalivedGroup):
             labels |= each.spec.node_selector or {}
-    return [_node(text, labels) for text in given]
+            spec = msgspec.structs.replace(each.spec, affinity=None)  # it may ask for labels that nobody tells here
+            found[index] = msgspec.structs.replace(each, spec=spec)
+    return [*found, *(_node(text, labels) for text in given)]
 
 
 def _node(text: str, labels: Mapping[str, str]) -> Node:
@@ -90,7 +94,7 @@ def _node(text: str, labels: Mapping[str, str]) -> Node:
         raise BadInput("--node", text, "want NAME=ADDRESS[,ADDRESS], with the name of a node")
     found = [parse_address(each, "--node") for each in addresses.split(",")]
     status = NodeStatus([NodeAddress("InternalIP", str(each)) for each in found])
-    return Node(Metadata(name=name, labels=dict(labels)), status)
+    return Node(Metadata(name=name, labels=dict(labels)), status=status)
 
 
 def yaml_of(manifest: Manifest) -> str:

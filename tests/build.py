@@ -12,9 +12,11 @@ from kavip.api.cluster import (
     NetworkSpec,
     Node,
     NodeAddress,
+    NodeSpec,
     NodeStatus,
     ServiceCIDR,
     ServiceCIDRSpec,
+    Taint,
 )
 from kavip.api.group import GroupSpec, GroupStatus, KeepalivedGroup
 from kavip.api.meta import Metadata
@@ -86,10 +88,12 @@ def pool(name: str = "edge", *addresses: str, created: str = "2026-01-01T00:00:0
     )
 
 
-def node(name: str, *addresses: str, labels: dict[str, str] | None = None) -> Node:
-    """A Node with InternalIPs."""
+def node(name: str, *addresses: str, labels: dict[str, str] | None = None, taints: Sequence[str] = ()) -> Node:
+    """A Node with InternalIPs; *taints* as kubectl writes them, ``key=value:effect``."""
+    parted = ((*text.rpartition(":")[0].partition("="), text.rpartition(":")[2]) for text in taints)
     return Node(
         metadata=metadata(name, labels=labels),
+        spec=NodeSpec(taints=[Taint(key=key, value=value, effect=effect) for key, _, value, effect in parted] or None),
         status=NodeStatus(addresses=[NodeAddress(type="InternalIP", address=text) for text in addresses]),
     )
 

@@ -68,6 +68,19 @@ def test_a_static_pod_brings_all_that_it_needs() -> None:
     assert names.GROUP_LABEL not in body["metadata"]["labels"], "no pod of the controller's"
 
 
+def test_nodes_that_are_named_are_the_groups() -> None:
+    """Whatever labels and affinity ask for: whoever names a node means it."""
+    picky = """spec:
+  nodeSelector: {tier: edge}
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms:
+        - matchExpressions: [{key: zone, operator: In, values: [a]}]
+"""
+    assert "@n2 priority" in render(EXAMPLE.replace("spec:\n", picky, 1), *NODES).stdout
+
+
 def test_image_and_password() -> None:
     """The image is the one that is named; a password is a file on the node, for there is no Secret to ask for."""
     text = EXAMPLE.replace("spec:\n", "spec:\n  passwordAuth: {secretRef: {name: vrrp}}\n  vrrpVersion: 2\n")

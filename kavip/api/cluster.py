@@ -19,6 +19,20 @@ class NodeCondition(Wire, frozen=True):
     status: str
 
 
+class Taint(Wire, frozen=True):
+    """``spec.taints[]``."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Wire, frozen=True):
+    """``spec``."""
+
+    taints: list[Taint] | None = None
+
+
 class NodeStatus(Wire, frozen=True):
     """``status``."""
 
@@ -30,6 +44,7 @@ class Node(Wire, frozen=True):
     """A Node."""
 
     metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     def addresses(self, *types: str) -> tuple[Address, ...]:

@@ -110,7 +110,7 @@ class GroupVirtualIPStatus(Wire, frozen=True):
 
 
 class NodesStatus(Wire, frozen=True, omit_defaults=False):
-    """``status.nodes``: *desired* by selector, *ready* pods, *current* run the newest configuration."""
+    """``status.nodes``: *desired* with a pod, *ready* pods, *current* run the newest configuration."""
 
     desired: int = 0
     ready: int = 0

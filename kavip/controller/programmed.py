@@ -15,6 +15,7 @@ from kavip.api.address import Address
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
+from kavip.api.scheduling import fields_of
 from kavip.api.service import Service
 from kavip.controller import vrids
 from kavip.controller.observed import LeftOut, NodeState, Observed
@@ -141,7 +142,8 @@ def _router_id_left(case: Case) -> Refusal | None:
 def _group_has_nodes(case: Case) -> Refusal | None:
     if case.ground.has_nodes:
         return None
-    return Refusal(Reason.NO_NODES, f"no node matches spec.nodeSelector of KeepalivedGroup {case.ground.key}")
+    fields = fields_of(case.ground.group.spec) if case.ground.group else ""
+    return Refusal(Reason.NO_NODES, f"no node matches {fields} of KeepalivedGroup {case.ground.key}")
 
 
 def _has_vips(case: Case) -> Refusal | None:

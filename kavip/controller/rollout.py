@@ -78,7 +78,7 @@ def scene_of(
     now: datetime,
 ) -> Scene:
     """The scene of *group*, whose ConfigMap holds *text* under *config_hash*."""
-    staying = {node.metadata.name for node in snapshot.group_nodes(group)}
+    staying = snapshot.keeping_nodes(group)
     leaving = [pod for pod in pods.values() if pod.spec.node_name not in staying and not _is_lost(pod, now)]
     return Scene(
         running=participants_of(text),

@@ -17,6 +17,7 @@ from kavip.api.group import (
     KeepalivedGroup,
     NodesStatus,
 )
+from kavip.api.scheduling import fields_of
 from kavip.controller import advertised
 from kavip.controller.mastership import Mastership, Subject
 from kavip.controller.observed import BACKUP, FAULT, MASTER, NodeState
@@ -147,7 +148,8 @@ def _left_out(view: View, ready: Sequence[str]) -> str:
 def _ready(view: View) -> Verdict:
     nodes = [node.metadata.name for node in view.roster.nodes]
     if not nodes:
-        return Verdict("False", Reason.NO_NODES, "no node matches spec.nodeSelector: label one, or change it")
+        fields = fields_of(view.group.spec)
+        return Verdict("False", Reason.NO_NODES, f"no node matches {fields}: label one, or change it")
     missing = [name for name in nodes if name not in _ready_nodes(view)]
     if missing:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"

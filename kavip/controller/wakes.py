@@ -205,7 +205,7 @@ def _shape(service: Service | None) -> object:
 
 def _faces(obj: Object | None) -> object:
     """What of a Node can matter: who it is, where, and whether it is ready, but not when it last said so."""
-    return (obj.metadata.labels, obj.status.addresses, obj.is_ready) if isinstance(obj, Node) else None
+    return (obj.metadata.labels, obj.spec, obj.status.addresses, obj.is_ready) if isinstance(obj, Node) else None
 
 
 def _labels(obj: Object | None) -> object:

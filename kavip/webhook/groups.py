@@ -11,6 +11,7 @@ from kavip import names
 from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
+from kavip.api.scheduling import fields_of
 from kavip.names import Reason
 from kavip.vrrp import groups as shape
 from kavip.vrrp import routerids
@@ -132,7 +133,7 @@ def nobody_loses_the_default(group: KeepalivedGroup, context: Cluster) -> Findin
 def some_node_is_selected(group: KeepalivedGroup, context: Cluster) -> Findings:
     """The selector picks a node, where the nodes are known."""
     if context.snapshot.nodes and not context.snapshot.group_nodes(group):
-        yield Caution("spec.nodeSelector: selects no node; no VIP of this group will answer")
+        yield Caution(f"{fields_of(group.spec)}: selects no node; no VIP of this group will answer")
 
 
 def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:

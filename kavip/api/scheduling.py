@@ -1,0 +1,147 @@
+"""
+Where the pods of a DaemonSet may be: the rule by which Kubernetes decides it, over labels, node affinity and taints.
+
+A group's nodes are those on which its DaemonSet runs. Whoever counts others waits for pods that never come.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from kavip.api.cluster import Node, Taint
+from kavip.api.group import GroupSpec
+from kavip.api.meta import LabelSelector, Requirement, Wire, field
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+_NAME_FIELD: Final = "metadata.name"
+_PRESSURE: Final = "node.kubernetes.io/"
+_ALWAYS_TOLERATED: Final = frozenset(
+    {
+        (f"{_PRESSURE}not-ready", NO_EXECUTE),
+        (f"{_PRESSURE}unreachable", NO_EXECUTE),
+        (f"{_PRESSURE}disk-pressure", NO_SCHEDULE),
+        (f"{_PRESSURE}memory-pressure", NO_SCHEDULE),
+        (f"{_PRESSURE}pid-pressure", NO_SCHEDULE),
+        (f"{_PRESSURE}unschedulable", NO_SCHEDULE),
+        (f"{_PRESSURE}network-unavailable", NO_SCHEDULE),
+    }
+)
+"""What the DaemonSet controller lets every pod of hostNetwork tolerate, whatever its template says."""
+
+T = TypeVar("T")
+
+
+class _Toleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def matches(self, taint: Taint) -> bool:
+        """Whether a pod with it stands *taint*; without a key, with operator Exists, every one."""
+        if self.effect not in ("", taint.effect) or (self.key or taint.key) != taint.key:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.operator == "Equal" and self.value == taint.value)
+
+
+class _Term(Wire, frozen=True):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+    def matches(self, node: Node) -> bool:
+        """Whether *node* satisfies every requirement; a term without any matches nothing."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        labels, fields = node.metadata.labels or {}, {_NAME_FIELD: node.metadata.name}
+        return all(_satisfies(each, labels) for each in self.match_expressions or ()) and all(
+            _satisfies(each, fields) for each in self.match_fields or ()
+        )
+
+
+class _Required(Wire, frozen=True):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(Wire, frozen=True):
+    required: _Required | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class _Affinity(Wire, frozen=True):
+    node_affinity: _NodeAffinity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What of a group says where its pods may be; *tolerations* are None where they tolerate every taint."""
+
+    labels: Mapping[str, str]
+    tolerations: Sequence[_Toleration] | None
+    terms: Sequence[_Term] | None
+
+    def admits(self, node: Node) -> bool:
+        """Whether a pod of the group is made for *node*."""
+        return self._fits(node) and self._stands(node, (NO_SCHEDULE, NO_EXECUTE))
+
+    def keeps(self, node: Node) -> bool:
+        """Whether a pod that is on *node* stays there."""
+        return self._fits(node) and self._stands(node, (NO_EXECUTE,))
+
+    def _fits(self, node: Node) -> bool:
+        if not self.labels.items() <= (node.metadata.labels or {}).items():
+            return False
+        return self.terms is None or any(each.matches(node) for each in self.terms)
+
+    def _stands(self, node: Node, effects: Collection[str]) -> bool:
+        if self.tolerations is None:
+            return True
+        minded = (each for each in node.spec.taints or () if each.effect in effects)
+        return all((each.key, each.effect) in _ALWAYS_TOLERATED or self._tolerates(each) for each in minded)
+
+    def _tolerates(self, taint: Taint) -> bool:
+        return any(each.matches(taint) for each in self.tolerations or ())
+
+
+def placement_of(spec: GroupSpec) -> Placement:
+    """Where the pods of a group may be; what the API server would refuse in them restricts nothing."""
+    tolerations, terms = None, None
+    if spec.tolerations is not None:
+        tolerations = [found for each in spec.tolerations if (found := _read(each, _Toleration))]
+    affinity = _read(spec.affinity or {}, _Affinity)
+    if affinity and affinity.node_affinity and affinity.node_affinity.required:
+        terms = affinity.node_affinity.required.node_selector_terms
+    return Placement(spec.node_selector or {}, tolerations, terms)
+
+
+def place_of(spec: GroupSpec) -> object:
+    """What :func:`placement_of` reads, as a key: groups with the same one are on the same nodes."""
+    labels = frozenset((spec.node_selector or {}).items())
+    if spec.tolerations is None and not spec.affinity:
+        return labels
+    return labels, msgspec.json.encode((spec.tolerations, spec.affinity), order="sorted")
+
+
+def fields_of(spec: GroupSpec) -> str:
+    """The fields of a group that say where its pods may be, for a message; those that say nothing are left out."""
+    given = (("spec.affinity", bool(spec.affinity)), ("spec.tolerations", spec.tolerations is not None))
+    return " or ".join(["spec.nodeSelector", *(name for name, is_given in given if is_given)])
+
+
+def _read(value: object, kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _satisfies(term: Requirement, values: Mapping[str, str]) -> bool:
+    if term.operator not in ("Gt", "Lt"):
+        return LabelSelector(match_expressions=[term]).matches(values)
+    try:
+        found, bound = int(values.get(term.key, "")), int((term.values or [""])[0])
+    except ValueError:
+        return False
+    return found > bound if term.operator == "Gt" else found < bound
