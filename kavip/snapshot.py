@@ -104,8 +104,8 @@ class Snapshot:
             return
         store = self._store(KINDS[type(obj)])
         before = store.get(key)
-        if isinstance(obj, KeepalivedGroup) and isinstance(before, KeepalivedGroup) and obj.spec == before.spec:
-            obj = msgspec.structs.replace(obj, spec=before.spec)  # what was derived for it still is
+        if isinstance(obj, KeepalivedGroup) and isinstance(before, KeepalivedGroup):
+            obj = _like(obj, before)
         store[key] = obj
         match obj:
             case Service():
@@ -318,6 +318,14 @@ class Snapshot:
                 self._crews.clear()
             self._crews[key] = found
         return found
+
+
+def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
+    """*group* with the very parts that it had *before* where they are equal: what was made of them still holds."""
+    if group.status.router_ids == before.status.router_ids:
+        status = msgspec.structs.replace(group.status, router_ids=before.status.router_ids)
+        group = msgspec.structs.replace(group, status=status)
+    return msgspec.structs.replace(group, spec=before.spec) if group.spec == before.spec else group
 
 
 def _declared(pool: Object | None) -> object:

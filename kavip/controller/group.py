@@ -225,8 +225,10 @@ def _errands(
 
 
 def _status(view: View, now: datetime) -> tuple[StatusPatch, ...]:
-    new = status_of(view, now=timestamp(now))
-    changes = merge_patch(_json(view.group.status), _json(new))
+    old, new = view.group.status, status_of(view, now=timestamp(now))
+    if new.router_ids is old.router_ids:  # thousands in Shared mode
+        old, new = (msgspec.structs.replace(each, router_ids=None) for each in (old, new))
+    changes = merge_patch(_json(old), _json(new))
     if not changes:
         return ()
     body = {"metadata": {"resourceVersion": view.group.metadata.resource_version}, "status": changes}

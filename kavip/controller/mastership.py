@@ -17,6 +17,7 @@ from typing import Final
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.controller.observed import BACKUP, FAULT, MASTER, Hearing, NodeState, Observed
+from kavip.memo import last
 from kavip.names import Reason
 from kavip.vrrp.timing import SECOND, timing_of
 
@@ -105,10 +106,8 @@ class Mastership:
     @cached_property
     def is_undisputed(self) -> bool:
         """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
-        masters = [state.masters for state in self.states.values()]
-        return len(frozenset[Address]().union(*masters)) == sum(map(len, masters)) and not any(
-            map(self._is_silent, self.states)
-        )
+        masters = tuple(state.masters for state in self.states.values())
+        return _are_apart(tuple(self.states), masters) and not any(map(self._is_silent, self.states))
 
     @cached_property
     def _leaders(self) -> Mapping[str, Sequence[str]]:
@@ -167,3 +166,8 @@ def _runs(state: NodeState, subject: Subject) -> bool:
     if isinstance(subject, str):
         return any(sight.name == subject for sight in state.instances)
     return subject in state.runs
+
+
+@last(256)
+def _are_apart(_nodes: tuple[str, ...], masters: Sequence[frozenset[Address]]) -> bool:
+    return len(frozenset[Address]().union(*masters)) == sum(map(len, masters))

@@ -52,7 +52,7 @@ class Roster:
     members: tuple[Member, ...]
     nodes: tuple[Node, ...]
     assignment: Assignment
-    router_ids: Mapping[str, int]
+    router_ids: dict[str, int]
     port: int
     is_settled: bool
     model: Model | None
@@ -116,7 +116,7 @@ def roster_of(
         members=members,
         nodes=nodes,
         assignment=assignment,
-        router_ids=keys.published_ids(group, members, assignment.ids),
+        router_ids=keys.published_ids(group, members, assignment.ids, held=held),
         port=port,
         is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
         model=ahead.model if ahead else fitted.model if fitted else None,
@@ -267,7 +267,7 @@ def _ahead(
     wanted = fitted.model
     if succession.old:
         return _Ahead(wanted, fitted.config, None)
-    kept = [member for member in members if member.key not in fitted.left_out]
+    kept = [each for each in members if each.key not in fitted.left_out] if fitted.left_out else members
     goal = wanted
     if persisted.keys() != assignment.ids.keys():
         anchors = {name: each.identity.anchor.address for name, each in running.items()}

@@ -74,7 +74,7 @@ def status_of(view: View, *, now: str) -> GroupStatus:
     current = [node for node in roster.nodes if _runs(view, node.metadata.name)]
     return GroupStatus(
         conditions=conditions.merged(group.status.conditions, entries, now=now),
-        router_ids=dict(roster.router_ids) or None,
+        router_ids=roster.router_ids or None,
         observed_generation=group.metadata.generation,
         instances=_instances(view) or None,
         virtual_ips=_virtual_ips(view) or None,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from kavip.api.group import KeepalivedGroup
 from kavip.controller.outcome import Reserved
+from kavip.memo import last
 from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids
 
@@ -17,10 +18,10 @@ NONE: Mapping[str, Reserved] = {}
 
 def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Reserved] = NONE) -> frozenset[int]:
     """The VRIDs of the other groups of the segment, but for those that *group* had first."""
-    held = set((group.status.router_ids or {}).values())
+    held = _held(group.key, group.status.router_ids)
     result: set[int] = set()
     for other in snapshot.neighbours(group):
-        theirs = set((other.status.router_ids or {}).values())
+        theirs = _held(other.key, other.status.router_ids)
         if group.metadata.age_key < other.metadata.age_key:
             theirs -= held
         result |= theirs
@@ -32,4 +33,9 @@ def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Res
 def room(snapshot: Snapshot, group: KeepalivedGroup) -> int:
     """How many VRIDs *group* may still give, by what is persisted; never negative."""
     usable = routerids.ALL - routerids.blacklist_of(group.spec) - taken(snapshot, group)
-    return len(usable - set((group.status.router_ids or {}).values()))
+    return len(usable - _held(group.key, group.status.router_ids))
+
+
+@last(1024)
+def _held(_group: str, router_ids: Mapping[str, int] | None) -> frozenset[int]:
+    return frozenset((router_ids or {}).values())

@@ -31,6 +31,7 @@ REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector th
 
 HASH_LENGTH: Final = 16
 
+_MADE: Final = frozenset({int, Address, VirtualIP})  # kavip makes their text
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
 _ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n +([0-9A-Fa-f:.]+)/", re.MULTILINE)
 
@@ -63,13 +64,8 @@ def _block(_name: tuple[str, str], instance: Instance) -> str:
 
 def guard(value: object) -> object:
     """Let *value* into the template; raises :class:`UnsafeValue` for anything but one plain word."""
-    match value:
-        case bool():
-            pass
-        case int() | Address() | VirtualIP():  # their text is made by kavip
-            return value
-        case str() if _SAFE.fullmatch(value):
-            return value
+    if type(value) in _MADE or (isinstance(value, str) and _SAFE.fullmatch(value)):
+        return value
     raise UnsafeValue("", value, "cannot stand in keepalived.conf: want one word of letters, digits and _.:/+=,-")
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
+from kavip.memo import last
 from kavip.vrrp import keys
 from kavip.vrrp.identity import Running, agree, identity_of
 from kavip.vrrp.instances import Instance, Model, instance_of
@@ -67,14 +68,21 @@ def hold(
 
 def _moving(wanted: Model, running: Mapping[str, Running]) -> dict[str, list[VirtualIP]]:
     """The VIPs that are in one of the *running* instances and are to be in another, by that in which they are."""
-    there = {each.name: each.carried for each in wanted.instances}
-    suspects = {name: lost for name, run in running.items() if (lost := run.carried - there.get(name, frozenset()))}
-    elsewhere = frozenset[Address]().union(*there.values()) if suspects else frozenset[Address]()
+    there = {each.name: each for each in wanted.instances}
+    lost = {name: _lost((wanted.group, name), run, there.get(name)) for name, run in running.items()}
+    suspects = {name: some for name, some in lost.items() if some}
+    elsewhere = frozenset[Address]().union(*(each.carried for each in there.values() if suspects))
     return {
         name: [vip for vip in running[name].virtual_ips if vip.address in moving]
-        for name, lost in suspects.items()
-        if (moving := lost & elsewhere)
+        for name, some in suspects.items()
+        if (moving := some & elsewhere)
     }
+
+
+@last(4096)
+def _lost(_name: tuple[str, str], run: Running, wanted: Instance | None) -> frozenset[Address]:
+    """What *run* carries and the instance of its name is not to."""
+    return run.carried - wanted.carried if wanted else run.carried
 
 
 def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:

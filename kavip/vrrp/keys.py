@@ -43,19 +43,26 @@ def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
 
 
 def published_ids(
-    group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int]
-) -> Mapping[str, int]:
-    """What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance."""
+    group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int], *, held: dict[str, int]
+) -> dict[str, int]:
+    """
+    What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance.
+
+    Where that is what it shows already it is the same object, *held*.
+    """
     if not group.is_shared:
         return dict(sorted(router_ids.items()))
     services = tuple(member.key for member in members if not member.local)
-    return _shown(group.key, services, group.spec.instances.count, router_ids)
+    return _shown(group.key, services, group.spec.instances.count, router_ids, held)
 
 
 @last(64)
-def _shown(_group: str, services: Sequence[str], count: int, router_ids: Mapping[str, int]) -> Mapping[str, int]:
+def _shown(
+    _group: str, services: Sequence[str], count: int, router_ids: Mapping[str, int], held: dict[str, int]
+) -> dict[str, int]:
     slots = ((key, slot_of(key, count)) for key in services)
-    return dict(sorted({**router_ids, **{key: router_ids[slot] for key, slot in slots if slot in router_ids}}.items()))
+    shown = {**router_ids, **{key: router_ids[slot] for key, slot in slots if slot in router_ids}}
+    return held if shown == held else dict(sorted(shown.items()))
 
 
 def own_key(group: KeepalivedGroup) -> str:

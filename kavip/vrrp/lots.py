@@ -104,7 +104,8 @@ def _lot(_slot: tuple[str, str], members: Sequence[Member], interface: str, spec
     plain: list[Member] = []
     rest: list[Member] = []
     for each in members:
-        (plain if _is_plain(each) and special.isdisjoint(each.addresses) else rest).append(each)
+        is_special = bool(special) and not special.isdisjoint(each.addresses)
+        (plain if _is_plain(each) and not is_special else rest).append(each)
     vips: dict[int, list[VirtualIP]] = {}
     for address in sorted({address for each in plain for address in each.addresses}):
         vips.setdefault(address.family, []).append(virtualips.host(address, interface))

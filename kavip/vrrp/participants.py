@@ -7,6 +7,7 @@ All instances of a family agree on that, so the first of each is read, and of a 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kavip.api.address import Address, read_address
@@ -42,6 +43,7 @@ class Participants:
         return frozenset(address.family for _, address in self.sources)
 
 
+@lru_cache(maxsize=16)
 def participants_of(text: str) -> Participants:
     """Who takes part in *text*; nobody where kavip has not written it."""
     listed: set[str] = set()

@@ -277,7 +277,7 @@ def test_more_than_255_services() -> None:
     ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
     found = model_of(group, members, nodes(3), ids)
     assert (len(found.instances), found.problems) == (16, {})
-    status = keys.published_ids(group, members, ids)
+    status = keys.published_ids(group, members, ids, held={})
     assert len(status) == 1016
     assert all(status[each.key] == ids[keys.slot_of(each.key, 16)] for each in members)
     assert (
