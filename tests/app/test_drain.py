@@ -68,6 +68,8 @@ def test_a_replica_that_is_told_to_end_answers_first(installation: Installation)
         client.sendall(REVIEW[:40])
         replica.process.terminate()
         wait_for("it is not ready", lambda: probed(replica, names.READY_PATH)[0] == 503)
+        # the controller ends first, and then the webhook says so as well
+        wait_for("the webhook ends", lambda: probed(replica, names.READY_PATH) == (503, "shutting down\n" * 2))
         assert probed(replica, names.LIVE_PATH)[0] == 200
         client.sendall(REVIEW[40:])
         assert answer(client) == (200, "close", judged)
