@@ -15,7 +15,7 @@ from hack.testbed import images
 from hack.testbed.place import Result, run
 from tests.files import ROOT
 
-pytestmark = pytest.mark.image
+pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first of all runs builds it
 
 
 @pytest.fixture(scope="module")

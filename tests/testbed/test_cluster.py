@@ -11,7 +11,7 @@ from hack.testbed.images import WEB
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 VIP = "192.0.2.140"
 
 
@@ -54,7 +54,7 @@ def web(small: Cluster) -> Cluster:
     small.kubectl(
         "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [deployment, service]})
     )
-    small.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    small.kubectl("rollout", "status", "deployment/web", "--timeout=110s")
     return small
 
 
@@ -81,7 +81,7 @@ def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
         answered.add(web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/", check=False).stdout)
         return len(answered - {""}) == 2
 
-    process.wait_for("both pods have answered", both, timeout=60)
+    process.wait_for("both pods have answered", both, timeout=180)
     node.exec("ip", "addr", "del", f"{VIP}/32", "dev", "eth0")
 
 
@@ -110,7 +110,7 @@ def test_killing_by_name_hits_one_node_only(web: Cluster) -> None:
     other = web.node("n2").processes("busybox")
     assert web.kill_in_node("n1", "busybox")
     assert web.node("n2").processes("busybox") == other
-    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=90)
+    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=180)
 
 
 def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
@@ -120,4 +120,4 @@ def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
     web.stop_node("n1")
     assert not any(one.alive for one in running)
     web.start_node("n1")
-    process.wait_for("its pod runs again", lambda: bool(node.processes("busybox")), timeout=60)
+    process.wait_for("its pod runs again", lambda: bool(node.processes("busybox")), timeout=180)
