@@ -1,19 +1,28 @@
 """
 Open a connection to ADDRESS:80 every 10 ms until standard input closes; prints "ready", and at the end a JSON list.
 
-A row is ``[what came of it, what was answered]``: ``refused`` where no connection came about within 5 s, ``cut`` where
-one did and no answer came, else ``answered``. ``--udp`` sends one datagram instead, and prints what is answered.
+A row is ``[what came of it, what was answered, seconds]``: ``refused`` where no connection came about within 5 s,
+``cut`` where one did and no answer came, else ``answered``; the seconds are those from connection to answer.
+``--udp`` sends one datagram instead, and prints what is answered.
 """
 
 import asyncio
 import json
 import socket
 import sys
+import time
+from typing import NamedTuple
 
 EVERY = 0.01
 PATIENCE = 5.0  # seconds: as any client, this one lets TCP send again what was lost
 
-Row = tuple[str, str]
+
+class Row(NamedTuple):
+    """What came of one connection."""
+
+    outcome: str
+    body: str = ""
+    seconds: float = 0.0
 
 
 async def call(address: str) -> Row:
@@ -22,14 +31,15 @@ async def call(address: str) -> Row:
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection(address, 80)
     except (OSError, TimeoutError):
-        return "refused", ""
+        return Row("refused")
+    connected = time.monotonic()
     try:
         async with asyncio.timeout(PATIENCE):
             writer.write(b"GET / HTTP/1.0\r\n\r\n")
             body = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
-            return ("answered", body) if body else ("cut", "")
+            return Row("answered" if body else "cut", body, time.monotonic() - connected)
     except (OSError, TimeoutError):
-        return "cut", ""
+        return Row("cut")
     finally:
         writer.transport.abort()
 

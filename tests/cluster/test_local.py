@@ -19,6 +19,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_pool, a_service, object_of
+from tests.cluster.caller import EVERY, Row
 from tests.cluster.ground import RELEASE, made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -80,18 +81,18 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
 
 
 @contextmanager
-def calling(story: Story, address: str) -> Iterator[list[list[str]]]:
+def calling(story: Story, address: str) -> Iterator[list[Row]]:
     """Open a connection every 10 ms from outside as long as the block lasts; the rows are there afterwards."""
     command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", address)
-    rows: list[list[str]] = []
+    rows: list[Row] = []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     try:
         yield rows
     finally:
-        said, _ = process.communicate(timeout=60)
-        rows.extend(json.loads(said))
+        said, _ = process.communicate(timeout=120)
+        rows.extend(Row(*each) for each in json.loads(said))
 
 
 def answered(story: Story, address: str, *, times: int = 1) -> list[list[str]]:
@@ -129,10 +130,12 @@ def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
             for address in (vip, SECOND):
                 is_on(story, address, node)
     for rows in (first, second):
-        outcomes = Counter(outcome for outcome, _ in rows)
+        outcomes = Counter(row.outcome for row in rows)
         assert outcomes["answered"] and not outcomes["refused"]
-        assert outcomes["cut"] <= 2  # a request that is under way as the VIP moves: it moved twice
-        assert {body.split()[1] for outcome, body in rows if outcome == "answered"} == {story.cluster.client.ipv4}
+        good = [row for row in rows if row.outcome == "answered"]
+        under_way = 1 + int(max(row.seconds for row in good) / EVERY)  # at once: on a busy machine more than one
+        assert outcomes["cut"] <= 2 * under_way  # as the VIP moves: it moved twice
+        assert {row.body.split()[1] for row in good} == {story.cluster.client.ipv4}
     check_manners(story, vip)
 
 
