@@ -7,7 +7,7 @@ A change becomes keys (:mod:`.wakes`), a key becomes a Plan, a Plan becomes writ
 * :mod:`.plan`: the plan of one Service, with :mod:`.addressing` (which addresses), :mod:`.programmed` and
   :mod:`.advertised` (its conditions) and :mod:`.news` (is it worth a write), :mod:`.judging` (of a group's Services:
   whose are no longer so); :mod:`.removals`, :mod:`.echo` and :mod:`.unanswered`: what others, the watch and a lost
-  answer make of what was written; :mod:`.pools`: of one pool;
+  answer make of what was written; :mod:`.restraint`: how often that may be; :mod:`.pools`: the plan of one pool;
 * :mod:`.group`: the plan of one group, with :mod:`.roster` and :mod:`.fit` (what it is to run, what there is room for),
   :mod:`.vrids`, :mod:`.manifests` and :mod:`.monitoring` (its objects), :mod:`.belongings` and :mod:`.owner` (which are
   there, and whose), :mod:`.acceptance` and :mod:`.standing` (its status), :mod:`.difference` (of it, what is sent) and

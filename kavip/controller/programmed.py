@@ -88,7 +88,8 @@ class Case:
         every = tuple(dict.fromkeys((*given, *service.external_addresses)))
         vips = members.served(every)
         problem = problem_of(service, vips, ground) if problems is None else problems.get(service.key)
-        return cls(service, vips, problem, ground, len(every) - len(vips))
+        unread = max(0, len(service.spec.external_ips or ()) - names.MAX_EXTERNAL_IPS)
+        return cls(service, vips, problem, ground, len(every) - len(vips) + unread)
 
 
 def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> Refusal | None:

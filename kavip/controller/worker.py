@@ -24,6 +24,7 @@ from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
+from kavip.controller.restraint import Restraint
 from kavip.controller.rivals import plan_hindered
 from kavip.controller.wakes import Start
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
@@ -81,6 +82,7 @@ class Worker:
         self._snapshot, self._objects, self._queue, self._writer = snapshot, objects, queue, writer
         self._eye, self._notify, self._options, self._now, self._clock = eye, notify, options, now, clock
         self._rests: dict[Key, float] = {}
+        self._restraint = Restraint()
         self._since: dict[Key, float] = {}  # when a Service that is to be looked at was seen
 
     def add(self, key: Key) -> None:
@@ -112,6 +114,8 @@ class Worker:
                     rest = self._rests.get(key, 0.0) - self._clock()
                     if key.kind is Kind.POOL:
                         rest = min(rest, self._end_cool_downs(key.name))
+                    if key.kind is Kind.SERVICE and (service := self._snapshot.services.get(key.name)):
+                        rest = self._restraint.pause(service, now=self._clock())
                     if rest > 0:
                         self._queue.add_after(key, rest)
                     elif not self._awaits_return(key):
@@ -187,6 +191,7 @@ class Worker:
         started = self._clock()
         decided = self._decide(key)
         gives = self._gives(key, decided)
+        service = self._snapshot.services.get(key.name) if key.kind is Kind.SERVICE and decided.writes else None
         is_claimed = key.kind is Kind.SERVICE and self._snapshot.ledger.is_expecting(key.name)
         self._remember(key, decided)
         self._rest(key, decided, spent=self._clock() - started)
@@ -199,6 +204,8 @@ class Worker:
                 if decided.claims is not None and not is_claimed:
                     self._forget_claims(key)
                 raise
+            if service is not None:
+                self._restraint.spend(service, now=self._clock())
             if not is_done:
                 self._queue.add(key)  # what stood in the way is known now, and belongs into the status
                 return
@@ -257,6 +264,7 @@ class Worker:
             self.wake()
         elif key.kind is Kind.SERVICE:
             self._objects.removals.pop(key.name, None)
+            self._restraint.forget(key.name)
         if decided.removal is not None:
             self._objects.removals[key.name] = decided.removal
         if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
