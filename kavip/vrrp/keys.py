@@ -8,6 +8,7 @@ The names under which VRIDs are kept, and which Service lives where.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
@@ -17,6 +18,9 @@ from kavip.vrrp.members import Member, is_name
 SHARED_PREFIX: Final = "group"
 OWN_SUFFIX: Final = "virtualips"
 _IPV6: Final = "/v6"
+
+MOST_SHOWN: Final = 800_000
+"""Characters of Services that a Shared group's status shows: etcd takes 1.5 MB, and nothing hangs on what is shown."""
 
 
 def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str, ...]:
@@ -48,12 +52,18 @@ def published_ids(
     """
     What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance.
 
-    Where that is what it shows already it is the same object, *held*.
+    Of the Services as many as there is room for. Where that is what it shows already it is the same object, *held*.
     """
     if not group.is_shared:
         return dict(sorted(router_ids.items()))
-    services = tuple(member.key for member in members if not member.local)
+    services = _fitting(tuple(member.key for member in members if not member.local))
     return _shown(group.key, services, group.spec.instances.count, router_ids, held)
+
+
+def _fitting(services: tuple[str, ...]) -> tuple[str, ...]:
+    if sum(map(len, services)) <= MOST_SHOWN:
+        return services
+    return tuple(key for key, end in zip(services, accumulate(map(len, services)), strict=True) if end <= MOST_SHOWN)
 
 
 @last(64)

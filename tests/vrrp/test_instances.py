@@ -1,5 +1,7 @@
 """The model of one group."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,6 +285,17 @@ def test_more_than_255_services() -> None:
     assert (
         routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids == ids
     )
+
+
+def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> None:
+    """Whoever makes Services with long names cannot make it larger than etcd takes; no VRID hangs on what is shown."""
+    group = build.group(instances=shared())
+    members = [member_of(annotated(f"{'n' * 63}/s{number:06}{'x' * 56}"), group) for number in range(12_000)]
+    ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
+    status = keys.published_ids(group, members, ids, held={})
+    assert ids.items() <= status.items()
+    assert 5_000 < len(status) < len(members)
+    assert len(json.dumps(status)) < 1_000_000
 
 
 def test_local_service_in_shared_mode() -> None:
