@@ -42,7 +42,8 @@ class Mounted:
     """
     What the controller gave this node, as read from the mount; *password* is None where there is none.
 
-    *next*: what comes at an instant that is announced; *is_next*: that is this one.
+    *password_name* says which it is, and nothing of it. *next*: what comes at an instant that is announced; *is_next*:
+    that is this one.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Mounted:
     checks: tuple[Check, ...] = ()
     locals: tuple[Local, ...] = ()
     password: str | None = None
+    password_name: str = ""
     next: "Next | None" = None
     is_next: bool = False
 
@@ -97,7 +99,7 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
         lines = [part for line in lines for part in _authenticated(line, mounted.password or "")]
     if interface:
         lines = [_INTERFACE.sub(rf"\g<1>{interface}", line) for line in lines]
-    text = "\n".join([_header(facts.node, mounted.config_hash), *lines])
+    text = "\n".join([_header(facts.node, mounted.config_hash, mounted.password_name), *lines])
     found = grammar.examine(text, settled=good.configuration if good else Configuration())
     if isinstance(found, Refused):
         return found
@@ -173,7 +175,9 @@ def named(mounted: Mounted, facts: Facts) -> frozenset[VirtualIP]:
 def empty(node: str, *, config_hash: str = "") -> Localized:
     """A valid configuration that holds no instance."""
     router_id = _UNSAFE_NAME.sub("-", node) or "kavip"
-    text = f"{_header(node, config_hash)}\nglobal_defs {{\n    router_id {router_id}\n    max_auto_priority -1\n}}\n"
+    text = (
+        f"{_header(node, config_hash, '')}\nglobal_defs {{\n    router_id {router_id}\n    max_auto_priority -1\n}}\n"
+    )
     return Localized(text, config_hash, Configuration())
 
 
@@ -191,8 +195,9 @@ def alike(one: str, other: str) -> bool:
     return one.partition("\n")[2] == other.partition("\n")[2]
 
 
-def _header(node: str, config_hash: str) -> str:
-    return f"# kavip: localised for {node}; configuration {config_hash}"
+def _header(node: str, config_hash: str, password: str) -> str:
+    named = f"; password {password}" if password else ""
+    return f"# kavip: localised for {node}; configuration {config_hash}{named}"
 
 
 def _resolved(text: str, node: str) -> Iterator[str]:

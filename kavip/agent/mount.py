@@ -38,6 +38,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
     authentication: bool = False
     password: str = ""
+    renewals: int = 0
     next: "NextMeta | None" = None
     next_hash: str = ""
     switch_at: str = ""
@@ -51,6 +52,7 @@ class NextMeta(msgspec.Struct, frozen=True, rename="camel"):
     config_hash: str
     interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
     password: str = ""
+    renewals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         authentication=meta.authentication,
         checks=meta.checks,
         password=passwords.read(meta.password) if meta.authentication else None,
+        password_name=_name(meta.password, meta.renewals),
         locals=meta.locals,
     )
     if current.password is not None and inherited.password(old) not in (None, current.password):
@@ -119,9 +122,15 @@ def _next(current: Mounted, meta: Meta, following: bytes | None, passwords: Pass
         interface_from_ip=meta.next.interface_from_ip,
         authentication=bool(meta.next.password),
         password=passwords.read(meta.next.password) if meta.next.password else None,
+        password_name=_name(meta.next.password, meta.next.renewals),
         is_next=True,
     )
     return Next(meta.next_hash, mounted, meta.switch_at)
+
+
+def _name(path: str, renewals: int) -> str:
+    """Which password that is: where it is, and which of its contents."""
+    return f"{path} {renewals}" if path else ""
 
 
 def _unpacked(content: bytes) -> str | None:

@@ -23,6 +23,7 @@ NEAR: Final = 0.5
 """Seconds before the instant in which nothing else is begun."""
 
 _RUNNING: Final = re.compile(r"^ +auth_pass (\S+)$", re.MULTILINE)
+_NAMED: Final = re.compile(r"# kavip: localised for [^\n]*; password (\S+ \d+)")
 
 
 class Appointment:
@@ -60,10 +61,22 @@ def target(mounted: Mounted, left: float | None, installed: Localized | None) ->
 
 
 def is_renewed(mounted: Mounted, installed: Localized | None) -> bool:
-    """Whether a password is mounted that is one, and not the one that runs."""
+    """
+    Whether the password that runs was given another content, which is one.
+
+    Where another is named than the one that runs, all other nodes have switched to it: this one was away meanwhile.
+    """
     running = running_password(installed)
+    if not installed or not running or _password_name(installed) not in ("", mounted.password_name):
+        return False
     given = mounted.password if mounted.authentication else None
-    return bool(running and given and given != running and PASSWORD.fullmatch(given))
+    return bool(given and given != running and PASSWORD.fullmatch(given))
+
+
+def _password_name(installed: Localized) -> str:
+    """Which password is *installed*; "" where an earlier agent has not said it."""
+    found = _NAMED.match(installed.text)
+    return found[1] if found else ""
 
 
 def running_password(installed: Localized | None) -> str:

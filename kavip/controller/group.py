@@ -180,9 +180,11 @@ def _switching(owned: Belongings, published: Published | None, roster: Roster, o
     group, now, states = owned.group, owned.now, observed.of(owned.group.key)
     if roster.config is None:
         return None
-    before, means = published.at(now) if published else None, means_of(group)
+    hearings = observed.heard(group.key)
+    before, renewed = published.at(now) if published else None, since(states, hearings) is not None
+    means = replace(means_of(group), renewals=(before.current.means.renewals if before else 0) + renewed)
     wanted = roster.next or roster.config
-    following = Bundle(wanted.text, wanted.hash, means, renewed=since(states) is not None)
+    following = Bundle(wanted.text, wanted.hash, means, renewed=renewed)
     current = Bundle(roster.config.text, roster.config.hash, before.current.means if before else means)
     is_new = roster.next is not None or following.means != current.means or following.renewed
     if owned.taken.goes_on:
@@ -193,7 +195,7 @@ def _switching(owned: Belongings, published: Published | None, roster: Roster, o
             nodes=roster.nodes,
             pods=tuple(owned.objects.pods.get(group.key, {}).values()),
             states=states,
-            hearings=observed.heard(group.key),
+            hearings=hearings,
             runs=(published.current if published else current).hash,
         )
         return voters_of(assembly, on, now=now)

@@ -33,11 +33,16 @@ _HASH_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What nodes need beside the text: how they find their interface, and the key of the Secret with the password."""
+    """
+    What nodes need beside the text: how they find their interface, and the key of the Secret with the password.
+
+    *renewals*: how often all nodes have switched to another content of a key. A node that missed that knows by it.
+    """
 
     interface_from_ip: str = ""
     secret: str = ""
     secret_key: str = ""
+    renewals: int = 0
 
     @property
     def authentication(self) -> bool:
@@ -106,6 +111,7 @@ class NextMeta(Wire, frozen=True):
     secret: str = ""
     secret_key: str = ""
     password: str = ""
+    renewals: int = 0
     renewed: bool = False
 
 
@@ -171,6 +177,7 @@ def agent_meta(published: Published) -> AgentMeta:
         secret=current.means.secret,
         secret_key=current.means.secret_key,
         password=current.means.password,
+        renewals=current.means.renewals,
         switch_at=instant_text(published.switch_at) if following else "",
         tries=published.tries if following else 0,
         blame=published.blame if following else "",
@@ -181,6 +188,7 @@ def agent_meta(published: Published) -> AgentMeta:
             secret=following.means.secret,
             secret_key=following.means.secret_key,
             password=following.means.password,
+            renewals=following.means.renewals,
             renewed=following.renewed,
         )
         if following
@@ -189,7 +197,7 @@ def agent_meta(published: Published) -> AgentMeta:
 
 
 def _means(meta: NextMeta) -> Means:
-    return Means(meta.interface_from_ip, meta.secret, meta.secret_key)
+    return Means(meta.interface_from_ip, meta.secret, meta.secret_key, meta.renewals)
 
 
 def _unpacked(binary: str) -> str | None:

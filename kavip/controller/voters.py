@@ -34,9 +34,14 @@ class Assembly:
     runs: str
 
 
-def since(states: Mapping[str, NodeState]) -> datetime | None:
-    """When the first node saw another password than the one that runs; None: all run what is mounted."""
-    return min((found for each in states.values() if (found := read_instant(each.new_password))), default=None)
+def since(states: Mapping[str, NodeState], hearings: Mapping[str, Hearing]) -> datetime | None:
+    """
+    When the first node saw another password than the one that runs; None: all run what is mounted.
+
+    What a node said that is silent now may have been before a switch; others see a new password as well.
+    """
+    heard = [each for name, each in states.items() if not hearings.get(name, Hearing()).is_silent]
+    return min((found for each in heard if (found := read_instant(each.new_password))), default=None)
 
 
 def voters_of(assembly: Assembly, following: Bundle, *, now: datetime) -> tuple[Voter, ...]:
@@ -46,7 +51,7 @@ def voters_of(assembly: Assembly, following: Bundle, *, now: datetime) -> tuple[
         state = assembly.states.get(name)
         why = _absent(assembly, name) or (_unready(state, assembly.runs, following) if state else "")
         if not why and following.renewed and state is not None and not state.new_password:
-            began = since(assembly.states) or now.astimezone(UTC)
+            began = since(assembly.states, assembly.hearings) or now.astimezone(UTC)
             if (now - began).total_seconds() < RENEWED_AFTER:
                 why = "the new password is not mounted there yet"
         found.append(Voter(name, why, state.switch_at if state else ""))

@@ -76,9 +76,10 @@ def test_what_runs_before_and_after() -> None:
     assert target(broken, 0.0, None) == broken
 
 
-def running(password: str) -> Localized:
-    """A configuration that runs with this password."""
-    return Localized(f"x {{\n    auth_pass {password}\n}}\n", "", Configuration())
+def running(password: str, name: str = "") -> Localized:
+    """A configuration that runs with this password, of that name."""
+    head = f"# kavip: localised for n1; configuration 0{f'; password {name}' if name else ''}\n"
+    return Localized(f"{head}x {{\n    auth_pass {password}\n}}\n", "", Configuration())
 
 
 def test_the_password_that_runs_stays_until_the_instant() -> None:
@@ -90,6 +91,19 @@ def test_the_password_that_runs_stays_until_the_instant() -> None:
     assert target(mounted, None, None).password == "new"  # a pod that has just started knows no other
     switching = replace(mounted, next=Next("digest", mounted, timestamp(START)))
     assert target(switching, 0.0, running("old")).password == "new"
+
+
+@pytest.mark.parametrize("now", ["vrrp/two 0", "vrrp/one 1"])
+def test_a_password_to_which_others_have_switched(now: str) -> None:
+    """A node that was away meanwhile takes it at once; with the one that it ran it would be a second master."""
+    mounted = scene.mounted(ONE, authentication=True, password="new", password_name="vrrp/one 0")
+    old = running("old", "vrrp/one 0")
+    assert is_renewed(mounted, old)
+    switched = replace(mounted, password_name=now)
+    assert not is_renewed(switched, old)
+    assert target(switched, None, old).password == "new"
+    assert is_renewed(replace(switched, password="newer"), running("new", now))
+    assert is_renewed(switched, running("old"))  # an earlier agent did not say which
 
 
 @pytest.mark.parametrize("password", [None, "", "no good", "n0tgoodeither"])

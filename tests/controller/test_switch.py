@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -337,6 +337,32 @@ def test_a_password_that_is_replaced_in_place() -> None:
     site.world.later(voters.RENEWED_AFTER)
     site.world.group()
     assert site.published.switch_at
+    assert (found.current.means.renewals, found.next.means.renewals) == (0, 1)
+    for name in ("n1", "n2"):
+        state = replace(states[name], prepared=found.next.digest, drift=0.0, switch_at=instant_text(switch_at(site)))
+        site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
+    site.world.now = switch_at(site) + timedelta(seconds=2)
+    site.world.group()
+    site.world.group()
+    assert (site.published.next, site.published.current.means.renewals) == (None, 1)
+
+
+def test_what_a_silent_node_said_of_its_password_is_over() -> None:
+    """It may have been before a switch that it missed: nobody waits for it once more."""
+    site = Site.of(**SECRET)
+    state = replace(site.world.observed.of(GROUP)["n1"], new_password=instant_text(site.world.now))
+    site.world.observed = site.world.observed.with_node(GROUP, "n1", state=state)
+    site.world.group()
+    assert site.published.next
+    site.world.observed = site.world.observed.with_hearing(GROUP, "n1", hearing=Hearing(is_silent=True))
+    site.world.group()
+    assert site.published.next is None
+
+
+def switch_at(site: Site) -> datetime:
+    """The instant that is announced."""
+    assert site.published.switch_at
+    return site.published.switch_at
 
 
 def test_a_pod_needs_the_secrets_of_both() -> None:

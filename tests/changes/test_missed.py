@@ -1,0 +1,86 @@
+"""A node that misses a switch, and comes back with what it ran before: it is no second master."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hack.testbed import process
+from kavip.api.group import PasswordAuth, SecretRef
+from kavip.controller.observed import Hearing
+from tests.agent.pod import PATIENCE
+from tests.changes.conftest import MakeRig
+from tests.changes.rig import Rig
+from tests.changes.seen import watching
+from tests.changes.test_switch import (
+    SECOND,
+    VIPS,
+    changed,
+    edited,
+    mount_passwords,
+    published,
+    settle,
+    started,
+    switched,
+)
+from tests.controller.scenes import GROUP
+
+pytestmark = pytest.mark.netns
+
+LOST = "n2"
+WITH_PASSWORD = {**SECOND, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="one")}
+
+
+def missed(rig: Rig, **spec: Any) -> None:
+    """Let all switch but one node, of which daemon and agent are killed after they have seen the announcement."""
+    old = published(rig).current
+    rig.world.snapshot.put(edited(rig, **spec))
+
+    def is_announced() -> bool:
+        rig.step()
+        return all(state.switch_at for state in rig.world.observed.of(GROUP).values())
+
+    process.wait_for("the switch is announced", is_announced, timeout=PATIENCE, interval=0.05)
+    rig.pods[LOST].kill_agent()
+    rig.pods[LOST].kill_keepalived()
+    process.wait_for("the instant passes", lambda: rig.step() and has_passed(rig), timeout=PATIENCE, interval=0.05)
+    silent = Hearing(is_silent=True)  # as the probe says of it, seconds later
+    rig.world.observed = rig.world.observed.with_hearing(GROUP, LOST, hearing=silent)
+    process.wait_for(
+        "the others switch", lambda: switched(rig) and published(rig).current != old, timeout=PATIENCE, interval=0.05
+    )
+
+
+def has_passed(rig: Rig) -> bool:
+    """Whether the instant that was announced is over."""
+    instant = published(rig).switch_at
+    return instant is None or instant < datetime.now(UTC)
+
+
+def comes_back(rig: Rig) -> None:
+    """Start the containers again, with the run directory that they had; nobody else is disturbed for long."""
+    lost = rig.pods[LOST]
+    with watching(rig, VIPS) as seen:
+        lost.start()
+        process.wait_for("all run the same", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
+        settle(rig)
+    assert seen.double_masters == ()
+    assert lost.state()["newPassword"] == ""
+
+
+def test_a_node_that_misses_another_password(make_rig: MakeRig) -> None:
+    """The same key has another content: it takes the one that is mounted, which the others run."""
+    rig = started(make_rig, 2, **SECOND)
+    mount_passwords(rig, one="s3cr3t_1")
+    changed(rig, **WITH_PASSWORD)
+    mount_passwords(rig, one="s3cr3t_2")
+    missed(rig, **WITH_PASSWORD)
+    comes_back(rig)
+    assert all("auth_pass s3cr3t_2\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
+
+
+def test_a_node_that_misses_unicast(make_rig: MakeRig) -> None:
+    """It has the next text before keepalived starts."""
+    rig = started(make_rig, 2, unicast_enabled=False)
+    missed(rig)
+    comes_back(rig)
