@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.ports import free_ports
+from hack.testbed.programs import Programs
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0  # seconds for what takes one or two on an idle machine
@@ -219,10 +221,11 @@ def prepare(plane: ControlPlane) -> ControlPlane:
     return plane
 
 
-@pytest.fixture(scope="session")
-def prepared(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane with kavip's CRDs and namespaces."""
-    return prepare(control_plane)
+@pytest.fixture(scope="package")
+def prepared(programs: Programs) -> Iterator[ControlPlane]:
+    """A control plane with kavip's CRDs and namespaces for these tests alone: kavip serves whatever is there."""
+    with runs.temporary() as state, ControlPlane(programs, state) as started:
+        yield prepare(started)
 
 
 @pytest.fixture
