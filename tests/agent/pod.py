@@ -24,13 +24,13 @@ from hack.testbed.segment import Host
 from kavip import names
 from kavip.controller.published import folder_of
 from tests.agent.scene import Mount
+from tests.vrrp.lab import BEFORE_OTHERS
 
 PATIENCE = 60.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""
 
 _KEEPALIVED_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
 _AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs")
-_BEFORE_OTHERS = ("nice", "-n", "-15")  # what a busy machine keeps from a daemon would look like a lost advert
 _CLONE_NEWNET = 0x40000000
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Pod:
             f" --use-file={self.run_dir}/keepalived.conf --config-id={self.host.name}"
             f" --pid={self.run_dir}/keepalived.pid --vrrp_pid={self.run_dir}/vrrp.pid"
         )
-        environment = (*_BEFORE_OTHERS, "env", f"TMPDIR={self.run_dir}", *self.frame)
+        environment = (*BEFORE_OTHERS, "env", f"TMPDIR={self.run_dir}", *self.frame)
         self.keepalived = self.host.spawn(*environment, *_KEEPALIVED_RIGHTS, *command.split(), log=self.keepalived_log)
         return self.keepalived
 

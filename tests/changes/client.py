@@ -50,7 +50,7 @@ class Asking(asyncio.Protocol):
 
 async def ask(vip: str) -> Row:
     """One request to *vip*."""
-    sent, transport = time.monotonic(), None
+    sent, transport, asking = time.monotonic(), None, None
     try:
         async with asyncio.timeout(TIMEOUT):
             transport, asking = await asyncio.get_running_loop().create_connection(Asking, vip, PORT)
@@ -63,6 +63,8 @@ async def ask(vip: str) -> Row:
     finally:
         if transport:
             transport.abort()
+        if asking:
+            asking.body.cancel()  # nobody waits for what it still hears
 
 
 async def main() -> None:

@@ -31,6 +31,7 @@ from kavip.snapshot import Object
 from tests import build
 from tests.agent.pod import PATIENCE, Pod
 from tests.controller.scenes import GROUP, NOW, World, cluster, pod
+from tests.vrrp.lab import BEFORE_OTHERS
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
@@ -245,4 +246,6 @@ def _node(host: Host) -> Any:
 
 
 def _serve(host: Host) -> Process:
-    return host.spawn(sys.executable, "-m", "tests.changes.server", host.name, log=host.home / "server.log")
+    return host.spawn(
+        *BEFORE_OTHERS, sys.executable, "-m", "tests.changes.server", host.name, log=host.home / "server.log"
+    )

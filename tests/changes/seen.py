@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from hack.demo.prober import longest_silence
 from tests.changes import wire
 from tests.changes.client import RESET, Row
 from tests.changes.rig import Rig
 from tests.changes.wire import Advert, Double
+from tests.vrrp.lab import BEFORE_OTHERS
+
+MOMENT: Final = 0.1
+"""
+Seconds for which a VIP may be unanswered where one that lives hands it to another: keepalived says that it is master
+before it has the address, and the other one lets go at once. Nobody waits for an election meanwhile.
+"""
 
 FEWEST: Final = 5
 """Requests that a client must have sent to a VIP for its silence to mean anything."""
@@ -54,7 +60,18 @@ class Seen:
     @property
     def longest_silence(self) -> float:
         """Seconds between an answered request and the next that was, where some between them were not."""
-        return max(longest_silence([(sent, took) for sent, took, _ in rows]) for rows in self.rows.values())
+        found = (_silences([(sent, took is not None) for sent, took, _ in rows]) for rows in self.rows.values())
+        return max((each for silences in found for each in silences), default=0.0)
+
+    def silences(self, vip: str, *, since: float = 0.0) -> list[float]:
+        """How long *vip* was unanswered, each time; connections that stood and were reset do not count."""
+        rows = [(sent, took is not None) for sent, took, who in self.rows[vip] if who != RESET]
+        return _silences(row for row in rows if row[0] >= since)
+
+    def is_kept(self, vip: str, *, moves: int, since: float = 0.0) -> bool:
+        """Whether *vip* was away for no longer than a moment, and no more often than it moved."""
+        found = self.silences(vip, since=since)
+        return len(found) <= moves and all(each <= MOMENT for each in found)
 
     @property
     def double_masters(self) -> tuple[Double, ...]:
@@ -85,7 +102,7 @@ def watching(rig: Rig, vips: Sequence[str]) -> Iterator[Seen]:
     seen = Seen()
     seen.router_ids = router_ids(rig.text)
     before = rig.transitions()
-    command = [sys.executable, "-m"]
+    command = [*BEFORE_OTHERS, sys.executable, "-m"]
     ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire", str(len(rig.leaders()))))
     mouth = _Worker(rig.lan.client.command(*command, "tests.changes.client", *vips))
     try:
@@ -118,6 +135,16 @@ def _sums(lost: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return {vip: len(each) for vip, each in lost.items() if each}
 
 
+def _silences(asked: Iterable[tuple[float, bool]]) -> list[float]:
+    """Seconds from each answered request, before some that were not, to the next that was, or to the last of all."""
+    found, good, last = [], None, None
+    for sent, is_answered in asked:
+        if is_answered and good is not None and last != good:
+            found.append(sent - good)
+        good, last = sent if is_answered else good, sent
+    return [*found, last - good] if good is not None and last is not None and last != good else found
+
+
 def _in_turn(nodes: Iterable[str]) -> list[str]:
     return [node for node, _ in groupby(nodes)]
 
@@ -142,7 +169,9 @@ class _Worker:
     """A program that works until its standard input closes, and then says what it has found."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n", command
 
