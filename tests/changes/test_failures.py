@@ -1,12 +1,13 @@
 """What breaks, is restarted or is away: who holds the VIP, and how often it moves."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from hack.testbed import process
 from tests.agent.pod import PATIENCE, Pod
-from tests.changes.client import RESET
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group, service
 from tests.changes.seen import Seen, moves, watching
@@ -14,6 +15,9 @@ from tests.changes.seen import Seen, moves, watching
 pytestmark = pytest.mark.netns
 
 MAIL, VIP = "shop/mail", "192.0.2.130"  # whose second node is clearly ahead of the third, also on a busy machine
+
+ROUNDS = 2
+"""Of five times that a node comes back it speaks first four times, and only then nobody is told."""
 
 
 def started(rig: Rig, **spec: object) -> tuple[str, str]:
@@ -28,6 +32,22 @@ def restart_keepalived(pod: Pod) -> None:
     assert pod.keepalived
     process.stop([pod.keepalived])
     pod.start_keepalived()
+
+
+@contextmanager
+def forwarding_nothing(rig: Rig) -> Iterator[None]:
+    """For as long as it lasts the nodes keep what is not for them, as behind a firewall."""
+    forward(rig, "0")
+    try:
+        yield
+    finally:
+        forward(rig, "1")
+
+
+def forward(rig: Rig, setting: str) -> None:
+    """Set on every node whether it forwards."""
+    for node in rig.lan.nodes:
+        node.exec("sh", "-c", f"echo {setting} >/proc/sys/net/ipv4/ip_forward")
 
 
 def moved(seen: Seen, *nodes: str) -> None:
@@ -53,7 +73,7 @@ def test_agents_and_controller_may_be_away(make_rig: MakeRig) -> None:
 
 
 def test_a_master_that_restarts_hands_over_and_takes_back_once(make_rig: MakeRig) -> None:
-    """It says goodbye to the next one; its return costs nobody a request; and that is all."""
+    """It says goodbye to the next one, which hands it back when it returns; and that is all."""
     rig = make_rig(3)
     leader, heir = started(rig)
     with watching(rig, [VIP]) as seen:
@@ -63,8 +83,7 @@ def test_a_master_that_restarts_hands_over_and_takes_back_once(make_rig: MakeRig
         time.sleep(1)  # five intervals
     moved(seen, leader, heir, leader)
     assert seen.answering(VIP) == [leader, heir, leader]
-    back = seen.first_answer(VIP, heir)
-    assert [why for sent, took, why in seen.rows[VIP] if sent > back and took is None and why != RESET] == []
+    assert seen.is_kept(VIP, moves=1, since=seen.first_answer(VIP, heir)), seen.silences(VIP)
 
 
 def test_a_master_that_restarts_stays_a_backup_where_the_group_says_so(make_rig: MakeRig) -> None:
@@ -99,13 +118,27 @@ def test_a_daemon_or_a_node_that_dies_loses_its_vip_once(make_rig: MakeRig) -> N
         rig.lan.mend(host)
         rig.lead(MAIL, leader)
     moved(cut, leader, heir, leader)
-    with watching(rig, [VIP]) as silent:
-        rig.lan.silence(host)
-        process.wait_for("the next takes over", lambda: MAIL in rig.pods[heir].masters(), timeout=PATIENCE)
-        rig.lan.mend(host)
-        rig.lead(MAIL, leader)
-    assert silent.answering(VIP) == [leader, heir, leader]
-    assert moves(silent.transitions) == {MAIL: 1}  # the first one never knew that it was gone
+
+
+def test_a_node_that_was_silent_is_found_again_at_once(make_rig: MakeRig) -> None:
+    """
+    It never knew that it was gone, and announces nothing when it is back; all others took its VIP for another's.
+
+    No node forwards what reaches it in vain: that would hide how long clients go on to ask the wrong one.
+    """
+    rig = make_rig(2)
+    leader, heir = started(rig)
+    host = rig.lan.node(leader)
+    with forwarding_nothing(rig):
+        for _ in range(ROUNDS):
+            with watching(rig, [VIP]) as seen:
+                rig.lan.silence(host)
+                process.wait_for("the next takes over", lambda: MAIL in rig.pods[heir].masters(), timeout=PATIENCE)
+                rig.lan.mend(host)
+                rig.lead(MAIL, leader)
+                time.sleep(2)  # a client finds out by itself after five, or keepalived tells it
+            assert seen.answering(VIP) == [leader, heir, leader]
+            assert moves(seen.transitions) == {MAIL: 1}
 
 
 def test_an_agent_that_returns_removes_what_a_killed_daemon_left(make_rig: MakeRig) -> None:
@@ -122,5 +155,5 @@ def test_an_agent_that_returns_removes_what_a_killed_daemon_left(make_rig: MakeR
     with watching(rig, [VIP]) as seen:
         pod.start_keepalived()
         rig.lead(MAIL, leader)
-    assert seen.failures == {}
+    assert seen.is_kept(VIP, moves=1), seen.silences(VIP)
     moved(seen, heir, leader)
