@@ -20,12 +20,14 @@ import yaml
 
 from kavip import names
 from kavip.api.address import Address
-from kavip.api.workload import Written
+from kavip.api.group import KeepalivedGroup
+from kavip.api.workload import ConfigMap, Written
 from kavip.controller.manifests import AGENT
 from kavip.controller.outcome import Options
 from kavip.offline import Planned
 from kavip.overlay import Standing
 from kavip.snapshot import Snapshot
+from kavip.together import Together, settled, together
 from kavip.webhook.verdict import visible
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
@@ -48,10 +50,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Everything that would change, sorted: single values, and texts as unified diffs by ``Kind ns/name`` and key."""
+    """
+    Everything that would change, sorted: single values, and texts as unified diffs by ``Kind ns/name`` and key.
+
+    *together*: what of it all nodes would change at one instant. *waits*: what waits for that already.
+    """
 
     changes: tuple[Change, ...]
     diffs: tuple[tuple[str, str], ...]
+    together: tuple[Together, ...] = ()
+    waits: tuple[Together, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything would."""
@@ -63,15 +71,26 @@ def drift_of(planned: Planned, standing: Standing) -> Drift:
     before = Snapshot.from_objects(standing.objects)
     changes = sorted(
         [*_addresses(before, planned.snapshot), *_router_ids(before, planned.snapshot)],
-        key=lambda change: (change.subject, change.field),
+        key=lambda change: change.subject,
     )
-    diffs = {what: text for body in planned.objects for what, text in _compared(body, standing.written)}
-    return Drift(tuple(changes), tuple(sorted(diffs.items())))
+    pairs = [
+        (body, standing.written.get(f"{body['kind']} {body['metadata']['namespace']}/{body['metadata']['name']}"))
+        for body in planned.objects
+    ]
+    diffs = {what: text for body, found in pairs for what, text in _compared(body, found, planned.snapshot)}
+    common = [each for body, found in pairs for each in _together(body, found, planned.snapshot)]
+    return Drift(
+        tuple(changes),
+        tuple(sorted(diffs.items())),
+        together=tuple(each for each in common if not each.waits),
+        waits=tuple(each for each in common if each.waits),
+    )
 
 
 def text(drift: Drift) -> str:
     """*drift* for people, and for ``patch``'s readers."""
     lines = [f"{each.subject}: {each.field}: {_none(each.before)} -> {_none(each.after)}" for each in drift.changes]
+    lines += map(str, drift.together)
     return "\n".join(map(visible, [*lines, *(line for _, each in drift.diffs for line in each.split("\n"))]))
 
 
@@ -83,6 +102,8 @@ def data(drift: Drift) -> dict[str, Any]:
             for each in drift.changes
         ],
         "diffs": [{"subject": subject, "diff": diff} for subject, diff in drift.diffs],
+        "together": [{"group": each.group, "what": each.what} for each in drift.together],
+        "waits": [{"group": each.group, "what": each.what} for each in drift.waits],
     }
 
 
@@ -143,16 +164,39 @@ def _router_ids(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
-def _compared(body: Mapping[str, Any], written: Mapping[str, Written]) -> Iterator[tuple[str, str]]:
+def _group_of(body: Mapping[str, Any], snapshot: Snapshot) -> KeepalivedGroup | None:
+    return snapshot.groups.get(f"{body['metadata']['namespace']}/{body['metadata']['name']}")
+
+
+def _together(body: Mapping[str, Any], found: Written | None, snapshot: Snapshot) -> tuple[Together, ...]:
+    group = _group_of(body, snapshot)
+    if body["kind"] != names.CONFIG_MAP or found is None or group is None:
+        return ()
+    wanted = ConfigMap(data=body["data"], binary_data=body.get("binaryData"))
+    return together(group, ConfigMap(data=found.data, binary_data=found.binary_data), wanted)
+
+
+def _compared(body: Mapping[str, Any], found: Written | None, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     kind = body["kind"]
     subject = f"{kind} {body['metadata']['namespace']}/{body['metadata']['name']}"
-    found = written.get(subject)
     if kind == names.CONFIG_MAP:
-        old, new = _texts(found.data, found.binary_data) if found else {}, _texts(body["data"], body.get("binaryData"))
+        old, new = _standing(found, _group_of(body, snapshot)), _texts(body["data"], body.get("binaryData"))
         for name in sorted(old.keys() | new.keys()):
             yield from _unified(f"{subject} {name}", old.get(name, ""), new.get(name, ""))
     elif kind == names.DAEMON_SET:
         yield from _unified(subject, _yaml(_owned_by_kavip(found)) if found else "", _yaml(_settled(_bare(body))))
+
+
+def _standing(found: Written | None, group: KeepalivedGroup | None) -> dict[str, str]:
+    """What a ConfigMap of the cluster says; what waits in it for all nodes to change together counts as made."""
+    if found is None:
+        return {}
+    texts = settled(group, ConfigMap(data=found.data, binary_data=found.binary_data)) if group else found.data
+    is_made = bool(group) and texts != (found.data or {})
+    binary = {
+        name: each for name, each in (found.binary_data or {}).items() if not (is_made and name == names.NEXT_KEY)
+    }
+    return _texts(texts, binary)
 
 
 def _texts(data: Mapping[str, str] | None, binary: Mapping[str, str] | None) -> dict[str, str]:

@@ -138,6 +138,8 @@ def _diff(
     for line in offline.remarks(planned) + offline.lines(planned):
         click.echo(line, err=True)
     found = drift.drift_of(planned, standing)
+    for each in found.waits:
+        click.echo(str(each), err=True)
     if output == "json":
         click.echo(json.dumps(drift.data(found), indent=2, sort_keys=True))
     elif found:

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from kavip import drift, names, offline
+from kavip.api.group import Instances, PasswordAuth, SecretRef
+from kavip.api.instant import read_instant
 from kavip.api.meta import OwnerReference
-from kavip.api.workload import ManagedFields, Written, WrittenMetadata
+from kavip.api.workload import ConfigMap, ManagedFields, Written, WrittenMetadata
+from kavip.controller.manifests import config_map
+from kavip.controller.published import Bundle, Published, means_of, published_in
 from kavip.overlay import Standing, laid
 from tests.build import group, namespace, node, pool, service
 from tests.test_explain import new
@@ -128,3 +132,102 @@ def test_a_file_over_a_cluster_is_what_apply_would_make() -> None:
     now = laid(new(service("shop/web", annotations={"a": "2"}, families=())), was)
     assert {key: now.metadata.annotation(key) for key in "abc"} == {"a": "2", "b": "", "c": "1"}
     assert now.spec.ip_families == ["IPv4"]
+
+
+def published(old: Any, following: Any = None, *, switch_at: str = "") -> dict[str, Written]:
+    """The group's ConfigMap as *old* makes it; with *following* beside it, for which it waits."""
+    coming = at(made(following), following) if following else None
+    body = config_map(old, Published(at(made(old), old), coming, read_instant(switch_at)))
+    return written(names.CONFIG_MAP, data=body["data"], binary_data=body.get("binaryData"))
+
+
+def made(wanted: Any) -> ConfigMap:
+    """The ConfigMap that files make of the group."""
+    planned = offline.plan([], standing=Standing((wanted, *CLUSTER[1:])))
+    (body,) = (each for each in planned.objects if each["kind"] == names.CONFIG_MAP)
+    return ConfigMap(data=body["data"])
+
+
+def at(found: ConfigMap, wanted: Any) -> Bundle:
+    """What runs where *found* does."""
+    read = published_in(found, means_of(wanted))
+    assert read is not None
+    return read.current
+
+
+def given(wanted: Any) -> list[Any]:
+    """The group as a file has it."""
+    return [new(wanted)]
+
+
+SLOW = group("lb/edge", default=True, router_ids={"shop/web": 7}, vrrp_version=3)
+FAST = group("lb/edge", default=True, router_ids={"shop/web": 7}, vrrp_version=3, advert_interval_milliseconds=200)
+KEYED = group(
+    "lb/edge", default=True, router_ids={"shop/web": 7}, password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp"))
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "wanted", "what"),
+    [
+        (SLOW, FAST, "interval"),
+        (EDGE, FAST, "interval, version"),
+        (EDGE, KEYED, "password"),
+        (
+            EDGE,
+            msgspec.structs.replace(EDGE, spec=msgspec.structs.replace(EDGE.spec, interface="eth1")),
+            "interface",
+        ),
+        (
+            EDGE,
+            msgspec.structs.replace(
+                EDGE, spec=msgspec.structs.replace(EDGE.spec, instances=Instances(mode="Shared", count=2))
+            ),
+            "the instances in which VIPs live",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_all_nodes_change_together_is_said(old: Any, wanted: Any, what: str) -> None:
+    """A change that cannot roll from node to node says so, and what of it cannot."""
+    standing = Standing((old, *CLUSTER[1:]), written=published(old))
+    planned = offline.plan(given(wanted), standing=standing)
+    found = drift.drift_of(planned, standing)
+    said = f"KeepalivedGroup lb/edge: all nodes change at one instant ({what}), when each is prepared"
+    assert said in drift.text(found).splitlines()
+    assert drift.data(found)["together"] == [{"group": "lb/edge", "what": what}]
+    assert not found.waits
+
+
+def test_what_may_roll_is_not_said_to_wait() -> None:
+    """One more Service is nothing that nodes must do together."""
+    standing = Standing(CLUSTER, written=published(EDGE))
+    found = drift.drift_of(offline.plan([new(service("shop/api"))], standing=standing), standing)
+    assert found.diffs
+    assert not found.together
+
+
+@pytest.mark.parametrize("switch_at", ["", "2026-01-01T00:00:10.000Z"])
+@pytest.mark.parametrize(("old", "wanted"), [(SLOW, FAST), (EDGE, KEYED)], ids=["interval", "password"])
+def test_what_waits_already_is_no_difference(old: Any, wanted: Any, switch_at: str) -> None:
+    """Of a group in the middle of a switch only what the files change beside it is shown; that it waits is told."""
+    standing = Standing((wanted, *CLUSTER[1:]), written=published(old, wanted, switch_at=switch_at))
+    found = drift.drift_of(offline.plan([], standing=standing), standing)
+    assert [diff for what, diff in found.diffs if "ConfigMap" in what] == []
+    assert not found.together
+    assert ["waits already for all nodes to change at one instant" in str(each) for each in found.waits] == [True]
+    back = drift.drift_of(offline.plan(given(old), standing=standing), standing)
+    assert "next.conf" not in drift.text(back)
+    assert back.diffs
+
+
+def test_vrids_are_told_in_the_order_of_their_names() -> None:
+    """group/1 comes before group/10."""
+    many = msgspec.structs.replace(
+        EDGE, spec=msgspec.structs.replace(EDGE.spec, instances=Instances(mode="Shared", count=12))
+    )
+    standing = Standing(CLUSTER, written=published(EDGE))
+    lines = drift.text(drift.drift_of(offline.plan(given(many), standing=standing), standing)).splitlines()
+    told = [line.partition("[")[2].partition("]")[0] for line in lines if "routerIDs[group/" in line]
+    assert told == sorted(told)
+    assert len(told) == 12

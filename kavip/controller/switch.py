@@ -107,6 +107,11 @@ def _frozen(
     return Switching(published, _announced(what, published), max(look, 0.1))
 
 
+def difference(before: Bundle, after: Bundle) -> str:
+    """What of a change from *before* to *after* all nodes must make at one instant, in words; "" where it may roll."""
+    return "" if _is_alike(before, after) else _what(before, after)
+
+
 def _is_frozen(instant: datetime, now: datetime) -> bool:
     return -MARGIN < _left(instant, now) <= FROZEN
 
