@@ -29,6 +29,7 @@ from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
+from kavip.ipam.reported import Reports, addresses_of
 from kavip.ipam.rest import Rests
 from kavip.rows import Rows
 
@@ -73,6 +74,7 @@ class Snapshot:
         """The groups of other namespaces: they count for nobody; only their VRIDs and ports are still in use."""
         self.pools: dict[str, VIPPool] = {}
         self.nodes: dict[str, Node] = {}
+        """With their own addresses alone, without VIPs that they report (:mod:`kavip.ipam.reported`)."""
         self.namespaces: dict[str, Namespace] = {}
         self.networks: dict[str, Network] = {}
         self.slices: dict[str, EndpointSlice] = {}
@@ -84,6 +86,7 @@ class Snapshot:
         self._pools_stale = False
         self._rows = Rows(self.services, self.group_of)
         self._default: KeepalivedGroup | None = None
+        self._reports = Reports(self._holders)  # of nodes as they come
         self._crews: dict[object, _Crew] = {}  # where pods may be -> on which nodes they are
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
@@ -110,6 +113,7 @@ class Snapshot:
         match obj:
             case Service():
                 self._index_service(key, obj)
+                self._own(self._reports.reporting(_virtual_ips(before), _virtual_ips(obj)))
             case VIPPool():
                 self._pools_stale |= _declared(before) != _declared(obj)
                 self.ledger.rests.learn(key, obj.status.cooling)
@@ -118,12 +122,13 @@ class Snapshot:
             case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
                 self._rows.adopt(self._default.key if self._default else "")
             case Node():
-                self._crews.clear()
-                self.ledger.reserve(f"{names.NODE} {key}", obj.addresses("InternalIP", "ExternalIP"))
+                self._reports.see(key, obj)
+                self._own([key])
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", own_virtual_ips(obj))
+                self._own(self._reports.reporting(_virtual_ips(before), _virtual_ips(obj)))
                 self._choose_default()
 
     def drop(self, kind: str, key: str) -> None:
@@ -134,6 +139,7 @@ class Snapshot:
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
+                self._own(self._reports.reporting(_virtual_ips(before)))
             case names.VIP_POOL:
                 self._pools_stale = True
                 self.ledger.rests.learn(key, None)
@@ -143,10 +149,13 @@ class Snapshot:
                 self._rows.adopt(self._default.key if self._default else "")
             case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
                 self._index_slice(key, before, None)
-            case names.NODE | names.KEEPALIVED_GROUP:
-                self._crews.clear()
+            case names.NODE:
+                self._reports.see(key, None)
+                self._own([key])
+            case names.KEEPALIVED_GROUP:
                 self._rows.forget(key)
                 self.ledger.reserve(f"{kind} {key}", ())
+                self._own(self._reports.reporting(_virtual_ips(before)))
                 self._choose_default()
 
     def _store(self, kind: str) -> dict[str, Object]:
@@ -170,6 +179,21 @@ class Snapshot:
         if service is not None and declared is not None and service.follows_slices:
             self.followed.add(key)
         self.ledger.observe(key, service)
+
+    def _own(self, nodes: Iterable[str]) -> None:
+        """Look again which addresses are the own ones of *nodes*, by name."""
+        for key in nodes:
+            if (node := self._reports.cleared(key)) is not None:
+                self.nodes[key] = node
+            self._crews.clear()
+            self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
+
+    def _holders(self, address: Address) -> Iterator[Service | KeepalivedGroup]:
+        keys = (terms.key for terms in self.ledger.claimants(address))
+        yield from (self.services[key] for key in keys if key in self.services)
+        kind, _, key = self.ledger.owner(address).partition(" ")
+        if kind == names.KEEPALIVED_GROUP and key in self.groups:
+            yield self.groups[key]
 
     def _index_slice(self, key: str, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
         if before is not None:
@@ -331,6 +355,15 @@ def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
 def _declared(pool: Object | None) -> object:
     """What of a pool decisions read: all but its status, which kavip itself writes."""
     return (pool.spec, pool.metadata.age_key) if isinstance(pool, VIPPool) else None
+
+
+def _virtual_ips(obj: Object | None) -> Collection[Address]:
+    match obj:
+        case Service():
+            return obj.virtual_ips
+        case KeepalivedGroup():
+            return own_virtual_ips(obj)
+    return ()
 
 
 def is_candidate(service: Service) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
+from kavip.api.address import Address
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus
 from kavip.api.instant import instant_text
@@ -243,7 +244,9 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
 
 
 def _target(roster: Roster, config_hash: str, published: Published | None, taken: Takeover) -> Target:
-    hosts = ((node.metadata.name, _host(node)) for node in roster.nodes)
+    speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
+    named = ((node.metadata.name, node) for node in roster.nodes)
+    hosts = ((name, _host(node) or _bracketed(speaks.get(name))) for name, node in named)
     following = published.next if published else None
     return Target(
         {name: host for name, host in hosts if host},
@@ -258,7 +261,10 @@ def _target(roster: Roster, config_hash: str, published: Published | None, taken
 
 def _host(node: Node) -> str:
     """Where the agent of *node* listens, as URLs write it; "" where the node does not say."""
-    address = next(iter(node.addresses("InternalIP")), None)
+    return _bracketed(next(iter(node.addresses("InternalIP")), None))
+
+
+def _bracketed(address: Address | None) -> str:
     if address is None:
         return ""
     return f"[{address}]" if address.family == 6 else str(address)

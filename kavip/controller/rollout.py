@@ -150,7 +150,7 @@ def _peer(name: str, wanted: Peer | None, running: Participants, *, is_listed: b
             sources[family] = source
             heard |= known
             continue
-        new = wanted.address(family)
+        new = wanted.address(family) or source  # a node may report none for a while
         may_send = new is None or family not in running.families() or (is_settled and new in known)
         sources[family] = (new if may_send or new == source else source) if is_listed else None
         is_over = is_settled and is_listed and source == new

@@ -1,0 +1,86 @@
+"""
+Which of the addresses that a node reports are its own, and which are VIPs that it merely holds.
+
+kubelet and cloud providers may report every address of a card, a VIP as well while the node is its master. Taken for
+the node's own it would be taken from its Service and leave the node, which would then report it no more. So an address
+that is held is a VIP where the node has another of its own, or where it was given while the node was there: kavip gives
+no address that a node reports. In doubt it is the node's, which keepalived would cut off.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from kavip.api import conditions
+from kavip.api.address import Address, read_address
+from kavip.api.cluster import Node, NodeAddress
+from kavip.api.group import KeepalivedGroup
+from kavip.api.service import Service
+from kavip.ipam.owners import Names
+from kavip.ipam.tenure import ANOTHERS
+from kavip.names import Condition
+
+Holders = Callable[[Address], Iterable[Service | KeepalivedGroup]]
+"""Who holds an address."""
+
+
+class Reports:
+    """What nodes report, as it comes."""
+
+    def __init__(self, holders: Holders) -> None:
+        """Nothing is reported yet."""
+        self._holders = holders
+        self._nodes: dict[str, Node] = {}
+        self._reporting = Names()  # address -> nodes
+
+    def see(self, key: str, node: Node | None) -> None:
+        """Node *key* reports what *node* says; None: it is gone."""
+        before = self._nodes.pop(key, None)
+        self._reporting.move(key, addresses_of(before), addresses_of(node))
+        if node is not None:
+            self._nodes[key] = node
+
+    def reporting(self, *vips: Iterable[Address]) -> list[str]:
+        """The nodes that report any of *vips*, sorted: who has these has changed."""
+        return sorted({key for some in vips for address in some for key in self._reporting.get(address, ())})
+
+    def cleared(self, key: str) -> Node | None:
+        """Node *key* without VIPs."""
+        node = self._nodes.get(key)
+        return cleared(node, self._holders) if node is not None else None
+
+
+def addresses_of(node: Node | None) -> tuple[Address, ...]:
+    """The addresses that *node* reports."""
+    return node.addresses("InternalIP", "ExternalIP") if node is not None else ()
+
+
+def cleared(node: Node, holders: Holders) -> Node:
+    """*node* without the VIPs that it reports."""
+    listed = addresses_of(node)
+    held = {address: found for address in listed if (found := tuple(holders(address)))}
+    if not held:
+        return node
+    own = {address.family for address in node.addresses("InternalIP") if address not in held}
+    vips = {
+        address
+        for address, found in held.items()
+        if address.family in own
+        or any(_since(each, address) > (node.metadata.creation_timestamp or "~") for each in found)
+    }
+    kept = [entry for entry in node.status.addresses or () if not _is_one(entry, vips)]
+    return replace(node, status=replace(node.status, addresses=kept))
+
+
+def _since(holder: Service | KeepalivedGroup, address: Address) -> str:
+    """When *holder* got *address*, which no node reported then; "" where that is not known, as for externalIPs."""
+    if isinstance(holder, KeepalivedGroup):
+        return holder.metadata.creation_timestamp or ""
+    told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
+    if told is None or told.reason in ANOTHERS or address not in holder.ingress_addresses:
+        return ""
+    return told.last_transition_time
+
+
+def _is_one(entry: NodeAddress, vips: set[Address]) -> bool:
+    return read_address(entry.address) in vips

@@ -1,0 +1,85 @@
+"""Nodes that report VIPs as their own addresses, as kubelet and cloud providers make them."""
+
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.group import GroupVirtualIP
+from kavip.api.meta import Condition
+from kavip.api.service import Service
+from kavip.snapshot import Object, Snapshot
+from tests import build
+
+VIP = "192.0.2.129"
+BEFORE, AFTER = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"
+
+
+def given(at: str, **more: Any) -> Service:
+    """A Service to which kavip gave the VIP at that time; nodes are of January 2026."""
+    service = build.service("shop/web", group="lb/edge", holds=[VIP], **more)
+    told = Condition(
+        type=names.Condition.ADDRESS_ASSIGNED,
+        status="True",
+        reason="Assigned",
+        message=f"{VIP} from pool edge",
+        last_transition_time=at,
+    )
+    return msgspec.structs.replace(service, status=msgspec.structs.replace(service.status, conditions=[told]))
+
+
+def external() -> Service:
+    """A Service that has the VIP by externalIPs."""
+    return build.service("shop/web", group="lb/edge", type="ClusterIP", external_ips=[VIP])
+
+
+def own(created: str = "2026-01-01T00:00:00Z") -> Object:
+    """A group that has the VIP itself."""
+    return build.group(virtual_ips=[GroupVirtualIP(address=f"{VIP}/24")], created=created)
+
+
+def reported(snapshot: Snapshot) -> list[str]:
+    """The addresses of n1, as everybody sees them."""
+    return [str(each) for each in snapshot.nodes["n1"].addresses("InternalIP", "ExternalIP")]
+
+
+@pytest.mark.parametrize("holder", [given(BEFORE), given(AFTER), external(), own()])
+@pytest.mark.parametrize("addresses", [("192.0.2.11", VIP), (VIP, "192.0.2.11")])
+def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses: tuple[str, ...]) -> None:
+    """Whoever comes first, whatever the order of the addresses, and until nobody holds it any more."""
+    node = build.node("n1", *addresses)
+    for objects in permutations([holder, node, build.pool("edge", "192.0.2.128/28")]):
+        snapshot = Snapshot.from_objects(objects)
+        assert reported(snapshot) == ["192.0.2.11"]
+        assert "Node" not in snapshot.ledger.owner(parse_address(VIP))
+    snapshot.drop(names.SERVICE, "shop/web")
+    snapshot.drop(names.KEEPALIVED_GROUP, "lb/edge")
+    assert reported(snapshot) == list(addresses)
+    assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"
+
+
+@pytest.mark.parametrize(
+    ("holder", "is_own"),
+    [(given(AFTER), False), (given(BEFORE), True), (external(), True), (own(AFTER), False), (own(BEFORE), True)],
+)
+def test_a_vip_alone_is_not_the_nodes_where_it_was_given_later(holder: Object, is_own: bool) -> None:
+    """kavip gives no address that a node has; that of a node which has come since may be one."""
+    snapshot = Snapshot.from_objects([holder, build.node("n1", VIP)])
+    assert reported(snapshot) == ([VIP] if is_own else [])
+    assert snapshot.ledger.owner(parse_address(VIP)).startswith("Node") is (is_own and isinstance(holder, Service))
+
+
+def test_each_family_is_for_itself() -> None:
+    """An IPv6 address of its own says nothing of the only IPv4 one."""
+    snapshot = Snapshot.from_objects([external(), build.node("n1", VIP, "2001:db8::1")])
+    assert reported(snapshot) == [VIP, "2001:db8::1"]
+
+
+def test_what_is_nobodys_vip_stays() -> None:
+    """A node with several addresses keeps them all, whoever wrote a status that is not kavip's."""
+    theirs = build.service("shop/web", holds=[VIP], load_balancer_class="example.com/other")
+    snapshot = Snapshot.from_objects([theirs, build.node("n1", "192.0.2.11", "192.0.2.12")])
+    assert reported(snapshot) == ["192.0.2.11", "192.0.2.12"]
