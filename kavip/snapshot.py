@@ -18,7 +18,7 @@ import msgspec
 
 from kavip import names
 from kavip.api import conditions
-from kavip.api.address import Address, read_address
+from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
@@ -113,7 +113,7 @@ class Snapshot:
         match obj:
             case Service():
                 self._index_service(key, obj)
-                self._own(self._reports.reporting(_virtual_ips(before), _virtual_ips(obj)))
+                self._own(self._reports.reporting(before, obj))
             case VIPPool():
                 self._pools_stale |= _declared(before) != _declared(obj)
                 self.ledger.rests.learn(key, obj.status.cooling)
@@ -127,8 +127,8 @@ class Snapshot:
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
-                self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", own_virtual_ips(obj))
-                self._own(self._reports.reporting(_virtual_ips(before), _virtual_ips(obj)))
+                self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", obj.virtual_ips)
+                self._own(self._reports.reporting(before, obj))
                 self._choose_default()
 
     def drop(self, kind: str, key: str) -> None:
@@ -139,7 +139,7 @@ class Snapshot:
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
-                self._own(self._reports.reporting(_virtual_ips(before)))
+                self._own(self._reports.reporting(before))
             case names.VIP_POOL:
                 self._pools_stale = True
                 self.ledger.rests.learn(key, None)
@@ -155,7 +155,7 @@ class Snapshot:
             case names.KEEPALIVED_GROUP:
                 self._rows.forget(key)
                 self.ledger.reserve(f"{kind} {key}", ())
-                self._own(self._reports.reporting(_virtual_ips(before)))
+                self._own(self._reports.reporting(before))
                 self._choose_default()
 
     def _store(self, kind: str) -> dict[str, Object]:
@@ -357,15 +357,6 @@ def _declared(pool: Object | None) -> object:
     return (pool.spec, pool.metadata.age_key) if isinstance(pool, VIPPool) else None
 
 
-def _virtual_ips(obj: Object | None) -> Collection[Address]:
-    match obj:
-        case Service():
-            return obj.virtual_ips
-        case KeepalivedGroup():
-            return own_virtual_ips(obj)
-    return ()
-
-
 def is_candidate(service: Service) -> bool:
     """Whether kavip may manage *service* at all: it has VIPs to hold, and no other controller's class."""
     spec = service.spec
@@ -378,12 +369,6 @@ def has_foreign_status(service: Service) -> bool:
     """Whether somebody else wrote the address that stands in status: kavip always writes its condition with it."""
     written = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
     return bool(service.status.load_balancer.ingress) and written is None
-
-
-def own_virtual_ips(group: KeepalivedGroup) -> tuple[Address, ...]:
-    """The readable addresses of ``spec.virtualIPs``; a prefix length is not part of the address."""
-    found = (read_address(entry.address.partition("/")[0]) for entry in group.spec.virtual_ips or ())
-    return tuple(sorted({address for address in found if address}))
 
 
 def rejected_ranges(network: Network | None) -> tuple[Range, ...]:

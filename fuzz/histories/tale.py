@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.snapshot import KINDS, Object, own_virtual_ips
+from kavip.snapshot import KINDS, Object
 
 
 def of(obj: Object) -> str:
@@ -20,7 +20,7 @@ def of(obj: Object) -> str:
             told = {name: value for name, value in asdict(obj.spec).items() if value not in (None, [])}
             return f"pool {obj.name} {told}"
         case KeepalivedGroup():
-            return f"group default={obj.is_default} VIPs={' '.join(map(str, own_virtual_ips(obj)))}"
+            return f"group default={obj.is_default} VIPs={' '.join(map(str, obj.virtual_ips))}"
     meta = obj.metadata
     return f"{KINDS[type(obj)]} {meta.name} {meta.labels or ''} {getattr(obj, 'status', '')}"
 

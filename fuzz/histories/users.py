@@ -16,7 +16,7 @@ from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.service import Service
-from kavip.snapshot import Object, own_virtual_ips
+from kavip.snapshot import Object
 from tests import build
 
 GROUP: Final = "lb/edge"
@@ -62,7 +62,7 @@ def own(obj: Object) -> set[Address]:
         case Node():
             return set(obj.addresses("InternalIP", "ExternalIP"))
         case KeepalivedGroup():
-            return set(own_virtual_ips(obj))
+            return set(obj.virtual_ips)
     return set()
 
 

@@ -1,6 +1,7 @@
 """``KeepalivedGroup``: keepalived-operator's kind with kavip's additions (fields: config/crd)."""
 
 from kavip import names
+from kavip.api.address import Address, read_address
 from kavip.api.meta import Condition, LabelSelector, Metadata, Passthrough, Wire, field
 
 
@@ -151,6 +152,12 @@ class KeepalivedGroup(Wire, frozen=True):
     def segment(self) -> str:
         """The segment over which VRIDs are unique; a group that names none is one of its own."""
         return self.spec.segment or f"group:{self.key}"
+
+    @property
+    def virtual_ips(self) -> tuple[Address, ...]:
+        """The readable addresses of ``spec.virtualIPs``; a prefix length is not part of the address."""
+        found = (read_address(entry.address.partition("/")[0]) for entry in self.spec.virtual_ips or ())
+        return tuple(sorted({address for address in found if address}))
 
     @property
     def is_shared(self) -> bool:

@@ -26,7 +26,7 @@ from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.snapshot import Snapshot, own_virtual_ips
+from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance
 
 SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
@@ -235,7 +235,7 @@ def subjects_of(group: KeepalivedGroup | None, roster: Roster) -> Iterator[tuple
     """What the status tells the master of, by the name under which it is doubted: instances, and the group's VIPs."""
     for instance in roster.model.instances[:_MOST_INSTANCES] if roster.model else ():
         yield f"instance {instance.name}", instance.name
-    for address in own_virtual_ips(group) if group else ():
+    for address in group.virtual_ips if group else ():
         yield f"VIP {address}", address
 
 
@@ -290,7 +290,7 @@ def _rank(state: str) -> int:
 def _virtual_ips(view: View) -> list[GroupVirtualIPStatus]:
     before = {each.address: _Seat(each.node, each.state) for each in view.group.status.virtual_ips or ()}
     result = []
-    for address in own_virtual_ips(view.group):
+    for address in view.group.virtual_ips:
         seat = _seat(view, f"VIP {address}", address, before.get(str(address)))
         result.append(GroupVirtualIPStatus(address=str(address), node=seat.node, state=seat.state))
     return result

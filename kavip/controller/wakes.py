@@ -19,7 +19,7 @@ from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.controller.echo import is_echo
 from kavip.controller.outcome import Key, Kind, StatusPatch
-from kavip.snapshot import Object, Snapshot, is_candidate, own_virtual_ips
+from kavip.snapshot import Object, Snapshot, is_candidate
 
 _OURS: Final = f"{names.KAVIP_GROUP}/"
 
@@ -182,7 +182,7 @@ def _own(obj: Object | None) -> frozenset[Address]:
         case Node():
             return frozenset(obj.addresses("InternalIP", "ExternalIP"))
         case KeepalivedGroup():
-            return frozenset(own_virtual_ips(obj))
+            return frozenset(obj.virtual_ips)
     return frozenset()
 
 

@@ -12,6 +12,7 @@ Pure: integers, sorted intervals and counters; no I/O, no clock, no randomness. 
 * :mod:`.space`, :mod:`.stock`: the lowest free address, and how many there are; :mod:`.sharing`: those of a key;
 * :mod:`.holding`: what one Service holds, unseen writes included; :mod:`.waiting`: who waits for which pool;
 * :mod:`.register`, :mod:`.owners`: all of this entered as Services come and go; :mod:`.ledger`: what is asked of it;
+* :mod:`.reported`: which of the addresses that a node reports are VIPs, and not its own;
 * :mod:`.allocate`: request, pools and ledger -> addresses with a reason, or a refusal; :mod:`.case`: how;
   :mod:`.tenure`: what the Service holds and keeps; :mod:`.reasons`: in which words;
 * :mod:`.explain`: the same decision, pool by pool and rule by rule;

@@ -40,9 +40,10 @@ class Reports:
         if node is not None:
             self._nodes[key] = node
 
-    def reporting(self, *vips: Iterable[Address]) -> list[str]:
-        """The nodes that report any of *vips*, sorted: who has these has changed."""
-        return sorted({key for some in vips for address in some for key in self._reporting.get(address, ())})
+    def reporting(self, *holders: object) -> list[str]:
+        """The nodes that report a VIP of *holders*, Services and groups that come or go, sorted."""
+        known = (each for each in holders if isinstance(each, Service | KeepalivedGroup))
+        return sorted({key for one in known for each in one.virtual_ips for key in self._reporting.get(each, ())})
 
     def cleared(self, key: str) -> Node | None:
         """Node *key* without VIPs."""
