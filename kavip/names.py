@@ -84,6 +84,7 @@ SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"  # on EndpointSlices
 API_SERVER_SERVICE: Final = "default/kubernetes"  # its endpoints are the API servers
 API_SERVER: Final = "the API server"  # as messages name whose own those addresses are
 CA_SECRET_NAME: Final = "kavip-webhook-ca"
+CORDONED_TAINT: Final = "node.kubernetes.io/unschedulable"  # Kubernetes' own, on a Node
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"  # Kubernetes' own, on a Namespace
 DEFAULT_SEGMENT: Final = "default"
 DEFAULT_IMAGE: Final = "registry.redhat.io/openshift4/ose-keepalived-ipfailover"  # means kavip's own image

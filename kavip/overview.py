@@ -20,6 +20,7 @@ from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
+from kavip.controller.advertised import IN_VAIN
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
@@ -74,12 +75,13 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A node, the groups that it serves, and how many VIPs it holds."""
+    """A node, the groups that it serves, and how many VIPs it holds: one that was drained (*cordoned*) keeps them."""
 
     node: str
     ready: bool | None
     groups: tuple[str, ...]
     virtual_ips: int
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,12 @@ def _order(vip: VirtualIP) -> tuple[bool, int, int, str]:
 # --- VIPs -------------------------------------------------------------------------------------------------------------
 def _own(snapshot: Snapshot) -> Iterator[VirtualIP]:
     for group in snapshot.every_group:
+        told = _group(group).message if group.status.virtual_ips else ""
         for each in group.status.virtual_ips or ():
             state = Reason.MASTER if each.state == _MASTER else each.state or Reason.UNKNOWN
             pool = _pool_of(snapshot, read_address(each.address))
-            yield VirtualIP(each.address, "", group.key, pool, each.node, str(state), "")
+            message = "" if state == Reason.MASTER else told
+            yield VirtualIP(each.address, "", group.key, pool, each.node, str(state), message)
 
 
 def _served(snapshot: Snapshot, seats: Mapping[tuple[str, Address], _Seat]) -> Iterator[VirtualIP]:
@@ -143,7 +147,7 @@ def _served(snapshot: Snapshot, seats: Mapping[tuple[str, Address], _Seat]) -> I
             seat = seats.get((group, address), _Seat("", ""))
             is_held = bool(seat.node) and seat.state == _MASTER
             state = Reason.MASTER.value if is_held else told.reason if told else Reason.UNKNOWN.value
-            message = told.message if told and not is_held else ""
+            message = _in_vain(service) if is_held else told.message if told else ""
             if state == Reason.UNKNOWN and group not in seen and (said := _advertised(service)):
                 state, message = Reason.MASTER.value, said  # who may not read the group may read this
             yield VirtualIP(str(address), key, group, _pool_of(snapshot, address), seat.node, state, message)
@@ -155,6 +159,12 @@ def _advertised(service: Service) -> str:
     """What the Service itself says of its masters; "" where it has none."""
     found = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
     return found.message if found is not None and found.status == "True" else ""
+
+
+def _in_vain(service: Service) -> str:
+    """What its condition says beside which nodes hold its VIPs: that nobody answers there."""
+    _, found, rest = _advertised(service).partition(IN_VAIN)
+    return f"{found}{rest}".removeprefix("; ")
 
 
 def _trouble(service: Service) -> Condition | None:
@@ -205,14 +215,7 @@ def _pool_of(snapshot: Snapshot, address: Address | None) -> str:
 # --- what is around them ----------------------------------------------------------------------------------------------
 def _group(group: KeepalivedGroup) -> Group:
     nodes = group.status.nodes
-    bad = next(
-        (
-            found
-            for kind in (ConditionType.ACCEPTED, ConditionType.PROGRAMMED, ConditionType.READY)
-            if (found := conditions.find(group.status.conditions, kind)) and not _is_fine(found)
-        ),
-        None,
-    )
+    bad, message = _wrong(group)
     is_known = bool(group.status.conditions)
     return Group(
         group=group.key,
@@ -221,9 +224,21 @@ def _group(group: KeepalivedGroup) -> Group:
         ready=nodes.ready if nodes else 0,
         current=nodes.current if nodes else 0,
         instances=len(group.status.instances or ()),
-        state=bad.reason if bad else Reason.READY.value if is_known else Reason.PENDING.value,
-        message=bad.message if bad else _noted(group),
+        state=bad or (Reason.READY.value if is_known else Reason.PENDING.value),
+        message=message if bad else _noted(group),
     )
+
+
+def _wrong(group: KeepalivedGroup) -> tuple[str, str]:
+    """Reason and message of what is wrong first; what is only waited for says less than why its pods do not run."""
+    kinds = (ConditionType.ACCEPTED, ConditionType.PROGRAMMED, ConditionType.READY)
+    found = [each for kind in kinds if (each := conditions.find(group.status.conditions, kind)) and not _is_fine(each)]
+    if not found:
+        return "", ""
+    first, last = found[0], found[-1]
+    if first.reason != Reason.PENDING or first.type != ConditionType.PROGRAMMED or last.type != ConditionType.READY:
+        return first.reason, first.message
+    return last.reason, last.message if last.reason == Reason.NO_NODES else f"{last.message}; {first.message}"
 
 
 def _noted(group: KeepalivedGroup) -> str:
@@ -261,7 +276,8 @@ def _nodes(snapshot: Snapshot, vips: Iterable[VirtualIP]) -> Iterator[Holder]:
             groups.setdefault(each.node, set()).add(each.group)
     for name, keys in sorted(groups.items()):
         known = snapshot.nodes.get(name)
-        yield Holder(name, known.is_ready if known else None, tuple(sorted(keys)), count[name])
+        is_cordoned = known is not None and any(each.key == names.CORDONED_TAINT for each in known.spec.taints or ())
+        yield Holder(name, known.is_ready if known else None, tuple(sorted(keys)), count[name], cordoned=is_cordoned)
 
 
 # --- as people and programs read it -----------------------------------------------------------------------------------
@@ -312,4 +328,5 @@ def _pool_row(pool: Pool) -> tuple[str, ...]:
 
 def _node_row(node: Holder) -> tuple[str, ...]:
     ready = _NONE if node.ready is None else "yes" if node.ready else "no"
+    ready += ", cordoned" if node.cordoned else ""
     return (node.node, ready, str(node.virtual_ips), ", ".join(node.groups))

@@ -304,7 +304,8 @@ async def _watch_status(kubeconfig: str, context: str, namespace: str, output: s
             click.echo(f"kavip: {lost if scene.trouble else 'the API server answers again'}", err=True)
         text = overview.shown(found, output)
         if text != before:
-            parted = {"json": "", "yaml": "---\n", "table": "\n" if before else ""}[output]
+            at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n"
+            parted = {"json": "", "yaml": "---\n", "table": f"\n{at}" if before else at}[output]
             click.echo(f"{parted}{text}")
         before, noted, trouble = text, True, scene.trouble
 

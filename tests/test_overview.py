@@ -128,6 +128,73 @@ def test_a_group_that_is_well_tells_what_its_nodes_note() -> None:
         assert (only.state, only.message) == ("Ready", shown)
 
 
+def conditioned(*conditions: Condition, own: tuple[GroupVirtualIPStatus, ...] = ()) -> KeepalivedGroup:
+    """A group that says *conditions*."""
+    edge = group(ids={}, own=own)
+    return msgspec.structs.replace(edge, status=msgspec.structs.replace(edge.status, conditions=list(conditions)))
+
+
+PENDING = Condition(type="Programmed", status="False", reason="Pending", message="0 of 3 nodes run it")
+NO_NODES = Condition(type="Ready", status="False", reason="NoNodes", message="no node matches spec.nodeSelector")
+NO_PODS = Condition(type="Ready", status="False", reason="PodsNotReady", message="0 of 3 pods; its DaemonSet says: no")
+REFUSED = Condition(type="Programmed", status="False", reason="RefusedByAgent", message="node n1: line 3")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shown"),
+    [
+        ((PENDING, NO_NODES), ("NoNodes", "no node matches spec.nodeSelector")),
+        ((PENDING, NO_PODS), ("PodsNotReady", "0 of 3 pods; its DaemonSet says: no; 0 of 3 nodes run it")),
+        ((REFUSED, NO_PODS), ("RefusedByAgent", "node n1: line 3")),
+        ((PENDING,), ("Pending", "0 of 3 nodes run it")),
+    ],
+    ids=lambda each: each[0] if isinstance(each[0], str) else "",
+)
+def test_why_a_group_waits_comes_before_that_it_does(conditions: tuple[Condition, ...], shown: tuple[str, str]) -> None:
+    """Without nodes or pods nothing can run: what helps is there."""
+    (only,) = overview.overview([conditioned(*conditions)]).groups
+    assert (only.state, only.message) == shown
+
+
+def test_a_vip_that_nobody_holds_says_what_its_group_says() -> None:
+    """A VIP of the group itself has no conditions of its own; one that is held needs no word."""
+    ready = Condition(type="Ready", status="True", reason="Ready", message="every pod is ready; node n1: web fails")
+    lost = GroupVirtualIPStatus(address="192.0.2.200", node="", state="NoMaster")
+    held = GroupVirtualIPStatus(address="192.0.2.201", node="n1", state="MASTER")
+    found = overview.overview([conditioned(ready, own=(lost, held))])
+    assert [(each.state, each.message) for each in found.virtual_ips] == [
+        ("NoMaster", "node n1: web fails"),
+        ("Master", ""),
+    ]
+
+
+def test_a_master_on_which_nobody_answers_is_told() -> None:
+    """With the policy Local and no endpoint a VIP has its master, and clients have nothing of it."""
+    edge = group(instance("shop/web", 7), instance("shop/api", 8), ids={"shop/web": 7, "shop/api": 8})
+    in_vain = "node n1 holds 192.0.2.130; nobody answers there: no node has a ready endpoint"
+    web, api = (
+        build.service(f"shop/{name}", group=GROUP, holds=(vip,))
+        for name, vip in (("web", "192.0.2.130"), ("api", "192.0.2.131"))
+    )
+    web = told(web, names.Condition.ADVERTISED, "True", "Master", message=in_vain)
+    both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
+    api = told(api, names.Condition.ADVERTISED, "True", "Master", message=both)
+    found = overview.overview([edge, web, api])
+    assert [(each.state, each.message) for each in found.virtual_ips] == [
+        ("Master", "nobody answers there: no node has a ready endpoint"),
+        ("Master", ""),
+    ]
+    assert found.status == 0
+
+
+def test_a_node_that_was_drained_is_seen() -> None:
+    """Pods of DaemonSets stay on it, and so do VIPs."""
+    taint = "node.kubernetes.io/unschedulable:NoSchedule"
+    found = overview.overview([group(ids={}), build.node("n1", "192.0.2.11", taints=[taint]), build.node("n2")])
+    assert [(each.node, each.cordoned) for each in found.nodes] == [("n1", True), ("n2", False)]
+    assert ", cordoned " in next(line for line in overview.text(found).splitlines() if line.startswith("n1 "))
+
+
 def test_addresses_are_in_the_order_of_their_numbers() -> None:
     """9 before 10, IPv4 before IPv6, waiting Services last: the same objects in any order give the same text."""
     objects = [served(f"shop/s{n}", vip) for n, vip in enumerate(("2001:db8::1", "192.0.2.10", "192.0.2.9"))]
@@ -147,7 +214,7 @@ def test_programs_read_one_object(form: str) -> None:
     assert sorted(found) == ["groups", "nodes", "notes", "pools", "virtualIPs"]
     assert found["virtualIPs"][0]["service"] == "shop/web"
     assert found["notes"] == ["a note"]
-    assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "virtualIPs": 1}]
+    assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "virtualIPs": 1, "cordoned": False}]
 
 
 def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:

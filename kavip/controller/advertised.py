@@ -24,6 +24,7 @@ from kavip.vrrp import tracking
 
 PATIENCE: Final = 10.0
 """Seconds for which agents may be silent, and a configuration on its way, before the master is not known any more."""
+IN_VAIN: Final = "; nobody answers there: "
 _NAMED: Final = 3  # nodes that a message names
 
 
@@ -107,7 +108,7 @@ def _in_vain(case: Case, mastership: Mastership) -> str:
     tracks = {tracking.local_track(unit) for unit in (key, *(f"{key}/{vip}" for vip in case.vips))}
     if not case.service.is_local or any(tracks.isdisjoint(each.unready) for each in mastership.states.values()):
         return ""
-    return "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
+    return f"{IN_VAIN}no node has a ready endpoint (externalTrafficPolicy: Local)"
 
 
 def _masters(held: _Held) -> str:

@@ -160,11 +160,14 @@ def _ready(view: View) -> Verdict:
 
 
 def _note(view: View, nodes: Sequence[str]) -> Iterator[str]:
-    """What is unusual on the first node that notes something, and where else it is so."""
-    noted = {name: view.states[name].note for name in nodes if name in view.states and view.states[name].note}
-    for note in list(noted.values())[:1]:
-        same = [name for name in noted if noted[name] == note]
-        yield f"{'node' if len(same) == 1 else 'nodes'} {few(same)}: {note}"
+    """What is unusual on the first node that notes something, each with all the nodes where it is so."""
+    said = {name: view.states[name].note for name in nodes if name in view.states}
+    noted = {name: note.split("; ") for name, note in said.items() if note}
+    where: dict[tuple[str, ...], list[str]] = {}
+    for note in next(iter(noted.values()), []):
+        where.setdefault(tuple(name for name, told in noted.items() if note in told), []).append(note)
+    for same, told in where.items():
+        yield f"{'node' if len(same) == 1 else 'nodes'} {few(same)}: {'; '.join(told)}"
 
 
 def _complaint(view: View) -> str:

@@ -217,4 +217,6 @@ def test_the_watch_survives_the_loss_of_the_api_server(installation: Installatio
         wait_for("what came meanwhile", lambda: any(line.startswith("later ") for line in lines()))
     told = [line for line in lines() if line.startswith("kavip: ")]
     assert len(told) == 2
+    times = [line for line in lines() if re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", line)]
+    assert len(times) == len([line for line in lines() if line.startswith("ADDRESS ")])  # each view says when
     relay.close()

@@ -80,6 +80,10 @@ def test_a_group_tells_what_its_nodes_note() -> None:
     world.observed = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
+    world.observed = seen(n1=replace(running("h"), note=f"web fails; {note}"), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
+    assert condition(world, READY, GROUP) == ("True", "Ready", both)
 
 
 def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
