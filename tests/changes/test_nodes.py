@@ -67,6 +67,20 @@ def test_a_node_joins_and_one_leaves(make_rig: MakeRig) -> None:
     assert moves(leaving.transitions) == {f"shop/s{second}": 1}
 
 
+def test_a_node_joins_a_multicast_group(make_rig: MakeRig) -> None:
+    """It needs no peers: it hears the masters, and takes over what it leads."""
+    rig = make_rig(3)
+    first, _ = services = numbers(("n4", "n2"), ("n1", "n3"))
+    vips = start(rig, services, unicast_enabled=False)
+    with watching(rig, vips) as seen:
+        rig.join("n4", delays={"n1": 0.4})
+        rig.lead(f"shop/s{first}", "n4")
+    assert seen.failures == {}
+    assert seen.resets.keys() <= {vips[0]}
+    assert seen.double_masters == ()
+    assert moves(seen.transitions) == {f"shop/s{first}": 1}
+
+
 def test_several_nodes_join_while_one_changes_its_address(make_rig: MakeRig) -> None:
     """Never two masters; only what the newcomers lead, and what the one that changes holds, moves."""
     rig = make_rig(2)
