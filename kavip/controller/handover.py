@@ -98,12 +98,13 @@ class Sighted:
 
     def _rivalry(self, node: str, state: NodeState) -> str:
         """Whether *node*, which is new and below all, is master beside an old one: they do not hear each other."""
-        mine = {sight.router_id: sight.name for sight in state.instances if sight.state == MASTER}
+        mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
         for other in self._ready(self.takeover.old):
             for sight in self.states[other].instances if other in self.states else ():
-                if sight.state == MASTER and sight.router_id in mine:
+                identity = sight.router_id, sight.family
+                if sight.state == MASTER and identity in mine:
                     return (
-                        f"{node} and {other} are both master of {mine[sight.router_id]}: they do not hear each other; "
+                        f"{node} and {other} are both master of {mine[identity]}: they do not hear each other; "
                         f"compare {names.TAKE_OVER_KEY} with {names.CONFIG_KEY} in the ConfigMap"
                     )
         return ""

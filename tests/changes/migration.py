@@ -33,7 +33,7 @@ class Migration(Rig):
         """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
         super().__init__(lan, folder, nodes=nodes)
         self._password = password
-        self._router_ids = {each.name: each.router_id for each in inherited.read(text)}
+        self._inherited = inherited.read(text)
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
             self._servers[name] = _serve(lan.node(name))
@@ -90,8 +90,9 @@ class Migration(Rig):
         for node, each in self.old.items():
             pod = old_pod(node)
             self.world.objects.pods[GROUP][pod.metadata.key] = pod
-            seen = [(name, self._router_ids[name], sight.state) for name, sight in each.look().items()]
-            state = exported.state_of(metrics(*seen))
+            ids = {instance.name: instance.router_id for instance in self._inherited}
+            seen = [(name, ids[name], sight.state) for name, sight in each.look().items()]
+            state = exported.state_of(metrics(*seen), self._inherited)
             self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
 
     def _run_pods(self) -> None:

@@ -334,6 +334,20 @@ def test_nodes_that_do_not_hear_each_other_stop_it() -> None:
     assert "n1 and n3 are both master of shop/web: they do not hear each other" in condition(found, PROGRAMMED)[2]
 
 
+def test_the_family_that_old_pods_did_not_serve_has_no_rival() -> None:
+    """They drop the second family of a Service: who is master of it beside them is so with their VRID alone."""
+    found = world("n3")
+    found.group()
+    found.group()
+    found.objects.pods[GROUP]["lb/edge-new-n1"] = new_pod("n1")
+    found.group()
+    wanted = found.snapshot.groups[GROUP].status.config_hash
+    both = (Sight(WEB, 7, 4, "BACKUP", 2), Sight(f"{WEB}/v6", 7, 6, "MASTER", 1))
+    see(found, "n1", NodeState(config_hash=wanted, instances=both))
+    found.group()
+    assert done(found) == ["n1", "n2"], condition(found, PROGRAMMED)[2]
+
+
 def test_nobody_waits_for_a_leader_that_may_have_no_endpoint() -> None:
     """With policy Local it takes the VIP where it can, and comes behind those who have one where it cannot."""
     found = world("n3")
