@@ -12,7 +12,7 @@ import json
 import sys
 from urllib.parse import urlsplit
 
-TIMEOUT = 0.5  # seconds for one request; longer than any healthy answer, shorter than TCP's first retransmission
+TIMEOUT = 0.9  # seconds for one request; longer than any healthy answer, shorter than TCP's first retransmission
 
 
 async def ask(url: str, *, timeout: float = TIMEOUT) -> str | None:

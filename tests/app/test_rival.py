@@ -14,7 +14,7 @@ pytestmark = pytest.mark.apiserver
 LEASE = "03846a46.redhat.io"
 
 
-def renew(installation: Installation, *, seconds: int = 4) -> None:
+def renew(installation: Installation, *, seconds: int = 6) -> None:
     """What the operator's leader election writes every two seconds."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "old-pod_1", "leaseDurationSeconds": seconds, "renewTime": now}
