@@ -8,8 +8,8 @@ SHELL := /bin/bash
 RUN := hack/venv
 SLOW := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
-# most tests wait for others: two at a time fill two cores, in the order of their names, for they share API servers and
-# what some leave there would disturb others; a whole cluster has the machine to itself
+# most tests wait for others: two at a time fill two cores, in the order of their names, so that two runs are alike; a
+# whole cluster has the machine to itself
 WORKERS ?= 2
 # no index address may enter the repository
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \

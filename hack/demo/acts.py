@@ -49,7 +49,7 @@ def use(story: Story) -> None:
     _conditions(story, "keepalivedgroup", GROUP)
     answers = _answers(story, address, kinds=2)
     story.claim("both pods of the Deployment answer behind the VIP", len(answers) == 2, ", ".join(sorted(answers)))
-    story.claim("exactly one node holds the VIP", len(story.holders(address)) == 1)
+    story.wait("exactly one node holds the VIP", lambda: len(story.holders(address)) == 1)
 
 
 def _answers(story: Story, address: str, *, kinds: int) -> set[str]:
@@ -165,7 +165,7 @@ def look(story: Story) -> None:
     story.wait("every VIP has its master", lambda: _status(story) == 0)
     shown = story.kavip("status")
     address = story.address(SERVICE)
-    (holder,) = story.holders(address)
+    holder = story.holder(address)
     row = next((line.split() for line in shown.stdout.splitlines() if line.startswith(f"{address} ")), [])
     story.claim("kavip status names the node that holds the VIP", holder.name in row, holder.name)
     with TemporaryDirectory(prefix="plan-") as folder:
@@ -190,7 +190,7 @@ def kill(story: Story) -> None:
     """Kill the master's keepalived; the VIP comes back by itself, and so does the daemon."""
     address = story.address(SERVICE)
     story.title("keepalived on the master node dies (kill -9)")
-    (master,) = story.holders(address)
+    master = story.holder(address)
     with story.asking(address) as outage:
         time.sleep(1)
         daemons = story.daemons(master)
@@ -210,7 +210,7 @@ def power_off(story: Story) -> None:
     """Cut the power of the master node: another one has the VIP. The last act: kavip may have died with the node."""
     address = story.address(ADDED)
     story.title("The master node loses power")
-    (master,) = story.holders(address)
+    master = story.holder(address)
     with story.asking(address) as outage:
         time.sleep(1)
         print(f"   power off: {master.name}", flush=True)

@@ -24,7 +24,7 @@ def take_over(story: Story) -> None:
     print(f"   {_accepted(story)}", flush=True)
     old = _conf(story)
     pods = _pods(story)
-    (holder,) = story.holders(VIP)
+    holder = story.holder(VIP)
     kept = True
     with story.asking(VIP) as outage:
         story.kubectl("annotate", "keepalivedgroup", "legacy", "-n", "lb", "kavip.io/take-over=true")

@@ -19,10 +19,10 @@ from hack.demo import prober
 from hack.testbed.cluster import Cluster
 from hack.testbed.node import Node
 from hack.testbed.place import Result, run
-from hack.testbed.process import Process
+from hack.testbed.process import Process, wait_for
 
 MANIFESTS = Path(__file__).parent / "manifests"
-PATIENCE = 90.0  # seconds for anything that takes one or two on an idle machine
+PATIENCE = 150.0  # seconds for anything that takes one or two on an idle machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,17 @@ class Story:
         """The nodes that have *address* on an interface now."""
         return [node for node in self.cluster.nodes if node.running and _holds(node, address)]
 
+    def holder(self, address: str) -> Node:
+        """The node that has *address*, as soon as it is one alone."""
+        found: list[Node] = []
+
+        def is_one() -> bool:
+            found[:] = self.holders(address)
+            return len(found) == 1
+
+        wait_for(f"one node has {address}", is_one, timeout=PATIENCE)
+        return found[0]
+
     def daemons(self, node: Node) -> list[Process]:
         """The keepalived processes on *node*, whatever they call themselves."""
         return [one for one in node.processes() if _program(one.pid) == "keepalived"]
@@ -162,7 +173,7 @@ class Story:
         try:
             yield outage
         finally:
-            said, _ = process.communicate("", timeout=30)
+            said, _ = process.communicate("", timeout=120)
             answers: list[tuple[float, float | None]] = [(sent, took) for sent, took in json.loads(said)]
             outage.silence = prober.longest_silence(answers)
             outage.asked, outage.failed = len(answers), sum(1 for _, took in answers if took is None)

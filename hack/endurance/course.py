@@ -39,7 +39,7 @@ CONNECTIONS: Final = 8
 LATEST: Final = 5.0  # seconds after kill -9 in which a call may fail
 _CALM: Final = 1.0  # seconds of writing before and after each disturbance
 _SHOWN: Final = 20
-_GRACE: Final = 60.0  # for the writer to end, which answers what it has asked
+_GRACE: Final = 120.0  # for the writer to end, which answers what it has asked
 
 
 def _nothing() -> Record:
@@ -130,7 +130,7 @@ def install(cluster: Cluster, *values: str) -> None:
     image = f"--set=image.repository={REPOSITORY},image.tag={TAG},image.pullPolicy=Never"
     own = (f"--namespace={NAMESPACE}", "--create-namespace", "--wait=watcher", image)
     cluster.helm("upgrade", "--install", "kavip", str(CHART), *own, *values)
-    wait_for("every replica is ready", lambda: disturb.whole(cluster), timeout=60, interval=0.3)
+    wait_for("every replica is ready", lambda: disturb.whole(cluster), timeout=240, interval=0.3)
 
 
 def prepare(cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def prepare(cluster: Cluster) -> None:
         | {"spec": nowhere},
     ]
     cluster.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=60, interval=0.2)
+    wait_for("kavip knows the group", lambda: _taken_up(cluster), timeout=240, interval=0.2)
 
 
 def _taken_up(cluster: Cluster) -> bool:

@@ -23,7 +23,7 @@ from hack.testbed.programs import Programs
 from hack.testbed.segment import Host, Segment, numbered
 
 SERVICES = "10.96.0.0/16,2001:db8:96::/112"
-_READY = 180.0  # seconds; 15 on four idle cores
+_READY = 300.0  # seconds; 15 on four idle cores
 
 
 class Cluster:

@@ -27,7 +27,7 @@ from hack.testbed.programs import Programs
 
 CONTROLLERS = "kube-controller-manager"
 ADMINS = ("system:masters",)
-_READY = 60.0  # seconds; two on an idle machine
+_READY = 150.0  # seconds; two on an idle machine
 _ATTEMPTS = 5
 
 

@@ -73,7 +73,7 @@ class Machine:
         isolate = ["unshare", "--fork", "--kill-child", *_NAMESPACES, "--propagation=private", "--mount-proc"]
         self._outer = process.spawn([*isolate, "sh", "-c", _BOOT, "sh", str(self.home), self.name], log=log)
         self._outer.record(self.home / "machine.pid")
-        process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=60, interval=0.005)
+        process.wait_for(f"machine {self.name} boots", lambda: self._booted(log), timeout=150, interval=0.005)
         if self._init:
             self._init.record(self.home / "init.pid")
 

@@ -31,7 +31,7 @@ class Node(Host):
         (self.home / "cni" / "10-pods.conflist").write_text(json.dumps(_network(self.number)))
         self.spawn("containerd", f"--config={config}", log=self.home / "containerd.log")
         inside = Path(f"/proc/{self.init}/root{_SOCKET}")
-        process.wait_for(f"containerd on {self.name}", inside.is_socket, timeout=60)
+        process.wait_for(f"containerd on {self.name}", inside.is_socket, timeout=150)
 
     def load(self, *archives: Path) -> None:
         """Import images into containerd, as a pull would."""

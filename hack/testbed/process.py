@@ -116,7 +116,7 @@ def stop(processes: Iterable[Process], *, grace: float = 5.0) -> None:
 def kill(processes: Iterable[Process]) -> None:
     """End processes at once, and return when they are gone."""
     for process in [process for process in processes if process.signal(signal.SIGKILL)]:
-        if not process.wait(30):
+        if not process.wait(90):
             raise TestbedError(f"process {process.pid} survives SIGKILL: it hangs in the kernel")
 
 

@@ -73,7 +73,7 @@ def remove(state: Path) -> None:
     found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
     process.kill([one for one in found if one])
     _remove_cgroups(state)
-    for _ in range(20):  # a process that was just killed may still hold a directory for a moment
+    for _ in range(300):  # a process that was just killed may still hold a directory for a moment
         shutil.rmtree(state, ignore_errors=True)
         if not state.exists():
             return
@@ -104,7 +104,7 @@ def _remove_cgroups(state: Path) -> None:
     """Remove the cgroups of a run's containers, which a power cut leaves behind, empty, and their parents if unused."""
     for parent in [*_CGROUPS.glob("k8s.io"), *_CGROUPS.glob("*/k8s.io")]:  # version 2, version 1
         for group in (parent / container for container in _containers(state)):
-            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=10)
+            process.wait_for(f"cgroup {group} is empty", functools.partial(_rmdir, group), timeout=60)
         _rmdir(parent)
 
 

@@ -15,7 +15,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 
 ACCOUNT = ("openshift-monitoring", "prometheus-k8s")
-PATIENCE = 90.0
+PATIENCE = 150.0
 _HERE = "127.0.0.1:9090"
 
 

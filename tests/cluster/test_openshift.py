@@ -192,7 +192,7 @@ def check_metrics(story: Story, prometheus: Prometheus) -> None:
     port = story.get("keepalivedgroup", NAME, "-n", HOME)["status"]["metricsPort"]
     nodes = {f"{story.cluster.node(name).ipv4}:{port}": 1.0 for name in ("n1", "n2")}
     prometheus.wait_until("both nodes are scraped", lambda: prometheus.query("keepalived_up") == nodes)
-    (holder,) = story.holders(VIP)
+    holder = story.holder(VIP)
     master = 'rate(keepalived_vrrp_advert_sent{name="demo/demo"}[5s]) > 0'
     prometheus.wait_until("the master sends", lambda: set(prometheus.query(master)) == {f"{holder.ipv4}:{port}"})
     leaders = "sum(kavip_leader)"
