@@ -88,13 +88,19 @@ def pool(name: str = "edge", *addresses: str, created: str = "2026-01-01T00:00:0
     )
 
 
-def node(name: str, *addresses: str, labels: dict[str, str] | None = None, taints: Sequence[str] = ()) -> Node:
-    """A Node with InternalIPs; *taints* as kubectl writes them, ``key=value:effect``."""
+def node(
+    name: str,
+    *addresses: str,
+    labels: dict[str, str] | None = None,
+    taints: Sequence[str] = (),
+    kind: str = "InternalIP",
+) -> Node:
+    """A Node with addresses of that *kind*; *taints* as kubectl writes them, ``key=value:effect``."""
     parted = ((*text.rpartition(":")[0].partition("="), text.rpartition(":")[2]) for text in taints)
     return Node(
         metadata=metadata(name, labels=labels),
         spec=NodeSpec(taints=[Taint(key=key, value=value, effect=effect) for key, _, value, effect in parted] or None),
-        status=NodeStatus(addresses=[NodeAddress(type="InternalIP", address=text) for text in addresses]),
+        status=NodeStatus(addresses=[NodeAddress(type=kind, address=text) for text in addresses]),
     )
 
 

@@ -1,5 +1,7 @@
 """What kavip reads of the cluster around Services: Nodes, Namespaces, Pods, Secrets, ranges, OpenShift's Network."""
 
+from typing import Final
+
 from kavip.api.address import Address, read_address
 from kavip.api.meta import Metadata, Wire, field
 from kavip.api.workload import Container
@@ -57,9 +59,14 @@ class Node(Wire, frozen=True):
         """Whether nothing speaks against it: a node that does not say (in files, for example) counts as ready."""
         return all(entry.status == "True" for entry in self.status.conditions or () if entry.type == "Ready")
 
+    @property
+    def host_addresses(self) -> tuple[Address, ...]:
+        """Its InternalIPs; where a cloud provider tells none, its ExternalIPs, as kubelet has it for ``hostIP``."""
+        return self.addresses("InternalIP") or self.addresses("ExternalIP")
+
     def internal_ip(self, family: int) -> Address | None:
-        """The first InternalIP of *family*."""
-        return next((address for address in self.addresses("InternalIP") if address.family == family), None)
+        """The first InternalIP of *family*, or what stands for it."""
+        return next((address for address in self.host_addresses if address.family == family), None)
 
 
 class Namespace(Wire, frozen=True):
@@ -73,12 +80,34 @@ class PodCondition(Wire, frozen=True):
 
     type: str
     status: str
+    message: str = ""
+
+
+class Waiting(Wire, frozen=True):
+    """``status.containerStatuses[].state.waiting``."""
+
+    reason: str = ""
+
+
+class ContainerState(Wire, frozen=True):
+    """``status.containerStatuses[].state``."""
+
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """``status.containerStatuses[]``."""
+
+    image: str = ""
+    state: ContainerState = ContainerState()
 
 
 class PodStatus(Wire, frozen=True):
     """``status``."""
 
     conditions: list[PodCondition] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
 
 
 class PodSpec(Wire, frozen=True):
@@ -99,6 +128,24 @@ class Pod(Wire, frozen=True):
     def is_ready(self) -> bool:
         """Whether the Ready condition holds."""
         return any(entry.type == "Ready" and entry.status == "True" for entry in self.status.conditions or ())
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot start, where somebody has to do something about it; ""."""
+        for entry in self.status.conditions or ():
+            if entry.type == "PodScheduled" and entry.status == "False":
+                return entry.message
+        for each in (*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())):
+            reason = each.state.waiting.reason if each.state.waiting else ""
+            if reason in _UNPULLED:  # kubelet tells one after the other, again and again
+                return f"image {each.image} cannot be pulled"
+            if reason in _UNMADE:
+                return reason
+        return ""
+
+
+_UNPULLED: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+_UNMADE: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 
 
 class Secret(Wire, frozen=True):

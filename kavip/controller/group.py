@@ -261,7 +261,7 @@ def _target(roster: Roster, config_hash: str, published: Published | None, taken
 
 def _host(node: Node) -> str:
     """Where the agent of *node* listens, as URLs write it; "" where the node does not say."""
-    return _bracketed(next(iter(node.addresses("InternalIP")), None))
+    return _bracketed(next(iter(node.host_addresses), None))
 
 
 def _bracketed(address: Address | None) -> str:

@@ -153,7 +153,7 @@ class Sighted:
         return sum(sight.state == MASTER for sight in state.instances)
 
     def _address(self, name: str) -> tuple[int, int]:
-        return next(iter(self._node(name).addresses("InternalIP")), (0, 0))
+        return next(iter(self._node(name).host_addresses), (0, 0))
 
     def _node(self, name: str) -> Node:
         return next(each for each in self.nodes if each.metadata.name == name)

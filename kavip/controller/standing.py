@@ -153,7 +153,7 @@ def _ready(view: View) -> Verdict:
     missing = [name for name in nodes if name not in _ready_nodes(view)]
     if missing:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
-        return Verdict("False", Reason.PODS_NOT_READY, message + _complaint(view))
+        return Verdict("False", Reason.PODS_NOT_READY, message + (_complaint(view) or _trouble(view)))
     if collision := _heard_collision(view) or _collision(view):
         return Verdict("True", Reason.VRID_COLLISION, collision)
     return Verdict("True", Reason.READY, "; ".join(("every pod is ready", *_note(view, nodes))))
@@ -180,6 +180,15 @@ def _complaint(view: View) -> str:
         return f"; its DaemonSet says: {words}"
     namespace = view.group.metadata.namespace
     return f"; its DaemonSet says: {words}; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
+
+
+def _trouble(view: View) -> str:
+    """Why a pod does not start, the first by name; "" where none needs help."""
+    for pod in sorted(view.pods, key=lambda each: each.metadata.name):
+        if not pod.is_ready and not pod.metadata.deletion_timestamp and pod.trouble:
+            where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
+            return f"; pod {pod.metadata.name}{where}: {pod.trouble.rstrip('. ')[:_LONGEST]}"
+    return ""
 
 
 def _heard_collision(view: View) -> str:

@@ -62,7 +62,7 @@ def cleared(node: Node, holders: Holders) -> Node:
     held = {address: found for address in listed if (found := tuple(holders(address)))}
     if not held:
         return node
-    own = {address.family for address in node.addresses("InternalIP") if address not in held}
+    own = {address.family for address in node.host_addresses if address not in held}
     vips = {
         address
         for address, found in held.items()

@@ -9,6 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.agent.localize import _password_fault
+from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Waiting
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller.group import plan_group
 from kavip.controller.observed import LeftOut, NodeState, Sight
@@ -146,6 +147,41 @@ def test_ready_pods_not_ready() -> None:
     assert condition(world, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
 
 
+def waiting(reason: str, **kind: Any) -> PodStatus:
+    """The status of a pod with a container that waits."""
+    state = ContainerState(waiting=Waiting(reason=reason))
+    return PodStatus(**{each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind})
+
+
+UNSCHEDULED = PodStatus(
+    conditions=[PodCondition(type="PodScheduled", status="False", message="1 node(s) didn't have free ports. ")]
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (waiting("ErrImagePull", container_statuses=1), "image registry.example/k:1 cannot be pulled"),
+        (waiting("ImagePullBackOff", init_container_statuses=1), "image registry.example/k:1 cannot be pulled"),
+        (waiting("CreateContainerConfigError", container_statuses=1), "CreateContainerConfigError"),
+        (UNSCHEDULED, "1 node(s) didn't have free ports"),
+    ],
+)
+def test_ready_says_why_a_pod_does_not_start(status: PodStatus, message: str) -> None:
+    """Where nobody but a person can help; what passes by itself is not told, for it would come and go."""
+    stuck = pod("edge-2", "n2", ready=False)
+    world = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
+    world.group()
+    assert condition(world, READY)[1:] == (
+        "PodsNotReady",
+        f"1 of 2 pods are ready; waiting for those on n2; pod edge-2 on n2: {message}",
+    )
+    passing = waiting("CrashLoopBackOff", container_statuses=1)
+    with_pods(world, pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=passing))
+    world.group()
+    assert condition(world, READY)[2] == "1 of 2 pods are ready; waiting for those on n2"
+
+
 def test_ready_with_a_vrid_collision() -> None:
     """A group without a segment that shares a VRID on one interface is warned, and nothing is changed."""
     other = build.group("lb/other", router_ids={"shop/x": 1})
@@ -232,6 +268,17 @@ def test_the_probe_is_aimed_at_every_node_with_an_address() -> None:
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12", "n3": "[2001:db8::3]"}
     assert (target.port, target.config_hash) == (9650, world.snapshot.groups[GROUP].status.config_hash)
     assert json.loads((world.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])["configHash"] == target.config_hash
+
+
+def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> None:
+    """Their pods' hostIP is that: agents listen there, and VRRP speaks from it."""
+    nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
+    world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
+    world.settle(Key(Kind.GROUP, GROUP))
+    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    assert target is not None
+    assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
+    assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
 
 
 def test_the_status_write_names_what_it_was_decided_on() -> None:

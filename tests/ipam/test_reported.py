@@ -72,6 +72,12 @@ def test_a_vip_alone_is_not_the_nodes_where_it_was_given_later(holder: Object, i
     assert snapshot.ledger.owner(parse_address(VIP)).startswith("Node") is (is_own and isinstance(holder, Service))
 
 
+def test_a_node_without_an_internal_ip_has_external_ones() -> None:
+    """Some cloud providers tell no other."""
+    node = build.node("n1", VIP, "192.0.2.11", kind="ExternalIP")
+    assert reported(Snapshot.from_objects([external(), node])) == ["192.0.2.11"]
+
+
 def test_each_family_is_for_itself() -> None:
     """An IPv6 address of its own says nothing of the only IPv4 one."""
     snapshot = Snapshot.from_objects([external(), build.node("n1", VIP, "2001:db8::1")])
