@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from hack.testbed import process
@@ -23,6 +24,7 @@ from tests.agent.pod import connected
 
 PAGE = files.ROOT / "docs" / "howto" / "api-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+PORT: int = yaml.safe_load(EXAMPLE)["spec"]["metricsPort"]
 NODES = ("--node", "n1=192.0.2.11", "--node", "n2=192.0.2.12")
 GROUP = "kube-system.api"
 UNIT = f"kavip-{GROUP}"
@@ -121,7 +123,8 @@ def test_a_refused_group_is_not_rendered() -> None:
 
 def test_one_of_several_groups() -> None:
     """--group picks; without it there is one document for each."""
-    both = f"{EXAMPLE}---\n{EXAMPLE.replace('name: api', 'name: two').replace('192.0.2.200', '192.0.2.201')}"
+    two = EXAMPLE.replace("name: api", "name: two").replace("192.0.2.200", "192.0.2.201").replace(f": {PORT}", ": 9751")
+    both = f"{EXAMPLE}---\n{two}"
     assert len(files.parsed(render(both, "--static", *NODES).stdout)) == 2
     (body,) = files.parsed(render(both, "--static", *NODES, "--group=kube-system/two").stdout)
     assert body["metadata"]["name"] == "kavip-two"
@@ -173,7 +176,7 @@ class Systemd:
     def state(self) -> dict[str, object]:
         """What the agent tells."""
         answer = b""
-        with connected(self.host.netns, self.host.ipv4, names.AGENT_PORT) as connection:
+        with connected(self.host.netns, self.host.ipv4, PORT) as connection:
             connection.sendall(f"GET {names.STATE_PATH} HTTP/1.1\r\n\r\n".encode())
             while chunk := connection.recv(65536):
                 answer += chunk

@@ -117,9 +117,13 @@ class Reloader:
 
     async def start(self) -> None:
         """Read what an earlier agent of this pod left, and ask the program who it is."""
+        await self._identify()
+        await self._runner.start()
+
+    async def _identify(self) -> None:
+        """Ask the program who it is; on a busy node it may be too slow to say."""
         self._witness.program = await asyncio.to_thread(self._trial.program)
         self._update(version=self._witness.program.version)
-        await self._runner.start()
 
     async def prepare(self) -> None:
         """
@@ -217,6 +221,8 @@ class Reloader:
             await self._sweeper.sweep(facts, wanted=wanted)
         if isinstance(outcome, Localized) and not self._runner.has(outcome):
             outcome = await self._install(outcome)
+        if not self._witness.program.version:
+            await self._identify()
         notes = (
             await asyncio.to_thread(network.arp_warning, facts.interfaces),
             stranger(self._witness.program.version),

@@ -20,6 +20,7 @@ from kavip.agent.files import RunDirectory
 from kavip.agent.localize import alike, empty
 from kavip.agent.penalty import Penalties
 from kavip.agent.sweeper import Sweeper
+from kavip.agent.switch import running_password
 from kavip.agent.tracks import Tracks
 from kavip.agent.witness import Witness
 
@@ -106,6 +107,7 @@ class Runner:
         if self._running is not None and self._running[0] == daemon and alike(self._running[1], localized.text):
             return await self._keep(daemon, localized)  # a reload would deafen it for a moment, for nothing
         began = time.monotonic()
+        is_new = self.good is not None and running_password(self.good) != running_password(localized)
         if not await self._witness.takes(daemon):
             return Reload(0.0)  # it is just starting
         self._running = None
@@ -119,6 +121,8 @@ class Runner:
         log.info(
             "configuration runs", config_hash=localized.config_hash, instances=len(localized.configuration.instances)
         )
+        if is_new:  # whose text, and so hash, may be the same
+            log.info("password changed", config_hash=localized.config_hash)
         return kept
 
     async def _keep(self, daemon: Daemon, localized: Localized) -> Reload:

@@ -99,8 +99,9 @@ class Trial:
         """Why keepalived would not run *text*; None where it would."""
         if not self._trusted:
             wrong, right = self._finding(_WRONG), self._finding(empty(self._node).text)
-            if wrong and not wrong.about:
-                return wrong
+            for each in (wrong, right):
+                if each and not each.about:
+                    return each
             if right or not wrong or wrong.lines != (_WRONG_LINE,):
                 how = f"{self._keepalived} cannot check configurations: it does not tell a right one from a wrong one"
                 return Finding(how, about=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kavip.agent import penalty, run, runner, witness
 from kavip.agent import reloader as reloaders
@@ -17,7 +18,7 @@ from kavip.agent.alarm import Alarm
 from kavip.agent.files import RunDirectory
 from kavip.agent.mount import Passwords
 from kavip.agent.reloader import Reloader
-from kavip.agent.trial import Trial
+from kavip.agent.trial import Program, Trial
 from tests.agent import scene
 
 # A stand-in for keepalived that can be told to misbehave, which the real one cannot: on SIGHUP it reads its file,
@@ -125,7 +126,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             node="n1",
             node_ip=None,
             config_dir=place.path,
-            passwords=Passwords(),
+            passwords=Passwords(tmp_path / "passwords"),
             run_directory=files,
             trial=Trial(str(program), files, node="n1"),
         ),
@@ -252,6 +253,29 @@ async def test_an_agent_that_starts_again_knows_what_is_installed(node: Node) ->
     assert "nosuch0" in again.status.refused
 
 
+async def test_a_password_that_changes_is_logged_and_not_shown(node: Node, tmp_path: Path) -> None:
+    """Once, when the daemon runs with it; neither the first one nor another configuration is a change of it."""
+    (secret := tmp_path / "passwords" / "vrrp").mkdir(parents=True)
+    for key, password in (("one", "s3cret_1"), ("two", "s3cret_2")):
+        (secret / key).write_text(password)
+    services = {"shop/web": "198.18.0.1"}
+    more = {"nodes": 1, "interface": "lo", "unicast_enabled": False, "advert_interval_milliseconds": 1000}
+    text, other = (
+        scene.rendered(each, **more, **scene.WITH_PASSWORD) for each in (services, {**services, "shop/b": "198.18.0.2"})
+    )
+    with structlog.testing.capture_logs() as logged:
+        for wanted, key in ((text, "one"), (other, "one"), (other, "two")):
+            config_hash = node.mount.write(wanted, authentication=True, password=f"vrrp/{key}")
+            if node.daemon is None:
+                await node.reloader.prepare()
+                await node.start_daemon()
+            await node.until(lambda before=node.reloader.status.reloads: node.reloader.status.reloads > before)
+            assert node.reloader.status.config_hash == config_hash
+    events = [each["event"] for each in logged if each["event"] in ("configuration runs", "password changed")]
+    assert events == ["configuration runs"] * 3 + ["password changed"]
+    assert "s3cret" not in str(logged)
+
+
 async def test_a_step_that_fails_is_told_until_one_succeeds(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong: what runs runs on, and the state does not say that all is well."""
 
@@ -271,6 +295,18 @@ async def test_a_step_that_fails_is_told_until_one_succeeds(node: Node, monkeypa
             await task
     await node.until(lambda: node.reloader.status.config_hash == scene.hash_of(TWO))
     assert node.reloader.status.note == "keepalived does not say its version"
+
+
+async def test_a_program_that_was_too_slow_to_say_its_version_is_asked_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is busy when the agent starts does not leave it with a note for ever."""
+    await begun(node, ONE)
+    assert node.reloader.status.note == "keepalived does not say its version"
+    monkeypatch.setattr(node.reloader._trial, "program", lambda: Program("2.2.7", 36))
+    node.mount.write(TWO)
+    await node.until(lambda: node.reloader.status.config_hash == scene.hash_of(TWO))
+    assert (node.reloader.status.note, node.reloader.status.version) == ("", "2.2.7")
 
 
 def silent(folder: Path) -> Alarm:
