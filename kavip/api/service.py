@@ -92,6 +92,16 @@ class Service(Wire, frozen=True):
         return tuple(dict.fromkeys(filter(None, map(read_address, first))))
 
     @property
+    def is_marked(self) -> bool:
+        """Whether it says itself that it is kavip's: about others the validating webhook is not asked."""
+        return bool(self.declared_group) or self.spec.load_balancer_class == names.LOAD_BALANCER_CLASS
+
+    @property
+    def judged_addresses(self) -> tuple[Address, ...]:
+        """The ``spec.externalIPs`` that admission has judged: none where only a default group makes it kavip's."""
+        return self.external_addresses if self.is_marked else ()
+
+    @property
     def virtual_ips(self) -> tuple[Address, ...]:
         """The VIPs of the Service: the union of status and ``externalIPs``, sorted."""
         return tuple(sorted({*(self.ingress_addresses if self.is_load_balancer else ()), *self.external_addresses}))

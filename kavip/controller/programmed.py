@@ -85,7 +85,7 @@ class Case:
 
         *problems* are those of the group's model by Service; without them it is looked at alone.
         """
-        every = tuple(dict.fromkeys((*given, *service.external_addresses)))
+        every = tuple(dict.fromkeys((*given, *service.judged_addresses)))
         vips = members.served(every)
         problem = problem_of(service, vips, ground) if problems is None else problems.get(service.key)
         unread = max(0, len(service.spec.external_ips or ()) - names.MAX_EXTERNAL_IPS)
@@ -175,6 +175,17 @@ def _not_too_many(case: Case) -> Refusal | None:
     return Refusal(Reason.PENDING, message)
 
 
+def _externals_are_judged(case: Case) -> Refusal | None:
+    """While the mutating webhook is away, plain Services pass unseen, with whatever external IPs."""
+    if case.service.is_marked or not case.service.external_addresses:
+        return None
+    message = (
+        "its spec.externalIPs are not served: nobody has judged them, for the Service does not say whose it is; "
+        f"annotate it with {names.GROUP_ANNOTATION}: {case.ground.key}"
+    )
+    return Refusal(Reason.PENDING, message)
+
+
 def _not_left_out(case: Case) -> Refusal | None:
     """A node runs its neighbours and not this one: what is wrong with it is its own fault."""
     found = next(((node, each) for node in case.ground.ready for each in _left_out(case, node)), None)
@@ -207,6 +218,7 @@ CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
     _group_has_nodes,
     _has_vips,
     _not_too_many,
+    _externals_are_judged,
     _vips_are_free,
     _not_left_out,
 )

@@ -71,7 +71,7 @@ def _shown(
     _group: str, services: Sequence[str], count: int, router_ids: Mapping[str, int], held: dict[str, int]
 ) -> dict[str, int]:
     slots = ((key, slot_of(key, count)) for key in services)
-    shown = {**router_ids, **{key: router_ids[slot] for key, slot in slots if slot in router_ids}}
+    shown = {**{key: router_ids[slot] for key, slot in slots if slot in router_ids}, **router_ids}
     return held if shown == held else dict(sorted(shown.items()))
 
 

@@ -23,6 +23,7 @@ _FOLLOWS: Final = (
     "with externalTrafficPolicy: Local the VIP must follow the endpoints, and so it would stay; "
     "remove it, or want Cluster"
 )
+_SLOT: Final = re.compile(r"group/[0-9]+")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -80,7 +81,7 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
     ingress = service.ingress_addresses if service.is_load_balancer else ()
     return Member(
         key=service.key,
-        addresses=served((*ingress, *service.external_addresses)),
+        addresses=served((*ingress, *service.judged_addresses)),
         created=service.metadata.creation_timestamp or "",
         spread=service.metadata.annotation(SPREAD_ANNOTATION) == "true",
         local=service.is_local,
@@ -125,6 +126,10 @@ def interfaces_of(spec: GroupSpec) -> frozenset[str]:
 
 @lru_cache(16384)
 def is_name(key: str) -> bool:
-    """Whether *key* is ``ns/name`` of DNS names: files may hold what no API server would have taken."""
+    """
+    Whether *key* is ``ns/name`` of DNS names: files may hold what no API server would have taken.
+
+    A name of digits, which Kubernetes may take one day, would be that of a Shared instance in a namespace ``group``.
+    """
     parts = key.split("/")
-    return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts)
+    return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts) and not _SLOT.fullmatch(key)

@@ -46,5 +46,10 @@ def _service(subject: Service, context: Context[Service]) -> Verdict:
     if group is None:
         return run(services.UNMANAGED, subject, context, since=old)
     # What was not managed was not judged: becoming managed is judged as creation is.
-    since = old if old is not None and snapshot.group_of(old) is not None else None
+    since = old if old is not None and not _is_unseen(old) and snapshot.group_of(old) is not None else None
     return run(services.CHAIN, subject, Context(snapshot, since, context.options, group), since=since)
+
+
+def _is_unseen(old: Service) -> bool:
+    """Whether *old* has external IPs that passed while the mutating webhook was away."""
+    return bool(old.spec.external_ips) and not old.is_marked

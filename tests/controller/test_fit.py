@@ -53,6 +53,17 @@ def test_a_service_gets_no_more_than_its_share() -> None:
     )
 
 
+def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
+    """The API server asks nobody about a plain Service while the mutating webhook is away: its owner may write any."""
+    plain = build.service(WEB, external_ips=["203.0.113.1"])
+    world = World(cluster(build.group(default=True), build.pool(), plain))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    assert "192.0.2.128/32" in world.text()
+    assert "203.0.113.1" not in world.text()
+    assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
+    assert "annotate it with keepalived-operator.redhat-cop.io/keepalivedgroup: lb/edge" in message_of(world, WEB)
+
+
 def test_what_stands_in_status_comes_before_external_ips() -> None:
     """A Service that has an address of a pool does not lose it to its own externalIPs."""
     extra = [f"198.18.0.{n}" for n in range(1, 41)]

@@ -298,6 +298,17 @@ def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> N
     assert len(json.dumps(status)) < 1_000_000
 
 
+def test_no_service_has_the_name_of_a_shared_instance() -> None:
+    """In a namespace "group" one whose name is a number is not served, and takes no VRID from its neighbours."""
+    services = [*(annotated(f"group/{number}", "192.0.2.1") for number in (0, 1)), annotated("a/s", "192.0.2.2")]
+    group = build.group(instances=shared(2))
+    members = [member_of(service, group) for service in services]
+    ids = {"group/0": 1, "group/1": 2}
+    found = model_of(group, members, nodes(2), ids)
+    assert list(found.problems) == ["group/0", "group/1"]
+    assert ids.items() <= keys.published_ids(group, members, ids, held={}).items()
+
+
 def test_local_service_in_shared_mode() -> None:
     """A Service that only some nodes can serve has instances of its own, also in Shared mode."""
     local = annotated("a/local", "192.0.2.160", external_traffic_policy="Local")

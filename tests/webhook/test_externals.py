@@ -157,6 +157,16 @@ def test_no_more_external_ips_are_read_than_a_limit(asking: Callable[..., Servic
     assert update(beyond, beyond, *world, options=ALL).allowed
 
 
+def test_what_came_while_kavip_was_away_is_judged_when_it_says_whose_it_is() -> None:
+    """A default group takes a plain Service that nobody was asked about; its external IPs are no old violation."""
+    slipped = service("shop/evil", external_ips=["203.0.113.1"])
+    world = (group("lb/edge", default=True), pool())
+    assert reasons(update(slipped, service("shop/evil", group="lb/edge", external_ips=["203.0.113.1"]), *world)) == [
+        Reason.ADDRESS_NOT_IN_POOL
+    ]
+    assert update(slipped, service("shop/evil", group="lb/edge"), *world).allowed
+
+
 def test_external_ips_may_be_left_unchecked() -> None:
     """With external_ips_scope: off nothing is said about them."""
     found = create(managed("203.0.113.1"), EDGE, pool(), options=Options(external_ips_scope="off"))
