@@ -114,7 +114,10 @@ def at_rest(address: Address, rest: Rest, request: Request) -> Refusal:
 def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refusal:
     """An edit that would end the sharing of an address."""
     why = why_not_shared(request.terms, fellow)
-    message = f"address {address} is shared with {fellow} and could not be any longer: {why}; undo that"
+    message = (
+        f"address {address} is shared with {fellow} and could not be any longer: {why}; undo that, or ask for another "
+        f"address by {names.ADDRESSES_ANNOTATION} in the same edit"
+    )
     return Refusal(Reason.SHARING_REFUSED, message, annotation_field(names.SHARING_KEY_ANNOTATION))
 
 

@@ -166,7 +166,8 @@ def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
     found = breaks_sharing(edited, pools, ledger)
     assert found is not None
     assert found.message == (
-        "address 192.0.2.130 is shared with Service a/80 and could not be any longer: both use TCP/80; undo that"
+        "address 192.0.2.130 is shared with Service a/80 and could not be any longer: both use TCP/80; undo that, "
+        "or ask for another address by kavip.io/addresses in the same edit"
     )
 
 
