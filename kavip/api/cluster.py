@@ -106,6 +106,7 @@ class PodStatus(Wire, frozen=True):
     """``status``."""
 
     conditions: list[PodCondition] | None = None
+    host_ip: str = field(name="hostIP", default="")
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
 

@@ -7,7 +7,7 @@ object that is not kavip's is left alone, with a condition that says whose it is
 line or a VRID that is not left, never stops the group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
-from kavip.api.address import Address
-from kavip.api.cluster import Node
+from kavip.api.address import Address, read_address
+from kavip.api.cluster import Node, Pod
 from kavip.api.group import GroupStatus
 from kavip.api.instant import instant_text
 from kavip.controller import belongings, elsewhere, handover, monitoring, rollout
@@ -120,7 +120,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         events=notices(group, view.accepted),
         reserves=roster.reserved,
         left_out=roster.left_out,
-        target=_target(roster, config_hash, wanted, sighted.takeover) if config_hash else None,
+        target=_target(roster, config_hash, wanted, sighted.takeover, pods) if config_hash else None,
         doubts=judged.doubts,
         requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
@@ -243,10 +243,13 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
     return body
 
 
-def _target(roster: Roster, config_hash: str, published: Published | None, taken: Takeover) -> Target:
+def _target(
+    roster: Roster, config_hash: str, published: Published | None, taken: Takeover, pods: Iterable[Pod]
+) -> Target:
     speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
+    heeds = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
     named = ((node.metadata.name, node) for node in roster.nodes)
-    hosts = ((name, _host(node) or _bracketed(speaks.get(name))) for name, node in named)
+    hosts = ((name, _host(node, heeds.get(name), speaks.get(name))) for name, node in named)
     following = published.next if published else None
     return Target(
         {name: host for name, host in hosts if host},
@@ -259,12 +262,14 @@ def _target(roster: Roster, config_hash: str, published: Published | None, taken
     )
 
 
-def _host(node: Node) -> str:
-    """Where the agent of *node* listens, as URLs write it; "" where the node does not say."""
-    return _bracketed(next(iter(node.host_addresses), None))
+def _host(node: Node, own: Address | None, speaks: Address | None) -> str:
+    """
+    Where the agent of *node* listens, as URLs write it; "" where nobody says.
 
-
-def _bracketed(address: Address | None) -> str:
+    At the *own* address that its pod was told, if that is one of the node's; a node without any *speaks* from one.
+    """
+    listed = node.host_addresses
+    address = own if own in listed else next(iter(listed), speaks)
     if address is None:
         return ""
     return f"[{address}]" if address.family == 6 else str(address)

@@ -24,7 +24,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.controller.observed import Hearing, NodeState, Observed
 from kavip.controller.outcome import age
 from kavip.snapshot import Snapshot
-from kavip.vrrp.members import Peer, peer_of
+from kavip.vrrp.members import Peer
 from kavip.vrrp.participants import Participants, participants_of
 from kavip.vrrp.priorities import priorities
 
@@ -102,7 +102,7 @@ def peers_of(nodes: Iterable[Node], scene: Scene | None, *, seeds: Iterable[str]
 
     *seeds* are what the priorities of the group's instances are drawn from.
     """
-    wanted = {peer.name: peer for peer in map(peer_of, nodes)}
+    wanted = _wanted(nodes, scene)
     if scene is None or not scene.running.listed:
         return tuple(wanted[name] for name in sorted(wanted))
     running = scene.running
@@ -124,9 +124,28 @@ def _is_lost(pod: Pod, now: datetime) -> bool:
     return end is not None and age(end, now) > PATIENCE
 
 
-def is_over(nodes: Iterable[Node], peers: Iterable[Peer]) -> bool:
-    """Whether *peers* are what *nodes* want to be."""
-    return sorted(map(peer_of, nodes), key=_name) == sorted(peers, key=_name)
+def is_over(nodes: Iterable[Node], peers: Iterable[Peer], scene: Scene | None = None) -> bool:
+    """Whether *peers* are what *nodes* want to be in the *scene*."""
+    return sorted(_wanted(nodes, scene).values(), key=_name) == sorted(peers, key=_name)
+
+
+def _wanted(nodes: Iterable[Node], scene: Scene | None) -> dict[str, Peer]:
+    """
+    The nodes as they are to take part at last, by name.
+
+    One that speaks already goes on from where it does as long as it has that address, in whatever order a cloud
+    provider lists them, and while it is said to have none.
+    """
+    running = scene.running if scene else Participants()
+    return {
+        (name := node.metadata.name): Peer(name, _speaking(node, 4, running), _speaking(node, 6, running))
+        for node in nodes
+    }
+
+
+def _speaking(node: Node, family: int, running: Participants) -> Address | None:
+    first, source = node.internal_ip(family), running.source(node.metadata.name, family)
+    return source if source and (first is None or source in node.host_addresses) else first
 
 
 def _name(peer: Peer) -> str:
@@ -150,7 +169,7 @@ def _peer(name: str, wanted: Peer | None, running: Participants, *, is_listed: b
             sources[family] = source
             heard |= known
             continue
-        new = wanted.address(family) or source  # a node may report none for a while
+        new = wanted.address(family)
         may_send = new is None or family not in running.families() or (is_settled and new in known)
         sources[family] = (new if may_send or new == source else source) if is_listed else None
         is_over = is_settled and is_listed and source == new

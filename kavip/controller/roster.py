@@ -124,7 +124,7 @@ def roster_of(
         next=ahead.next if ahead else None,
         refusal=refusal,
         left_out={**(fitted.left_out if fitted else {}), **waiting},
-        is_rolling=not rollout.is_over(nodes, peers),
+        is_rolling=not rollout.is_over(nodes, peers, scene),
         is_waiting=bool(waiting),
         followed=locals_of(snapshot, group, fitted.model) if fitted else (),
     )

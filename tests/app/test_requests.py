@@ -168,9 +168,12 @@ def test_what_others_hold_is_given_to_nobody(kavip: Installation) -> None:
     found(kavip, "service", "theirs", **ingress("198.51.100.67"))
     kavip.applied(a_pool("outside", *ranges, autoAssign=False), in_pool("driven", "outside"))
     gets(kavip, "driven", "198.51.100.68")
+    seen = [{"type": "InternalIP", "address": each} for each in ("198.51.100.64", "198.51.100.68")]
+    found(kavip, "node", "n1", addresses=seen)  # which holds the VIP, as it seems
     named = {ADDRESSES: "198.51.100.70"}
     kavip.applied(a_service("named", annotations=named))
     gets(kavip, "named", "198.51.100.70")
+    assert kavip.addresses("driven") == ["198.51.100.68"]
     kavip.applied(object_of("Node", "n2"))
     both = [("InternalIP", "198.51.100.68"), ("ExternalIP", "198.51.100.70")]
     found(kavip, "node", "n2", addresses=[{"type": kind, "address": address} for kind, address in both])

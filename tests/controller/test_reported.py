@@ -1,11 +1,14 @@
 """VIPs that a node reports as its own while it holds them: kubelet without --node-ip, some cloud providers."""
 
+import msgspec
 import pytest
 
+from kavip.api.cluster import PodStatus
+from kavip.controller import rollout
 from kavip.controller.outcome import Key, Kind
 from tests import build
-from tests.controller.grouping import WEB
-from tests.controller.scenes import GROUP, World, cluster
+from tests.controller.grouping import WEB, with_pods
+from tests.controller.scenes import GROUP, World, cluster, pod
 
 KEYS = (Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
 
@@ -38,12 +41,39 @@ def test_an_agent_is_asked_where_its_node_speaks(world: World) -> None:
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
 
 
+def test_an_agent_is_asked_at_the_address_that_its_pod_was_told(world: World) -> None:
+    """It listens at its hostIP, which stays what it was when the pod began; unless that is none of the node's."""
+    world.snapshot.put(build.node("n1", "198.51.100.1", "192.0.2.11"))
+    for told, host in {
+        "192.0.2.11": "192.0.2.11",
+        "198.51.100.1": "198.51.100.1",
+        "192.0.2.128": "198.51.100.1",
+    }.items():
+        with_pods(world, msgspec.structs.replace(pod("edge-1", "n1"), status=PodStatus(host_ip=told)))
+        target = world.plan(Key(Kind.GROUP, GROUP)).target
+        assert target is not None
+        assert target.hosts["n1"] == host
+
+
 def test_a_node_without_an_address_goes_on_as_it_runs(world: World) -> None:
     """A cloud provider that has lost the addresses for a while takes no VIP from a node."""
     before = world.text()
     world.snapshot.put(build.node("n1"))
     world.settle(*KEYS)
     assert world.text() == before
+    assert world.plan(KEYS[1]).requeue_after != rollout.RECHECK
+
+
+def test_the_order_of_a_nodes_addresses_does_not_matter_once_it_speaks(world: World) -> None:
+    """Cloud providers list them now so, now so; only where it has lost the one does it speak from the other."""
+    before = world.text()
+    world.snapshot.put(build.node("n1", "198.51.100.1", "192.0.2.11"))
+    world.settle(*KEYS)
+    assert world.text() == before
+    assert world.plan(KEYS[1]).requeue_after != rollout.RECHECK
+    world.snapshot.put(build.node("n1", "198.51.100.1"))
+    world.settle(*KEYS)
+    assert "198.51.100.1" in world.text()
 
 
 def test_a_new_node_with_the_address_of_a_vip_drives_it_out(world: World) -> None:
