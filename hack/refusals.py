@@ -43,7 +43,7 @@ FOLDER: Final = Path(__file__).parents[1] / "tests" / "refusals"
 CLUSTER: Final = FOLDER / "cluster.yaml"
 CHAINS: Final[Mapping[str, tuple[Check[Any], ...]]] = {
     "Service": (*services.CHAIN, *services.UNMANAGED),
-    "KeepalivedGroup": groups.CHAIN,
+    "KeepalivedGroup": (*groups.CHAIN, *groups.DELETION),
     "VIPPool": (*pools.CHAIN, *pools.DELETION),
 }
 """Every rule of the policy, by the kind that it is asked of."""

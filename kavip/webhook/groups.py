@@ -152,6 +152,17 @@ def virtual_ips_are_free(group: KeepalivedGroup, context: Cluster) -> Findings:
             yield Refusal(Reason.ADDRESS_IN_USE, message, f"spec.virtualIPs[{index}].address")
 
 
+def nobody_is_left_behind(group: KeepalivedGroup, context: Cluster) -> Findings:
+    """A group that goes takes its VIPs along: allowed, and said."""
+    members = [service.key for service in context.snapshot.members(group.key) if service.virtual_ips]
+    if members:
+        whose = "a Service" if len(members) == 1 else f"{len(members)} Services"
+        yield Caution(
+            f"metadata.name: the VIPs of {whose} go with the group: {listed(sorted(members), most=3)}; "
+            "they answer again when a group of this name is created, or they name another"
+        )
+
+
 def _what_it_takes(group: KeepalivedGroup, _: str) -> object:
     spec = group.spec
     return routerids.blacklist_of(spec), spec.segment, spec.instances
@@ -171,3 +182,4 @@ CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
     Check(some_node_is_selected, reads=spec_part),
     Check(moves.live_changes_are_told, reads=spec_part),
 )
+DELETION: Final[tuple[Check[KeepalivedGroup], ...]] = (Check(nobody_is_left_behind, reads=spec_part),)

@@ -29,6 +29,8 @@ def review(asked: Review[Any], snapshot: Snapshot, *, options: Options = DEFAULT
     match subject, asked.operation:
         case VIPPool(), Operation.DELETE:
             return run(pools.DELETION, subject, context)
+        case KeepalivedGroup(), Operation.DELETE:
+            return run(groups.DELETION, subject, context)
         case _, Operation.DELETE:
             return PASSED
         case Service(), _:

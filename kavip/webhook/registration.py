@@ -16,6 +16,7 @@ MUTATING: Final = "MutatingWebhookConfiguration"
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATE_TIMEOUT: Final = 2  # seconds
 VALIDATE_TIMEOUT: Final = 3
+_ADVICE: Final = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT}
 SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without us
 
 
@@ -93,18 +94,24 @@ _KAVIP_OR_EXTERNAL_IPS: Final = {
 }
 _SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
 _GROUPS: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "CREATE", "UPDATE", scope="Namespaced")
+_GROUPS_THAT_GO: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "DELETE", scope="Namespaced")
 _POOLS: Final = _rule(names.KAVIP_GROUP, names.VERSION, "vippools", "CREATE", "UPDATE", "DELETE", scope="Cluster")
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One webhook: what it is asked about. *everywhere*: in our own namespace and in ``kube-system`` too."""
+    """
+    One webhook: what it is asked about. *everywhere*: in our own namespace and in ``kube-system`` too.
+
+    *advises*: it only warns, and nobody waits long for it, or in vain.
+    """
 
     name: str
     path: str
     rule: dict[str, Any]
     conditions: tuple[dict[str, str], ...]
     everywhere: bool = True
+    advises: bool = False
 
 
 MUTATORS: Final = (
@@ -114,6 +121,7 @@ MUTATORS: Final = (
 VALIDATORS: Final = (
     Hook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_ALIVE, _KAVIP), everywhere=False),
     Hook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_ALIVE,)),
+    Hook("warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS_THAT_GO, (_ALIVE,), advises=True),
     Hook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_ALIVE,)),
 )
 
@@ -158,6 +166,7 @@ def configurations(
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             **common,
+            **(_ADVICE if hook.advises else {}),
         }
 
     return (

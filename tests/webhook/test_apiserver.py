@@ -206,7 +206,7 @@ def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane
         loop.run(Injected(client, name).publish(bundle))
         before = _configurations(control_plane, name)
         assert {b64decode(text) for text in _bundles(before)} == {bundle}
-        assert len(_bundles(before)) == 5
+        assert len(_bundles(before)) == 6
         _applied(control_plane, chart)
         loop.run(Injected(client, name).publish(bundle))
         after = _configurations(control_plane, name)
