@@ -15,7 +15,7 @@ from kavip.api.address import Address, read_address
 STATES: Final = ("INIT", "BACKUP", "MASTER", "FAULT")
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, frozen=True, gc=False):
     """Counters of one instance, since the daemon started."""
 
     advert_rcvd: int = 0
@@ -34,7 +34,7 @@ class Stats(msgspec.Struct, frozen=True):
     pri_zero_sent: int = 0
 
 
-class Data(msgspec.Struct, frozen=True):
+class Data(msgspec.Struct, frozen=True, gc=False):
     """One instance."""
 
     iname: str
@@ -64,7 +64,7 @@ class Data(msgspec.Struct, frozen=True):
         return addresses_of((*self.vips, *self.evips))
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One instance with its counters."""
 
     data: Data

@@ -87,14 +87,13 @@ class Locals:
 
     async def _pause(self) -> None:
         """Wait for the next round; without ports, until something else is wanted."""
-        if not self._ports:
-            await self._changed.wait()
-            return
+        loop, seconds = asyncio.get_running_loop(), max(INTERVAL, len(self._ports) / MOST_ASKED)
+        timer = loop.call_later(seconds, self._changed.set) if self._ports else None  # a time-out costs twice as much
         try:
-            async with asyncio.timeout(max(INTERVAL, len(self._ports) / MOST_ASKED)):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def _ask(self) -> None:
         now = time.monotonic()

@@ -7,6 +7,7 @@ It succeeds whatever is in the mount: a bad configuration must not keep the pod,
 
 import asyncio
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -158,6 +159,8 @@ async def main_async(settings: AgentSettings) -> int:
     await reloader.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
     alarm = Alarm(mounts, run_directory.path, matters=reloader.matters, moved=reloader.look_again)
+    gc.collect()
+    gc.freeze()  # what is there by now stays; to look through it again and again would double what answers cost
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_follow(reloader, alarm, longest=settings.poll_milliseconds / 1000)),

@@ -55,7 +55,7 @@ class Keepalived(msgspec.Struct, frozen=True):
     running: bool
 
 
-class Errors(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Errors(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Adverts of others with this instance's VRID, counted since the daemon started; what is not there is 0."""
 
     address_list: int = 0
@@ -63,7 +63,7 @@ class Errors(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     interval: int = 0
 
 
-class InstanceState(msgspec.Struct, frozen=True, rename="camel"):
+class InstanceState(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One VRRP instance on this node."""
 
     name: str

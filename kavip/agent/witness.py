@@ -58,8 +58,9 @@ class Witness:
                 return None
             found = None
             deadline = time.monotonic() + daemons.BUDGET
-            while found is None and time.monotonic() < deadline and (daemon := await self.daemon()):
-                found = await self._ask(daemon, configuration)
+            is_there = True
+            while found is None and is_there and time.monotonic() < deadline:
+                is_there, found = await asyncio.to_thread(self._find_and_ask, configuration)
             self._keep(found)
             if found is None:
                 self._silent = time.monotonic()
@@ -83,7 +84,7 @@ class Witness:
         awaited = 2
         while time.monotonic() < deadline:
             async with self._asking:
-                found = await self._ask(daemon, configuration)
+                found = await asyncio.to_thread(self._ask, daemon, configuration)
                 self._keep(found)
             awaited += 1 if found is None else -1
             if found is not None and awaited <= 0 and dumps.shows(found, configuration):
@@ -93,16 +94,17 @@ class Witness:
             await asyncio.sleep(_CONFIRM_PAUSE if awaited <= 0 else 0)
         return False
 
-    async def _ask(self, daemon: Daemon, configuration: Configuration) -> Dump | None:
+    def _find_and_ask(self, configuration: Configuration) -> tuple[bool, Dump | None]:
+        """Whether there is a daemon, and what it answers. One thread does both: each costs more than what it does."""
+        daemon = daemons.find(self._files.path, config=self._files.config)
+        return daemon is not None, self._ask(daemon, configuration) if daemon else None
+
+    def _ask(self, daemon: Daemon, configuration: Configuration) -> Dump | None:
         """Ask once for the daemon's instances; one that should have none can only be asked whether it is there."""
         deadline = time.monotonic() + daemons.PATIENCE
         if configuration.instances:
-            number = self.program.json_signal
-            return await asyncio.to_thread(
-                daemons.take_dump, daemon, self._files.path, number=number, deadline=deadline
-            )
-        answers = await asyncio.to_thread(daemons.answers, daemon, self._files.path, deadline=deadline)
-        return () if answers else None
+            return daemons.take_dump(daemon, self._files.path, number=self.program.json_signal, deadline=deadline)
+        return () if daemons.answers(daemon, self._files.path, deadline=deadline) else None
 
     def _keep(self, found: Dump | None) -> None:
         """Remember a dump, so that the next question is never answered with an older one."""
