@@ -6,9 +6,10 @@ It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output 
 * :mod:`~kavip.agent.configuration` holds the values. :mod:`~kavip.agent.blocks`, :mod:`~kavip.agent.draft`,
   :mod:`~kavip.agent.reader` and :mod:`~kavip.agent.grammar` read a text, :mod:`~kavip.agent.localize` makes the node's
   of the group's, :mod:`~kavip.agent.facts` knows what the node is, :mod:`~kavip.agent.prune` takes instances out,
-  :mod:`~kavip.agent.switch` knows when all nodes switch to what is next. :mod:`~kavip.agent.dump` is what keepalived
-  says, :mod:`~kavip.agent.state` what the agent does, :mod:`~kavip.agent.exporter` both as metrics, those of keepalived
-  by :mod:`~kavip.agent.borrowed` names. None of them does I/O.
+  :mod:`~kavip.agent.switch` knows when all nodes switch to what is next, :mod:`~kavip.agent.newcomer` when a new pod
+  has another password than they. :mod:`~kavip.agent.dump` is what keepalived says, :mod:`~kavip.agent.state` what the
+  agent does, :mod:`~kavip.agent.exporter` both as metrics, those of keepalived by :mod:`~kavip.agent.borrowed` names.
+  None of them does I/O.
 * :mod:`~kavip.agent.mount`, :mod:`~kavip.agent.files`, :mod:`~kavip.agent.network`, :mod:`~kavip.agent.trial` and
   :mod:`~kavip.agent.daemon` each speak to one thing outside: the mount, the run directory, netlink, a checking child
   (held by :mod:`~kavip.agent.confine`), the running daemon.

@@ -33,6 +33,11 @@ class Stats(msgspec.Struct, frozen=True, gc=False):
     pri_zero_rcvd: int = 0
     pri_zero_sent: int = 0
 
+    @property
+    def unauthenticated(self) -> int:
+        """Adverts with another password, or without one, or with one where there is none."""
+        return self.invalid_authtype + self.authtype_mismatch + self.auth_failure
+
 
 class Data(msgspec.Struct, frozen=True, gc=False):
     """One instance."""

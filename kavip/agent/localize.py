@@ -42,8 +42,8 @@ class Mounted:
     """
     What the controller gave this node, as read from the mount; *password* is None where there is none.
 
-    *password_name* says which it is, and nothing of it. *next*: what comes at an instant that is announced; *is_next*:
-    that is this one.
+    *password_name* says which it is, and nothing of it. *held*: why the node runs nothing for now. *next*: what comes
+    at an instant that is announced; *is_next*: that is this one.
     """
 
     text: str
@@ -55,6 +55,7 @@ class Mounted:
     locals: tuple[Local, ...] = ()
     password: str | None = None
     password_name: str = ""
+    held: str = ""
     next: "Next | None" = None
     is_next: bool = False
 
@@ -82,6 +83,8 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
 
     An instance with a fault of its own is left out; as it stands in *good*, the last that ran, it stays if it can.
     """
+    if mounted.held:
+        return empty(facts.node)
     if hashlib.sha256(mounted.text.encode()).hexdigest()[:16] != mounted.config_hash:
         return Refused("keepalived.conf and agent.json in the ConfigMap do not belong together")
     interface = ""

@@ -36,6 +36,7 @@ from kavip.agent.health import complaint
 from kavip.agent.localize import Mounted, Next, localize, named, strays
 from kavip.agent.locals import Locals
 from kavip.agent.mount import Passwords
+from kavip.agent.newcomer import OUTVOTED, PAUSE, Newcomer
 from kavip.agent.prune import spares_of
 from kavip.agent.rtnetlink import Change
 from kavip.agent.runner import RECHECK, RETRY, Runner
@@ -78,6 +79,7 @@ class Reloader:
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
         self._rehearsal = Sieve(trial.judge)  # of what is next: what one remembers is no use for the other
         self._appointment = Appointment(now, time.monotonic)
+        self._newcomer = Newcomer(time.monotonic)
         self._witness = Witness(run_directory)
         self.tracks = Tracks(run_directory.tracks)
         self.checks = Checks(self.tracks, ca_dir=ca_dir, here=here)
@@ -119,6 +121,7 @@ class Reloader:
         """Read what an earlier agent of this pod left, and ask the program who it is."""
         await self._identify()
         await self._runner.start()
+        self._newcomer.begin(self._runner.good)
 
     async def _identify(self) -> None:
         """Ask the program who it is; on a busy node it may be too slow to say."""
@@ -153,9 +156,12 @@ class Reloader:
             mounted, left = await self._look()
         if isinstance(mounted, Mounted):
             self.locals.want(mounted.locals)
-        seen = daemon, mounted, self._moves
-        soon = max(left - NEAR / 2, 0.0) if left else inf
         await self._listen()
+        if isinstance(mounted, Mounted) and self._newcomer.gives_way(mounted):
+            mounted = replace(mounted, held=OUTVOTED)
+            self._update(new_password=self._status.new_password or timestamp(self._now()))
+        seen = daemon, mounted, self._moves
+        soon = min(max(left - NEAR / 2, 0.0) if left else inf, PAUSE if self._is_new else inf)
         if seen == self._seen and (rest := self._due - time.monotonic()) > 0:
             return min(rest, soon)
         if isinstance(mounted, Mounted):
@@ -173,10 +179,19 @@ class Reloader:
         self._due = time.monotonic() + pause
         return min(pause, soon)
 
+    @property
+    def _is_new(self) -> bool:
+        """Whether the daemon runs something of which it is not known yet whether others accept it."""
+        return self._newcomer.listens and bool(self._runner.config_hash)
+
     async def _listen(self) -> None:
-        """Find out whether the daemon has noticed what the track files say."""
-        dump = await self.dump() if self.tracks.awaits else None
+        """Find out whether the daemon has noticed what the track files say, and whether it accepts what it hears."""
+        dump = await self.dump() if self.tracks.awaits or self._is_new else None
         if dump is None:
+            return
+        if self._is_new and self._runner.installed:
+            self._newcomer.hear(self._runner.installed, dump)
+        if not self.tracks.awaits:
             return
         is_deaf = self.tracks.unheeded(dump)
         if is_deaf and not self._deaf:
@@ -279,13 +294,17 @@ class Reloader:
             return mounted, None
         left, installed = self._appointment.left(mounted.next), self._runner.installed
         since = self._status.new_password or timestamp(self._now())
-        self._update(new_password=since if is_renewed(mounted, installed) else "")
+        is_new = is_renewed(mounted, installed) or self._newcomer.is_outvoted
+        self._update(new_password=since if is_new else "")
         return target(mounted, left, installed), left
 
     def _say(self, mounted: Mounted | Refused, outcome: Outcome, *, notes: tuple[str, ...]) -> None:
         """Bring the status up to date, and log a refusal once."""
         # What is installed again, or still, is in order only when the daemon was seen to run it.
-        refused = outcome.reason if isinstance(outcome, Refused) else self._runner.penalties.reason(outcome.text)
+        held = mounted.held if isinstance(mounted, Mounted) else ""
+        refused = held or (
+            outcome.reason if isinstance(outcome, Refused) else self._runner.penalties.reason(outcome.text)
+        )
         if refused and refused != self._status.refused:
             self._update(refusals=self._status.refusals + 1)
             log.error("configuration refused", reason=refused)

@@ -212,7 +212,7 @@ def encode(state: State) -> bytes:
 def _errors(stats: Stats) -> Errors:
     return Errors(
         address_list=stats.addr_list_err,
-        authentication=stats.invalid_authtype + stats.authtype_mismatch + stats.auth_failure,
+        authentication=stats.unauthenticated,
         interval=stats.advert_interval_err,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hack.testbed import process
+from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.controller.observed import Hearing
 from tests.agent.pod import PATIENCE
@@ -68,15 +69,32 @@ def comes_back(rig: Rig) -> None:
     assert lost.state()["newPassword"] == ""
 
 
-def test_a_node_that_misses_another_password(make_rig: MakeRig) -> None:
-    """The same key has another content: it takes the one that is mounted, which the others run."""
+def test_a_password_that_is_replaced_in_place(make_rig: MakeRig) -> None:
+    """
+    A node that missed it takes the one that is mounted, which the others run.
+
+    A pod that starts meanwhile knows the new one only: it gives way until all switch, which it brings about.
+    """
     rig = started(make_rig, 2, **SECOND)
     mount_passwords(rig, one="s3cr3t_1")
     changed(rig, **WITH_PASSWORD)
     mount_passwords(rig, one="s3cr3t_2")
     missed(rig, **WITH_PASSWORD)
     comes_back(rig)
-    assert all("auth_pass s3cr3t_2\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
+    fresh, other = rig.pods[LOST], rig.pods["n1"]
+    fresh.kill_agent()
+    fresh.kill_keepalived()
+    fresh.replace()
+    fresh.mount_password("vrrp", one="s3cr3t_3")
+    fresh.start()
+    fresh.wait_until("it gives way", lambda: fresh.state()["refused"].startswith("password: other nodes run another"))
+    fresh.wait_until("it runs nothing", lambda: not fresh.state()["instances"] and VIPS[0] not in fresh.addresses())
+    assert fresh.get(names.READY_PATH)[0] == 503
+    process.wait_for("it is told", lambda: rig.step() or published(rig).next is not None, timeout=PATIENCE)
+    other.mount_password("vrrp", one="s3cr3t_3")
+    process.wait_for("all switch", lambda: switched(rig) and bool(fresh.masters()), timeout=PATIENCE, interval=0.05)
+    settle(rig)
+    assert all("auth_pass s3cr3t_3\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
 
 
 def test_a_node_that_misses_unicast(make_rig: MakeRig) -> None:

@@ -1,0 +1,79 @@
+"""
+Whether a pod that has just started knows the password that the others run.
+
+It knows the mounted one only. While a password is replaced in place the others run the one before until all switch: a
+pod that starts meanwhile would accept nobody's adverts, and be a second master. But it hears them before it can be
+master, for that takes three intervals: keepalived counts them as unauthenticated. Where it accepts none beside them,
+such a pod gives way until all switch. It does so for a while only: who is heard may be a stranger.
+"""
+
+import re
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from kavip.agent.blocks import split
+from kavip.agent.configuration import Localized
+from kavip.agent.dump import Dump
+from kavip.agent.localize import Mounted
+from kavip.agent.switch import running_password
+
+OUTVOTED: Final = "password: other nodes run another one than the Secret holds now; waiting until all switch to it"
+PAUSE: Final = 0.3
+"""Seconds between two looks at what keepalived has counted."""
+WAIT: Final = 240.0
+"""Seconds after which a node no longer gives way: nodes wait for a new password for half as long, then they switch."""
+
+_ELECTION: Final = 5  # intervals in which every other master is heard
+_INTERVAL: Final = re.compile(r"^    advert_int (\S+)$", re.MULTILINE)
+_RANKED: Final = re.compile(r"^    @(\S+) priority ", re.MULTILINE)
+_AUTHENTICATED: Final = "\n    authentication {"
+
+
+class Newcomer:
+    """What a pod finds out when it starts; one that ran before knows its password."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: float | None = None  # how long it listens, or gives way; None: neither
+        self._outvoted = ""  # the password with which it is not heard
+
+    @property
+    def listens(self) -> bool:
+        """Whether it has still to find out."""
+        return self._until is not None and not self._outvoted
+
+    @property
+    def is_outvoted(self) -> bool:
+        """Whether it gives way."""
+        return bool(self._outvoted)
+
+    def begin(self, good: Localized | None) -> None:
+        """Start, where *good* ran last."""
+        self._until = None if running_password(good) else inf
+
+    def hear(self, installed: Localized, dump: Dump) -> None:
+        """Judge by what keepalived, which runs *installed*, has counted."""
+        password, now = running_password(installed), self._clock()
+        if self._until == inf:
+            slowest = max(map(float, _INTERVAL.findall(installed.text)), default=0.0)
+            self._until = now + _ELECTION * slowest
+        concerned = {each.name for each in split(installed.text) if _AUTHENTICATED in each.text}
+        counts = [each.stats for each in dump if each.data.iname in concerned]
+        if any(each.advert_rcvd for each in counts):
+            self._until = None
+        elif any(each.unauthenticated for each in counts):
+            self._outvoted, self._until = password, now + WAIT
+        elif self._until is not None and now > self._until:
+            self._until = None
+
+    def gives_way(self, mounted: Mounted) -> bool:
+        """Whether this node runs nothing instead of *mounted*; another password is tried anew."""
+        if not self._outvoted:
+            return False
+        is_alone = len(set(_RANKED.findall(mounted.text))) < 2
+        if mounted.is_next or is_alone or self._until is None or self._clock() > self._until:
+            self._outvoted, self._until = "", None
+        elif mounted.password != self._outvoted:
+            self._outvoted, self._until = "", inf
+        return self.is_outvoted
