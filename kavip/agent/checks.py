@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from kavip.agent.health import Asked, Health, after
+from kavip.agent.health import UNASKED, Asked, Health, after
 from kavip.agent.inquiry import Answer, Asker
 from kavip.agent.tracks import Tracks, Verdict, Written
 from kavip.api.group import Check
@@ -100,7 +100,7 @@ class Checks:
         try:
             target = targets.target_of(check.url, self._here)
         except BadInput:
-            return Answer(None, "not asked: its url is none that this node can ask")
+            return Answer(None, f"{UNASKED}its url is none that this node can ask")
         seconds = min(most, check.timeout_seconds)
         return await self._asker.ask(target, ca_file=self._ca_file(check, target), seconds=seconds)
 

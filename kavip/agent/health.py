@@ -28,6 +28,8 @@ class Health:
 
 
 UNKNOWN: Final = Health()
+UNASKED: Final = "not asked: "
+"""With this begins why a check could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,18 @@ class Asked:
 
 
 def complaint(checks: Iterable[Asked]) -> str:
-    """Which of *checks* fail, as a note for people; why is told elsewhere, for a note that changes is written down."""
-    found = tuple(checks)
-    failing = [each.check.name for each in found if each.health.fails]
-    stuck = [each.check.name for each in found if each.stuck]
-    told = (("fails", failing), ("cannot be asked", stuck))
-    return "; ".join(f"health check {', '.join(names)} {what}" for what, names in told if names)
+    """
+    Which of *checks* fail, as a note for people.
+
+    Why is told elsewhere, for a note that changes is written down; why one cannot be asked does not change by itself.
+    """
+    told: dict[str, list[str]] = {}
+    for each in sorted(checks, key=lambda each: each.stuck):
+        if each.health.fails:
+            told.setdefault("fails", []).append(each.check.name)
+        if each.stuck:
+            told.setdefault(f"cannot be asked: {each.message.removeprefix(UNASKED)}", []).append(each.check.name)
+    return "; ".join(f"health check {', '.join(names)} {what}" for what, names in told.items())
 
 
 def after(health: Health, *, answer: bool, fail_after: int, succeed_after: int) -> Health:

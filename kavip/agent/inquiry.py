@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kavip.agent.health import UNASKED
 from kavip.api.address import read_address
 from kavip.vrrp.targets import Target
 
@@ -81,7 +82,7 @@ class Asker:
         except OSError as error:
             return Answer(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
         except _NoCAError:
-            return Answer(None, "not asked: the CA of caFrom is not mounted, or is none")
+            return Answer(None, f"{UNASKED}the CA of caFrom is not mounted, or is none")
         except _NoHTTPError as error:
             return Answer(ok=False, message=str(error))
         return Answer(ok=status in _WELL or status in target.refusals, message=f"status {status}")

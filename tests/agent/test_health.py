@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kavip.agent.health import Asked, Health, after, complaint
+from kavip.agent.health import UNASKED, Asked, Health, after, complaint
 from kavip.api.group import Check
 
 
@@ -43,14 +43,15 @@ def test_what_was_known_before_is_kept() -> None:
 
 
 def test_a_note_names_what_fails() -> None:
-    """Nothing where all is well or unknown; why a check fails is no part of it."""
+    """Nothing where all is well or unknown; why a check fails is no part of it, why it cannot be asked is."""
     well, router, api = (Asked(Check(name, "kubelet")) for name in ("well", "router", "api"))
     router, api = (replace(each, health=Health(False), message="status 503") for each in (router, api))
     assert complaint((well,)) == ""
     assert complaint((well, router)) == "health check router fails"
     assert complaint((api, router)) == "health check api, router fails"
-    stuck = Asked(Check("vault", "https://x"), stuck=True)
-    assert complaint((well, router, stuck)) == "health check router fails; health check vault cannot be asked"
+    stuck = Asked(Check("vault", "https://x"), message=f"{UNASKED}no CA", stuck=True)
+    both = "health check router fails; health check vault cannot be asked: no CA"
+    assert complaint((well, stuck, router)) == both
 
 
 @pytest.mark.parametrize(("fail_after", "succeed_after"), [(1, 1), (1, 5), (4, 1)])
