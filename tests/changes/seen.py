@@ -69,9 +69,9 @@ class Seen:
         return _silences(row for row in rows if row[0] >= since)
 
     def is_kept(self, vip: str, *, moves: int, since: float = 0.0) -> bool:
-        """Whether *vip* was away for no longer than a moment, and no more often than it moved."""
+        """Whether *vip* was away for no longer than a moment for each time that it moved."""
         found = self.silences(vip, since=since)
-        return len(found) <= moves and all(each <= MOMENT for each in found)
+        return sum(found) <= moves * MOMENT and all(each <= MOMENT for each in found)
 
     @property
     def double_masters(self) -> tuple[Double, ...]:

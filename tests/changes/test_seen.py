@@ -33,8 +33,10 @@ def test_a_reset_is_no_silence_but_is_no_answer() -> None:
 
 
 def test_a_vip_is_kept_where_each_move_costs_a_moment() -> None:
-    """One move may cost one short silence; a second one, or a long one, is a VIP that was away."""
+    """What is unanswered without a move, or for longer, was away."""
     assert seen("n1", "-", "n2").is_kept(VIP, moves=1)
-    assert not seen("n1", "-", "n2", "-", "n2").is_kept(VIP, moves=1)
-    assert not seen("n1", "-", "n2", every=MOMENT).is_kept(VIP, moves=1)
-    assert seen("n1", "-", "n2", "n2", every=0.1).is_kept(VIP, moves=0, since=0.2)
+    assert not seen("n1", "-", "n2").is_kept(VIP, moves=0)
+    assert not seen("n1", "-", "n2", every=MOMENT).is_kept(VIP, moves=2)
+    assert not seen("n1", "-", "n2", "-", "n3", every=0.4 * MOMENT).is_kept(VIP, moves=1)
+    assert seen("n1", "-", "n2", "-", "n3", every=0.4 * MOMENT).is_kept(VIP, moves=2)
+    assert seen("n1", "-", "n2", "n2").is_kept(VIP, moves=0, since=0.02)
