@@ -18,13 +18,16 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
         done = helm("upgrade", "--install", *RELEASE, ASKING, *settings, kubeconfig=server.kubeconfig)
         return done.stdout
 
-    assert "LEFT OUT" not in upgrade("--set=groupNamespaces={lb}")
+    told = upgrade("--set=groupNamespaces={lb}")
+    assert "LEFT OUT" not in told
+    assert ("Then give it addresses" in told, "-- kavip status" in told) == (True, True)
     server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
     assert "LEFT OUT" not in upgrade()
     assert "LEFT OUT" not in upgrade("--set=groupNamespaces={default,lb}")
     told = upgrade("--set=groupNamespaces={lb}")
     assert "GROUPS ARE LEFT OUT: groupNamespaces is lb, and these KeepalivedGroups lie elsewhere:\n  default/" in told
     assert "THEIR PODS GO ON HOLDING THE VIPS" in told
+    assert ("Then give it addresses" in told, "-- kavip status" in told) == (False, True)  # there are some
     assert "--set groupNamespaces='{lb,default}'" in told
     assert "  kubectl --namespace default delete keepalivedgroup " in told
 
