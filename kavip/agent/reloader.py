@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -87,6 +87,7 @@ class Reloader:
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
+        self._given: tuple[tuple[Any, ...], Outcome] | None = None
         self._deaf = ""
         self._moves = 0  # how often the node has changed
         self._due = 0.0
@@ -271,13 +272,19 @@ class Reloader:
         if isinstance(mounted, Refused):
             return mounted
         runner = self._runner
-        outcome = localize(mounted, facts, runner.good)
+        outcome = self._localized(mounted, facts, runner.good)
         if isinstance(outcome, Refused) or runner.has(outcome):
             return outcome
         sifted = sieve.sift(outcome, spares_of(runner.good, facts))
         if isinstance(sifted, Localized) and not runner.has(sifted) and runner.penalties.bars(sifted.text):
             return Refused(runner.penalties.reason(sifted.text), sifted.left_out)
         return sifted
+
+    def _localized(self, *given: Any) -> Outcome:
+        """What :func:`localize` makes of what is *given*; the node is looked at often, and mostly it is the same."""
+        if self._given is None or self._given[0] != given:
+            self._given = given, localize(*given)
+        return self._given[1]
 
     async def _install(self, localized: Localized) -> Outcome:
         """Make *localized* what keepalived reads next; refused where there is no room for it."""

@@ -8,13 +8,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
-from kavip.agent import penalty, run, runner, witness
+from kavip.agent import network, penalty, run, runner, witness
 from kavip.agent import reloader as reloaders
 from kavip.agent.alarm import Alarm
+from kavip.agent.facts import Held
 from kavip.agent.files import RunDirectory
 from kavip.agent.mount import Passwords
 from kavip.agent.reloader import Reloader
@@ -232,6 +234,32 @@ async def test_a_step_without_news_does_nothing(node: Node) -> None:
         await node.reloader.step()
     assert node.reloader.status.reloads == reloads
     assert time.monotonic() - began < 10
+
+
+async def test_a_node_that_is_as_it_was_costs_one_look(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration is localised again only where the mount, or the node, is another."""
+    there = frozenset({"lo"})
+
+    async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
+        return there, ()
+
+    localize = Mock(wraps=reloaders.localize)
+    monkeypatch.setattr(network, "look", look)
+    monkeypatch.setattr(reloaders, "localize", localize)
+
+    async def looks() -> int:
+        before = localize.call_count
+        node.reloader.look_again()
+        await node.reloader.step()
+        return localize.call_count - before
+
+    await begun(node, ONE)
+    await looks()  # it knows its last good one now
+    assert [await looks() for _ in range(3)] == [0, 0, 0]
+    there = frozenset({"lo", "eth7"})
+    assert [await looks() for _ in range(2)] == [1, 0]
+    changed = node.mount.write(TWO)
+    await node.until(lambda: node.reloader.status.config_hash == changed)
 
 
 async def test_an_agent_that_starts_again_knows_what_is_installed(node: Node) -> None:
