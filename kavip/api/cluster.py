@@ -42,6 +42,10 @@ class NodeStatus(Wire, frozen=True):
     conditions: list[NodeCondition] | None = None
 
 
+MAX_NODE_ADDRESSES: Final = 64
+"""What is read of one Node: its kubelet writes them, and whoever has taken it could name every address of a pool."""
+
+
 class Node(Wire, frozen=True):
     """A Node."""
 
@@ -50,8 +54,9 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def addresses(self, *types: str) -> tuple[Address, ...]:
-        """The readable addresses of *types* (``InternalIP``, ``ExternalIP``), in the node's order."""
-        found = (read_address(entry.address) for entry in self.status.addresses or () if entry.type in types)
+        """The readable ones of its first addresses, if of *types* (``InternalIP``, ``ExternalIP``), in its order."""
+        first = (self.status.addresses or ())[:MAX_NODE_ADDRESSES]
+        found = (read_address(entry.address) for entry in first if entry.type in types)
         return tuple(address for address in found if address)
 
     @property
