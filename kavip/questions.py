@@ -199,6 +199,8 @@ def render(
             raise click.UsageError(f"group {each.key} has no node: name them with --node NAME=ADDRESS")
         for line in static.needs_of(each):
             click.echo(f"{each.key}: {line}", err=True)
+    if shape == "pod" and image == _IMAGE:
+        click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
     if shape == "pod":
         for each in found:
             click.echo(static.yaml_of(static.static_pod(each)), nl=False)

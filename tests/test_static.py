@@ -92,6 +92,8 @@ def test_image_and_password() -> None:
     folder = f"/etc/kavip/{GROUP}/password/{mount['name'].removeprefix('password-')}"
     assert mount["hostPath"] == {"path": folder, "type": "DirectoryOrCreate"}
     told = render(text, "--static", *NODES).stderr
+    assert "the pods run kavip:latest: name the image" in told
+    assert "--image" not in render(text, "--static", *NODES, "--image=registry.example/kavip:1").stderr
     assert f"kube-system/api: needs {folder}/password: key password of Secret vrrp, for root alone\n" in told
     assert f"needs /etc/kavip/{GROUP}/ca/api.crt: key ca.crt of ConfigMap kube-root-ca.crt\n" in told
 
