@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 
 from hack.testbed.errors import TestbedError
-from hack.testbed.segment import Host, Segment
+from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.controller import exported
-from kavip.controller.published import folder_of
 from kavip.vrrp import inherited
-from tests.agent.pod import Pod
 from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import configmap, metrics, old_pod
@@ -32,7 +30,7 @@ class Migration(Rig):
     def __init__(self, lan: Segment, folder: Path, *, nodes: int, text: str, password: str = "") -> None:
         """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
         super().__init__(lan, folder, nodes=nodes)
-        self._password = password
+        self.secret = {"password": password} if password else {}
         self._inherited = inherited.read(text)
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
@@ -104,15 +102,6 @@ class Migration(Rig):
         finally:
             for node in self.old:
                 del self.pods[node]
-
-    def _pod(self, host: Host) -> Pod:
-        made = super()._pod(host)
-        wanted = self.world.snapshot.groups[GROUP].spec.password_auth
-        if wanted is not None:
-            folder = made.passwords / folder_of(wanted.secret_ref.name)
-            folder.mkdir(parents=True)
-            (folder / wanted.secret_key).write_text(self._password)
-        return made
 
     def _reload(self) -> None:
         """What the old reloader does when kubelet shows it a change."""

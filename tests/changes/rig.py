@@ -56,7 +56,10 @@ def service(key: str, *vips: str, **more: Any) -> Service:
 
 class Rig:
     """
-    The group on some of a segment's nodes. *pods* by node; *world* is what the controller sees and has written.
+    The group on some of a segment's nodes.
+
+    *pods* by node; *world* is what the controller sees and has written; *secret* is what pods that start find in the
+    Secret ``vrrp``, by key.
 
     Only what :meth:`apply`, :meth:`join` and :meth:`leave` bring about is rolled out; what a test does to pods it does
     itself, and calls :meth:`settle` where the plan has to take note.
@@ -67,6 +70,7 @@ class Rig:
         self.lan, self.folder = lan, folder
         self.world = World(cluster(nodes=0))
         self.pods: dict[str, Pod] = {}
+        self.secret: Mapping[str, str] = {}
         self._servers: dict[str, Process] = {}
         self._mounted: dict[str, Mapping[str, bytes]] = {}
         self._waiting: dict[str, tuple[float, Mapping[str, bytes]]] = {}
@@ -205,7 +209,10 @@ class Rig:
             self._waiting.pop(name, None)
 
     def _pod(self, host: Host) -> Pod:
-        return Pod(host, self.folder / f"{host.name}-{time.monotonic_ns()}")
+        made = Pod(host, self.folder / f"{host.name}-{time.monotonic_ns()}")
+        if self.secret:
+            made.mount_password("vrrp", **self.secret)
+        return made
 
     def _mount(self, delays: Mapping[str, float]) -> bool:
         """Mount what is due; whether nothing waits. A newer content takes the place of one that waits."""

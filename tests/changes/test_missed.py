@@ -11,12 +11,12 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.controller.observed import Hearing
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
-from tests.changes.rig import Rig
+from tests.changes.rig import Rig, group
 from tests.changes.seen import watching
 from tests.changes.test_switch import (
     SECOND,
+    SERVICES,
     VIPS,
-    changed,
     edited,
     mount_passwords,
     published,
@@ -75,9 +75,10 @@ def test_a_password_that_is_replaced_in_place(make_rig: MakeRig) -> None:
 
     A pod that starts meanwhile knows the new one only: it gives way until all switch, which it brings about.
     """
-    rig = started(make_rig, 2, **SECOND)
-    mount_passwords(rig, one="s3cr3t_1")
-    changed(rig, **WITH_PASSWORD)
+    rig = make_rig(2)
+    rig.secret = {"one": "s3cr3t_1"}
+    rig.apply(group(**WITH_PASSWORD), *SERVICES)
+    settle(rig)
     mount_passwords(rig, one="s3cr3t_2")
     missed(rig, **WITH_PASSWORD)
     comes_back(rig)

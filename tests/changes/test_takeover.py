@@ -18,6 +18,7 @@ from tests.changes.conftest import lan as lan
 from tests.changes.migration import Migration
 from tests.changes.rig import service
 from tests.changes.seen import watching
+from tests.changes.test_local import PORT, Proxies
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import conf, instance
 
@@ -101,6 +102,26 @@ def test_each_vip_moves_once_and_is_never_away(make_migration: MakeMigration) ->
     data = rig.world.objects.configmaps[GROUP].data or {}
     assert PASSWORD not in data[names.CONFIG_KEY] + data[names.AGENT_KEY]
     assert names.TAKE_OVER_KEY not in data
+
+
+def test_a_vip_of_policy_local_stays_where_endpoints_are(make_migration: MakeMigration, tmp_path: Path) -> None:
+    """Its old daemons ask kube-proxy by a script; it moves once, and never to a node without an endpoint."""
+    vip, policy = "192.0.2.140", {"external_traffic_policy": "Local", "health_check_node_port": PORT}
+    web = build.service(WEB, group=GROUP, external_ips=[vip], **policy)
+    rig = make_migration(conf(instance(WEB, 7, vip, health_port=PORT)), web)
+    proxies = Proxies(rig, tmp_path / "proxies")
+    try:
+        proxies.ready("n1", "n3")
+        proxies.start()
+        (holder,) = held(rig, WEB)
+        rig.consent()
+        with watching(rig, [vip]) as seen:
+            rig.settle()
+    finally:
+        proxies.stop()
+    assert seen.masters[WEB] == [holder, *{"n1", "n3"} - {holder}]
+    assert seen.double_masters == ()
+    assert seen.is_kept(vip, moves=1), seen.silences(vip)
 
 
 def test_spread_vips_that_every_node_holds(make_migration: MakeMigration) -> None:
