@@ -28,6 +28,7 @@ from kavip.controller.takeover import Takeover
 RECHECK: Final = 60.0
 """Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
 
+_OURS: Final = frozenset({names.CONFIG_KEY, names.TAKE_OVER_KEY, names.AGENT_KEY})
 _ON_DEMAND: Final = {"type": "OnDelete"}
 
 LONGEST_NAME: Final = 63  # the name becomes a label's value
@@ -105,11 +106,14 @@ class Belongings:
         return takeover.survey(self.group, ours, tuple(self.objects.pods.get(self.group.key, {}).values()))
 
     def holds(self, data: Mapping[str, str]) -> bool:
-        """Whether the ConfigMap holds *data*, and nothing else but the text of keepalived-operator's pods."""
-        there = dict((self.configmap.data if self.configmap else None) or {})
-        if names.TAKE_OVER_KEY in data:
-            there.pop(names.CONFIG_KEY, None)
-        return there == data
+        """
+        Whether the ConfigMap holds *data*, and besides nothing of kavip's but the text of keepalived-operator's pods.
+
+        What others add is no concern of agents, and would never go: server-side apply leaves it.
+        """
+        there = (self.configmap.data if self.configmap else None) or {}
+        stale = (there.keys() & _OURS) - data.keys() - ({names.CONFIG_KEY} if names.TAKE_OVER_KEY in data else set())
+        return not stale and data.items() <= there.items()
 
     def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
         """The first object of *kinds* that is not ours to write over."""
@@ -166,7 +170,8 @@ class Belongings:
         changed, and mends what was edited while nobody led.
         """
         if isinstance(seen, ConfigMap):
-            return self.holds(body["data"]) and seen.binary_data == body.get("binaryData")
+            there, wanted = seen.binary_data or {}, body.get("binaryData") or {}
+            return self.holds(body["data"]) and there.get(names.NEXT_KEY) == wanted.get(names.NEXT_KEY)
         if (content := _content(seen)) is not None:
             return all(content[name] == body.get(name) for name in content)
         applied = self.objects.applied.get(f"{body['kind']} {seen.metadata.key}")

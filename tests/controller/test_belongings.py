@@ -89,6 +89,20 @@ def test_drift_is_healed() -> None:
     assert not world.group().writes
 
 
+def test_what_others_add_is_written_over_and_over_by_nobody() -> None:
+    """It stays, for apply takes nothing away that is not kavip's; its own old keys go."""
+    world = settled(build.group(), serving(WEB, "192.0.2.200"))
+    there = world.objects.configmaps[GROUP]
+    more = {**(there.data or {}), "note": "theirs"}
+    world.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=more, binary_data={"logo": "AA=="})
+    assert applied(world.group()) == []
+    left = {**more, names.TAKE_OVER_KEY: "old"}
+    world.objects.configmaps[GROUP] = msgspec.structs.replace(there, data=left)
+    assert applied(world.group()) == ["ConfigMap"]
+    world.objects.configmaps[GROUP] = msgspec.structs.replace(there, binary_data={names.NEXT_KEY: "AA=="})
+    assert applied(world.group()) == ["ConfigMap"]
+
+
 def test_a_cache_that_lags_behind_our_own_apply_is_no_drift() -> None:
     """The generation that we know is newer than the one that the cache shows."""
     world = settled(build.group())
