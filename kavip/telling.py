@@ -43,13 +43,27 @@ def _headline(report: Report) -> str:
     has = ", ".join(str(each) for each in _addresses(report))
     match told.status if told else "":
         case "True":
-            verb = "has" if report.told == told else "would get"
-            return f"{name} {verb} {has or 'its addresses'} ({told.reason if told else ''})"
+            verb, rest = ("has", _in_vain(report)) if report.told == told else ("would get", "")
+            return f"{name} {verb} {has or 'its addresses'} ({told.reason if told else ''}){rest}"
         case "False":
             return f"{name} {f'keeps {has}, but' if has else 'has no address:'} {told.reason if told else ''}"
         case "Unknown":
             return f"{name} is left to somebody else: {told.reason if told else ''}"
     return f"{name} asks kavip for no address" if report.is_decided else f"{name}: kavip has said nothing about it yet"
+
+
+def _in_vain(report: Report) -> str:
+    """That nobody answers on the addresses, as far as the Service says it."""
+    trouble = _advertised(report) or _programmed(report)
+    return f", and is not advertised: {trouble.reason}" if trouble and trouble.status != "True" else ""
+
+
+def _programmed(report: Report) -> Condition | None:
+    return conditions.find(report.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
+
+
+def _advertised(report: Report) -> Condition | None:
+    return conditions.find(report.service.status.conditions, ConditionType.ADVERTISED)
 
 
 def _addresses(report: Report) -> Sequence[object]:
@@ -69,8 +83,8 @@ def _facts(report: Report) -> Iterator[str]:
         yield from _fact("condition", f"{ConditionType.ADDRESS_ASSIGNED} is not written yet")
     if report.decided is not None and report.decided != report.told:
         yield from _fact("decided now", f"{_summary(report.decided)}: {report.decided.message}")
-    for label, kind in (("programmed", ConditionType.SERVICE_PROGRAMMED), ("advertised", ConditionType.ADVERTISED)):
-        if each := conditions.find(report.service.status.conditions, kind):
+    for label, each in (("programmed", _programmed(report)), ("advertised", _advertised(report))):
+        if each:
             yield from _fact(label, f"{each.status} {each.reason}: {each.message}")
     if report.group:
         declared = report.service.declared_group
@@ -171,6 +185,8 @@ def data(report: Report) -> dict[str, Any]:
         "refused": list(report.refused),
         "condition": _condition(report.told),
         "decided": _condition(report.decided),
+        "programmed": _condition(_programmed(report)),
+        "advertised": _condition(_advertised(report)),
         "addresses": [_address(had) for had in found.addresses] if found else [],
         "asks": _request(found.request) if found else None,
         "findings": [{"field": each.field, "message": each.message} for each in found.findings] if found else [],

@@ -154,6 +154,32 @@ def test_what_kavip_has_not_written_yet_is_no_success() -> None:
     assert asked(new(waiting), SMALL).status == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [
+        ((), ""),
+        ((("Programmed", "False", "NoNodes"),), ", and is not advertised: NoNodes"),
+        ((("Programmed", "False", "Pending"), ("Advertised", "True", "Master")), ""),
+        (
+            (("Programmed", "True", "Programmed"), ("Advertised", "False", "NoMaster")),
+            ", and is not advertised: NoMaster",
+        ),
+    ],
+    ids=["new", "no node", "on its way", "no master"],
+)
+def test_an_address_alone_makes_nobody_answer(said: tuple[tuple[str, str, str], ...], rest: str) -> None:
+    """The first line says so; one node that advertises is enough, whatever the others still wait for."""
+    holder = ours("shop/web", ["192.0.2.128"])
+    assigned = asked(holder, SMALL).decided
+    assert assigned is not None
+    more = [Condition(type=f"kavip.io/{kind}", status=status, reason=reason) for kind, status, reason in said]
+    status = msgspec.structs.replace(holder.status, conditions=[assigned, *more])
+    found = asked(msgspec.structs.replace(holder, status=status), SMALL)
+    assert telling.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
+    told = {kind.lower(): {"status": status, "reason": reason, "message": ""} for kind, status, reason in said}
+    assert {"programmed": None, "advertised": None, **told}.items() <= telling.data(found).items()
+
+
 def test_who_holds_the_address_is_told_besides() -> None:
     """Or that nobody does: an address that is given is not yet one that answers."""
     said = [("Programmed", "True", "Programmed", "on all"), ("Advertised", "False", "NoMaster", "no node holds it")]
