@@ -37,11 +37,11 @@ def fit(members: Sequence[Member], build: Build) -> Fitted:
     model, text = build(members)
     if not text.oversized:
         return Fitted(model, text, {})
-    kept, size = sorted(members, key=lambda member: member.age_key), len(text.text)
+    kept, size = sorted(members, key=lambda member: member.age_key), text.size
     left: list[Member] = []
     while text.oversized and kept:
         sizes = _sizes(model, text.text, kept)
-        excess = len(text.text) - config.MOST_BYTES
+        excess = (text.size - config.MOST_BYTES) * len(text.text) / text.size  # what is beside the text goes with it
         freed, first = 0, len(left)
         while kept and (freed < excess or len(left) == first):
             left.append(kept.pop())

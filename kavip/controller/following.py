@@ -7,6 +7,7 @@ VIP depends on kavip's controller then. It has none for other types; there the c
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kavip.api.group import KeepalivedGroup
 from kavip.api.local import Local
@@ -14,6 +15,20 @@ from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import tracking
 from kavip.vrrp.instances import Instance, Model
+
+_ENTRY: Final = 64  # bytes of JSON around the nodes of one
+_QUOTES: Final = 3  # and around the name of each
+
+
+def most_bytes(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> int:
+    """
+    The bytes that those of *model* may take in the ConfigMap.
+
+    As if every node had an endpoint of every Service: for one endpoint more nobody is to lose his VIP.
+    """
+    nodes = sum(len(node.metadata.name) + _QUOTES for node in snapshot.group_nodes(group))
+    found = dict(_followed(snapshot, model.instances))
+    return sum(_ENTRY + (nodes if service.follows_slices else 0) for service in found.values())
 
 
 def locals_of(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> tuple[Local, ...]:

@@ -20,7 +20,7 @@ from kavip.controller import elsewhere as others
 from kavip.controller import rollout, vrids
 from kavip.controller.elsewhere import NOWHERE, Elsewhere
 from kavip.controller.fit import Fitted, fit
-from kavip.controller.following import locals_of
+from kavip.controller.following import locals_of, most_bytes
 from kavip.controller.outcome import Options, Reserved
 from kavip.controller.rollout import Scene
 from kavip.errors import UnsafeValue
@@ -99,7 +99,9 @@ def roster_of(
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     seeds = [instances.seed_of(group, key) for key in persisted]
     peers = rollout.peers_of(nodes, scene, seeds=seeds)
-    fitted, refusal = _fitted(group, members, peers, persisted, identities, succession=succession)
+    fitted, refusal = _fitted(
+        snapshot, group, members=members, peers=peers, router_ids=persisted, running=identities, succession=succession
+    )
     ahead = None
     if fitted and not refusal:
         ahead = _ahead(
@@ -218,19 +220,20 @@ def _holders(snapshot: Snapshot, group: str, address: Address) -> frozenset[str]
 
 
 def _fitted(
+    snapshot: Snapshot,
     group: KeepalivedGroup,
+    *,
     members: tuple[Member, ...],
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
     running: Mapping[str, Running],
-    *,
     succession: Succession,
 ) -> tuple[Fitted | None, Refusal | None]:
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
 
     def build(kept: Sequence[Member]) -> tuple[Model, Config]:
         model = succession.of(instances.model_of(group, kept, peers, router_ids, anchors=anchors), peers)
-        return model, config.render(model)
+        return model, config.render(model, beside=most_bytes(snapshot, group, model))
 
     try:
         fitted = fit(members, build)

@@ -38,23 +38,35 @@ _ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A rendered configuration; *hash* names it everywhere. *oversized* says that no ConfigMap can hold it."""
+    """
+    A rendered configuration; *hash* names it everywhere. *oversized* says that no ConfigMap can hold it.
+
+    *beside*: the bytes for it in the agent's own key.
+    """
 
     text: str
     hash: str
     oversized: Refusal | None = None
+    beside: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes of a ConfigMap."""
+        return len(self.text) + self.beside
 
 
-def render(model: Model) -> Config:
+def render(model: Model, *, beside: int = 0) -> Config:
     """
-    The configuration of *model*.
+    The configuration of *model*; *beside* are the bytes that the ConfigMap holds for it in the agent's own key.
 
     Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
     can bring about.
     """
     blocks = (_block((model.group, each.name), each) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
-    return Config(text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, text))
+    return Config(
+        text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, len(text) + beside), beside
+    )
 
 
 @last(4096)
@@ -81,10 +93,10 @@ def anchors_of(text: str) -> Mapping[str, Address]:
     return found
 
 
-def _oversized(model: Model, text: str) -> Refusal | None:
-    if len(text) <= MOST_BYTES:
+def _oversized(model: Model, length: int) -> Refusal | None:
+    if length <= MOST_BYTES:
         return None
-    size = f"{len(text):,} bytes for {len(model.instances)} instances, of which a ConfigMap holds {MOST_BYTES:,}"
+    size = f"{length:,} bytes for {len(model.instances)} instances, of which a ConfigMap holds {MOST_BYTES:,}"
     return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {REMEDY}")
 
 

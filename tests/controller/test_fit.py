@@ -96,6 +96,23 @@ def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -
     assert accepted[0].status == "True"
 
 
+def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes with endpoints of each Service count as if they were all: one endpoint more costs nobody his VIP."""
+    local = [serving(f"shop/s{n:03}", f"198.18.0.{n + 1}", external_traffic_policy="Local") for n in range(20)]
+    nodes = [f"n{number}" for number in range(1, 9)]
+    monkeypatch.setattr(config, "MOST_BYTES", 8_000)
+    served = []
+    for ready in (nodes, nodes[:1]):
+        ends = [build.endpoints(each.key, *ready) for each in local]
+        world = World(cluster(build.group(), *local, *ends, nodes=len(nodes)))
+        world.settle(Key(Kind.GROUP, GROUP))
+        data = world.objects.configmaps[GROUP].data or {}
+        assert sum(map(len, data.values())) < config.MOST_BYTES + 200
+        served.append(data[names.CONFIG_KEY].count("vrrp_instance "))
+    assert served[0] == served[1]
+    assert 5 < served[0] < len(local)
+
+
 def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once older Services have gone there is room, and the message says what is awaited now."""
     world = aged(6)
