@@ -12,11 +12,12 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from kavip.agent.blocks import split
+from kavip.agent.blocks import Block, split
 from kavip.agent.configuration import Localized
 from kavip.agent.dump import Dump
 from kavip.agent.localize import Mounted
 from kavip.agent.switch import running_password
+from kavip.vrrp.instances import NOBODY
 
 OUTVOTED: Final = "password: other nodes run another one than the Secret holds now; waiting until all switch to it"
 PAUSE: Final = 0.3
@@ -28,6 +29,7 @@ _ELECTION: Final = 5  # intervals in which every other master is heard
 _INTERVAL: Final = re.compile(r"^    advert_int (\S+)$", re.MULTILINE)
 _RANKED: Final = re.compile(r"^    @(\S+) priority ", re.MULTILINE)
 _AUTHENTICATED: Final = "\n    authentication {"
+_SOURCE: Final = re.compile(r"^    unicast_src_ip (\S+)$", re.MULTILINE)
 
 
 class Newcomer:
@@ -55,10 +57,13 @@ class Newcomer:
     def hear(self, installed: Localized, dump: Dump) -> None:
         """Judge by what keepalived, which runs *installed*, has counted."""
         password, now = running_password(installed), self._clock()
+        authenticated = [each for each in split(installed.text) if _AUTHENTICATED in each.text]
+        concerned = {each.name for each in authenticated if _sources(each) != [str(NOBODY[4])]}
+        if authenticated and not concerned:
+            return  # it joins: nobody is heard before others know it
         if self._until == inf:
             slowest = max(map(float, _INTERVAL.findall(installed.text)), default=0.0)
             self._until = now + _ELECTION * slowest
-        concerned = {each.name for each in split(installed.text) if _AUTHENTICATED in each.text}
         counts = [each.stats for each in dump if each.data.iname in concerned]
         if any(each.advert_rcvd for each in counts):
             self._until = None
@@ -77,3 +82,8 @@ class Newcomer:
         elif mounted.password != self._outvoted:
             self._outvoted, self._until = "", inf
         return self.is_outvoted
+
+
+def _sources(block: Block) -> list[str]:
+    """Where an instance speaks from: the last counts, the first is nobody's, for nodes that others do not know yet."""
+    return _SOURCE.findall(block.text)

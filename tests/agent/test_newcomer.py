@@ -80,6 +80,20 @@ def test_whom_nobody_hears_listens_no_longer() -> None:
     assert not pod.hears(ours=Stats(auth_failure=1))
 
 
+def test_a_node_that_joins_listens_when_others_know_it() -> None:
+    """Until then it speaks from nowhere, and hears nobody, however long that takes."""
+    pod = Pod()
+    joined = pod.installed
+    text = joined.text.replace("    unicast_src_ip 192.0.2.11\n", "")
+    assert text != joined.text
+    pod.installed = replace(joined, text=text)
+    for _ in range(2):
+        assert not pod.hears()
+        pod.seconds += 60
+    pod.installed = joined
+    assert pod.hears(ours=Stats(auth_failure=1))
+
+
 def test_a_pod_that_ran_before_does_not_listen() -> None:
     """It knows the password that runs, and keeps it."""
     pod = Pod(good=Pod().installed)
