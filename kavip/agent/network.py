@@ -1,6 +1,7 @@
 """Netlink: which interfaces and addresses this node has, and how to take one away."""
 
 import errno
+import gc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
     async with AsyncIPRoute() as route:
         links = {link["index"]: str(link.get("IFLA_IFNAME")) async for link in await route.get_links()}
         found = [_held(message, links) async for message in await route.get_addr()]
+    gc.collect()  # messages refer to each other, and those of some hundred addresses would be megabytes meanwhile
     return frozenset(links.values()), tuple(each for each in found if each)
 
 
