@@ -193,7 +193,7 @@ def _switching(owned: Belongings, published: Published | None, roster: Roster, o
 
     def vote(on: Bundle) -> Sequence[Voter]:
         assembly = Assembly(
-            nodes=roster.nodes,
+            nodes=roster.crew,
             pods=tuple(owned.objects.pods.get(group.key, {}).values()),
             states=states,
             hearings=hearings,
@@ -248,7 +248,7 @@ def _target(
 ) -> Target:
     speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
     heeds = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
-    named = ((node.metadata.name, node) for node in roster.nodes)
+    named = ((node.metadata.name, node) for node in roster.crew)
     hosts = ((name, _host(node, heeds.get(name), speaks.get(name))) for name, node in named)
     following = published.next if published else None
     return Target(

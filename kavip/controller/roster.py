@@ -47,6 +47,7 @@ class Roster:
     *config* may roll from node to node; *next* is what all nodes are to switch to, where that is another. They are None
     where *refusal* says why. *left_out*: by Service, why the text has no room for it, or waits for other groups, where
     *is_waiting*. *is_rolling*: nodes come, go or change their address, and wait for others to know.
+    *staying*: nodes that keep a pod, though none would be made for them any more.
     """
 
     members: tuple[Member, ...]
@@ -63,6 +64,12 @@ class Roster:
     is_rolling: bool = False
     is_waiting: bool = False
     followed: tuple[Local, ...] = ()
+    staying: tuple[Node, ...] = ()
+
+    @property
+    def crew(self) -> tuple[Node, ...]:
+        """All nodes that run the group for as long as can be seen."""
+        return (*self.nodes, *self.staying)
 
     @property
     def reserved(self) -> Reserved:
@@ -98,7 +105,9 @@ def roster_of(
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     seeds = [instances.seed_of(group, key) for key in persisted]
-    peers = rollout.peers_of(nodes, scene, seeds=seeds)
+    staying = _staying(snapshot, group, scene) if scene else ()
+    crew = (*nodes, *staying)
+    peers = rollout.peers_of(crew, scene, seeds=seeds)
     fitted, refusal = _fitted(
         snapshot, group, members=members, peers=peers, router_ids=persisted, running=identities, succession=succession
     )
@@ -126,10 +135,16 @@ def roster_of(
         next=ahead.next if ahead else None,
         refusal=refusal,
         left_out={**(fitted.left_out if fitted else {}), **waiting},
-        is_rolling=not rollout.is_over(nodes, peers, scene),
+        is_rolling=not rollout.is_over(crew, peers, scene),
         is_waiting=bool(waiting),
         followed=locals_of(snapshot, group, fitted.model) if fitted else (),
+        staying=staying,
     )
+
+
+def _staying(snapshot: Snapshot, group: KeepalivedGroup, scene: Scene) -> tuple[Node, ...]:
+    members = {node.metadata.name for node in snapshot.group_nodes(group)}
+    return tuple(snapshot.nodes[name] for name in sorted((snapshot.keeping_nodes(group) & scene.pods) - members))
 
 
 def _assignment(

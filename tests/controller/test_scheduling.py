@@ -84,6 +84,19 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
         world.observed = seen(n1=runs, n2=runs, n3=runs)
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
     assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
+    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    assert target is not None
+    assert sorted(target.hosts) == ["n1", "n2", "n3"]
+
+
+def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
+    """Its keepalived would be a second master; it votes, and does not stand in the way as one that has left."""
+    world = with_control_plane(tolerations=[])
+    world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
+    world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert "no longer" not in condition(world, PROGRAMMED)[2]
+    assert "n1: it has not prepared it yet" in condition(world, PROGRAMMED)[2]
 
 
 def test_a_taint_wakes_the_groups() -> None:
