@@ -162,9 +162,9 @@ class Reloader:
             mounted = replace(mounted, held=OUTVOTED)
             self._update(new_password=self._status.new_password or timestamp(self._now()))
         seen = daemon, mounted, self._moves
-        soon = min(max(left - NEAR / 2, 0.0) if left else inf, PAUSE if self._is_new else inf)
+        soon = max(left - NEAR / 2, 0.0) if left else inf
         if seen == self._seen and (rest := self._due - time.monotonic()) > 0:
-            return min(rest, soon)
+            return min(rest, soon, PAUSE if self._is_new else inf)
         if isinstance(mounted, Mounted):
             await self.checks.want(mounted.checks)
         pause = min(await self._settle(daemon, mounted), self._runner.patience)
@@ -178,7 +178,7 @@ class Reloader:
             pause = min(pause, RETRY)
         self._seen = seen
         self._due = time.monotonic() + pause
-        return min(pause, soon)
+        return min(pause, soon, PAUSE if self._is_new else inf)
 
     @property
     def _is_new(self) -> bool:

@@ -19,6 +19,7 @@ from kavip.agent.alarm import Alarm
 from kavip.agent.facts import Held
 from kavip.agent.files import RunDirectory
 from kavip.agent.mount import Passwords
+from kavip.agent.newcomer import PAUSE
 from kavip.agent.reloader import Reloader
 from kavip.agent.trial import Program, Trial
 from tests.agent import scene
@@ -234,6 +235,21 @@ async def test_a_step_without_news_does_nothing(node: Node) -> None:
         await node.reloader.step()
     assert node.reloader.status.reloads == reloads
     assert time.monotonic() - began < 10
+
+
+async def test_a_pod_that_has_just_started_looks_often_whom_it_hears(node: Node) -> None:
+    """From the step on after which its configuration runs, for a few intervals: before it could be master."""
+    config_hash = node.mount.write(ONE)
+    await node.reloader.prepare()
+    await node.start_daemon()
+    pause = 0.0
+    async with asyncio.timeout(60):
+        while node.reloader.status.config_hash != config_hash:
+            pause = await node.reloader.step()
+        assert pause <= PAUSE
+        while pause <= PAUSE:
+            await asyncio.sleep(pause)
+            pause = await node.reloader.step()
 
 
 async def test_a_node_that_is_as_it_was_costs_one_look(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
