@@ -1,6 +1,7 @@
 """Real keepalived daemons on the nodes of a segment, each with the group's text as it is: they resolve ``@node``."""
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from hack.testbed.segment import Host, Segment
 PATIENCE = 60.0  # a limit for a busy machine; nothing here waits for it to pass
 STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
 JSON_SIGNAL = 36
+ANSWER = 2.0  # seconds after which a daemon is asked for its state once more
 BEFORE_OTHERS = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -15 "$@"', "sh")
 """
 Begins the command of a session of its own: what a busy machine keeps from a daemon would look like a lost frame.
@@ -74,12 +76,16 @@ class Daemon:
     def look(self) -> dict[str, Seen]:
         """Every instance by name."""
         dump = self.host.home / "keepalived.json"
-        before = _inode(dump)
-        self._signal(JSON_SIGNAL)
+        before = _identity(dump)
         found: list[Any] = []
+        asked = 0.0
 
         def ready() -> bool:
-            if _inode(dump) == before:
+            nonlocal asked
+            if time.monotonic() - asked > ANSWER:  # while it reloads it hears nothing
+                self._signal(JSON_SIGNAL)
+                asked = time.monotonic()
+            if _identity(dump) == before:
                 return False
             try:
                 found[:] = json.loads(dump.read_text())
@@ -170,8 +176,9 @@ def _seen(each: dict[str, Any]) -> Seen:
     return Seen(STATES[data["state"]], held, changes, data["effective_priority"])
 
 
-def _inode(path: Path) -> int:
+def _identity(path: Path) -> tuple[int, int]:
     try:
-        return path.stat().st_ino
+        status = path.stat()
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
