@@ -73,25 +73,29 @@ def find(run_dir: Path, *, config: Path) -> Daemon | None:
     The keepalived that runs *config*.
 
     Its pid file is believed only if /proc agrees. Where it does not, all processes in sight are looked at (those of
-    the pod, in a pod): to take a running daemon for a dead one would cost it its VIPs.
+    the pod, in a pod): to take a running daemon for a dead one would cost it its VIPs. A child that has outlived the
+    others of its family for a moment is none.
     """
     named = _read(run_dir / PID_FILE).strip()
     if named.isdigit() and (found := _daemon(int(named), config)):
         return found
-    matching = [each for each in map(int, filter(str.isdigit, os.listdir("/proc"))) if _runs(each, config)]
+    child = _read(run_dir / VRRP_PID_FILE).strip()
+    seen = (int(each) for each in os.listdir("/proc") if each.isdigit() and each.encode() != child)
+    matching = [each for each in seen if _runs(each, config)]
     parents = [pid for pid in sorted(matching) if (fields := _stat(pid)) and int(fields[_PARENT]) not in matching]
     return next((found for pid in parents if (found := _daemon(pid, config))), None)
 
 
-def remove_stale_pid_files(run_dir: Path) -> None:
+def remove_stale_pid_files(run_dir: Path, *, config: Path) -> None:
     """
     Remove pid files of a daemon that is gone, where some process has that number: another one, or its own zombie.
 
-    keepalived would take that for itself, say that it is running already, and exit.
+    keepalived would take that for itself, say that it is running already, and exit. A child that is about to follow
+    its daemon keeps its file, by which it is known.
     """
     for path in (run_dir / PID_FILE, run_dir / VRRP_PID_FILE):
         named = _read(path).strip()
-        if named.isdigit() and _stat(int(named)):
+        if named.isdigit() and _stat(int(named)) and _daemon(int(named), config) is None:
             path.unlink(missing_ok=True)
 
 

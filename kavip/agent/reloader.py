@@ -75,7 +75,7 @@ class Reloader:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._now, self._trial = now, trial
-        self._config_dir, self._passwords, self._run_dir = config_dir, passwords, run_directory.path
+        self._config_dir, self._passwords, self._files = config_dir, passwords, run_directory
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
         self._rehearsal = Sieve(trial.judge)  # of what is next: what one remembers is no use for the other
         self._appointment = Appointment(now, time.monotonic)
@@ -228,7 +228,7 @@ class Reloader:
         """
         if daemon is None:
             self._runner.lose()
-            await asyncio.to_thread(daemons.remove_stale_pid_files, self._run_dir)
+            await asyncio.to_thread(daemons.remove_stale_pid_files, self._files.path, config=self._files.config)
         facts = await self._sweeper.facts()
         # In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer.
         outcome = await asyncio.to_thread(self._outcome, mounted, facts, self._sieve_of(mounted))

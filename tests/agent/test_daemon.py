@@ -75,11 +75,26 @@ def test_a_stale_pid_file_goes_only_where_it_would_stop_a_start(tmp_path: Path) 
         pass
     for path in (tmp_path / daemons.PID_FILE, tmp_path / daemons.VRRP_PID_FILE):
         path.write_text(str(os.getpid()))
-        daemons.remove_stale_pid_files(tmp_path)
+        daemons.remove_stale_pid_files(tmp_path, config=tmp_path / "keepalived.conf")
         assert not path.exists()
         path.write_text(str(process.pid))
-        daemons.remove_stale_pid_files(tmp_path)
+        daemons.remove_stale_pid_files(tmp_path, config=tmp_path / "keepalived.conf")
         assert path.exists()
+
+
+def test_a_child_that_outlives_its_daemon_is_not_the_daemon(tmp_path: Path) -> None:
+    """What is killed dies one after the other: the rest, taken for another daemon, would be judged a second time."""
+    config = tmp_path / "keepalived.conf"
+    with program("-f", str(config)) as parent, program("-f", str(config)) as child:
+        (tmp_path / daemons.PID_FILE).write_text(str(parent.pid))
+        (tmp_path / daemons.VRRP_PID_FILE).write_text(str(child.pid))
+        parent.kill()
+        parent.wait()
+        for _ in range(2):
+            assert daemons.find(tmp_path, config=config) is None
+            daemons.remove_stale_pid_files(tmp_path, config=config)
+        child.send_signal(signal.SIGSTOP)
+        assert daemons.find(tmp_path, config=config) is None
 
 
 def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:

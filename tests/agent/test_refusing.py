@@ -171,7 +171,7 @@ def test_a_daemon_that_is_killed_while_it_reads_reads_it_again(pod: MakePod) -> 
     node.wait_until("it is told to reload", lambda: any(_is_told(one.pid) for one in family))
     node.kill_keepalived()
     node.wait_until("the agent has seen it", lambda: "was killed when it read" in node.agent_log.read_text())
-    assert "shop/cart" in (node.run_dir / "keepalived.conf").read_text()
+    assert "shop/cart" in (node.run_dir / "keepalived.conf").read_text(), node.logs()
     node.start_keepalived()
     node.runs(wanted)
     assert node.state()["refused"] == ""
