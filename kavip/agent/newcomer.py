@@ -54,6 +54,10 @@ class Newcomer:
         """Start, where *good* ran last."""
         self._until = None if running_password(good) else inf
 
+    def settle(self) -> None:
+        """Listen no longer: what runs has no password."""
+        self._until = None
+
     def hear(self, installed: Localized, dump: Dump) -> None:
         """Judge by what keepalived, which runs *installed*, has counted."""
         password, now = running_password(installed), self._clock()

@@ -43,7 +43,7 @@ from kavip.agent.runner import RECHECK, RETRY, Runner
 from kavip.agent.sieve import Sieve
 from kavip.agent.state import Moments, Status
 from kavip.agent.sweeper import Sweeper
-from kavip.agent.switch import NEAR, Appointment, is_renewed, target, timestamp
+from kavip.agent.switch import NEAR, Appointment, is_renewed, running_password, target, timestamp
 from kavip.agent.tracks import Tracks
 from kavip.agent.trial import Trial, stranger
 from kavip.agent.witness import Witness
@@ -187,6 +187,8 @@ class Reloader:
 
     async def _listen(self) -> None:
         """Find out whether the daemon has noticed what the track files say, and whether it accepts what it hears."""
+        if self._is_new and not running_password(self._runner.installed):
+            self._newcomer.settle()
         dump = await self.dump() if self.tracks.awaits or self._is_new else None
         if dump is None:
             return
