@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from tests.changes import wire
-from tests.changes.client import RESET, Row
+from tests.changes.client import EVERY, RESET, Row
 from tests.changes.rig import Rig
 from tests.changes.wire import Advert, Double
 from tests.vrrp.lab import BEFORE_OTHERS
@@ -69,9 +69,10 @@ class Seen:
         return _silences(row for row in rows if row[0] >= since)
 
     def is_kept(self, vip: str, *, moves: int, since: float = 0.0) -> bool:
-        """Whether *vip* was away for no longer than a moment for each time that it moved."""
+        """Whether *vip* lost no more requests than a moment has for each time that it moved, and never more at once."""
+        lost = [sent for sent, took, who in self.rows[vip] if sent >= since and took is None and who != RESET]
         found = self.silences(vip, since=since)
-        return sum(found) <= moves * MOMENT and all(each <= MOMENT for each in found)
+        return len(lost) * EVERY <= moves * MOMENT and all(each <= MOMENT for each in found)
 
     @property
     def double_masters(self) -> tuple[Double, ...]:
