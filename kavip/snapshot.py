@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,9 +22,9 @@ from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
-from kavip.api.scheduling import place_of, placement_of
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
+from kavip.crews import Crews
 from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
@@ -49,17 +49,7 @@ KINDS: Final[Mapping[type, str]] = MappingProxyType(
 )
 
 
-_MOST_CREWS: Final = 256
-
 D = TypeVar("D")
-
-
-class _Crew(NamedTuple):
-    """The *nodes* for which a group's pods are made, which are *ready*, and which *keep* those that are there."""
-
-    nodes: tuple[Node, ...]
-    ready: tuple[str, ...]
-    keeping: frozenset[str]
 
 
 class Snapshot:
@@ -87,7 +77,7 @@ class Snapshot:
         self._rows = Rows(self.services, self.group_of)
         self._default: KeepalivedGroup | None = None
         self._reports = Reports(self._holders)  # of nodes as they come
-        self._crews: dict[object, _Crew] = {}  # where pods may be -> on which nodes they are
+        self._crews = Crews(self.nodes)
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
 
     @classmethod
@@ -185,7 +175,7 @@ class Snapshot:
         for key in nodes:
             if (node := self._reports.cleared(key)) is not None:
                 self.nodes[key] = node
-            self._crews.clear()
+            self._crews.forget()
             self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
 
     def _holders(self, address: Address) -> Iterator[Service | KeepalivedGroup]:
@@ -310,15 +300,15 @@ class Snapshot:
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
-        return self._crew(group).nodes
+        return self._crews.of(group.spec).nodes
 
     def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
         """The names of those that are ready."""
-        return self._crew(group).ready
+        return self._crews.of(group.spec).ready
 
     def keeping_nodes(self, group: KeepalivedGroup) -> frozenset[str]:
         """The names of those on which a pod stays that is there, though none may be made for them any more."""
-        return self._crew(group).keeping
+        return self._crews.of(group.spec).keeping
 
     def endpoint_nodes(self, service: str) -> frozenset[str]:
         """
@@ -329,19 +319,6 @@ class Snapshot:
         slices = [self.slices[key] for key in self._slices_of.get(service, ())]
         ready = frozenset[str]().union(*(each.ready_nodes for each in slices))
         return ready or frozenset[str]().union(*(each.draining_nodes for each in slices))
-
-    def _crew(self, group: KeepalivedGroup) -> _Crew:
-        """Every plan of a Service asks for the nodes of its group: they are looked for again after a Node's change."""
-        key = place_of(group.spec)
-        if (found := self._crews.get(key)) is None:
-            placement, every = placement_of(group.spec), [node for _, node in sorted(self.nodes.items())]
-            nodes = tuple(filter(placement.admits, every))
-            ready = tuple(node.metadata.name for node in nodes if node.is_ready)
-            found = _Crew(nodes, ready, frozenset(node.metadata.name for node in every if placement.keeps(node)))
-            if len(self._crews) >= _MOST_CREWS:  # reviews may ask for any
-                self._crews.clear()
-            self._crews[key] = found
-        return found
 
 
 def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
