@@ -69,7 +69,13 @@ def groups_of(objects: Sequence[Manifest]) -> tuple[Group, ...]:
         metadata = body["metadata"]
         found.setdefault(f"{metadata['namespace']}/{metadata['name']}", {})[body["kind"]] = body
     pairs = ((each.get(names.CONFIG_MAP), each.get(names.DAEMON_SET)) for _, each in sorted(found.items()))
-    return tuple(Group(config, pods) for config, pods in pairs if config and pods)
+    return tuple(Group(_alone(config), pods) for config, pods in pairs if config and pods)
+
+
+def _alone(config_map: Manifest) -> Manifest:
+    """*config_map* with the word that no controller is there: nobody has the nodes switch at one instant."""
+    meta = json.dumps({**json.loads(config_map["data"][names.AGENT_KEY]), "static": True}, separators=(",", ":"))
+    return {**config_map, "data": {**config_map["data"], names.AGENT_KEY: meta}}
 
 
 def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:

@@ -63,7 +63,8 @@ def test_a_static_pod_brings_all_that_it_needs() -> None:
     assert not {"nodeSelector", "affinity", "imagePullSecrets"} & body["spec"].keys()
     notes = body["metadata"]["annotations"]
     assert notes["kavip.io/keepalived.conf"] == render(EXAMPLE, *NODES).stdout
-    assert json.loads(notes["kavip.io/agent.json"])["group"] == "kube-system/api"
+    meta = json.loads(notes["kavip.io/agent.json"])
+    assert (meta["group"], meta["static"]) == ("kube-system/api", True)
     (config,) = [each for each in body["spec"]["volumes"] if each["name"] == "config"]
     paths = {each["path"]: each["fieldRef"]["fieldPath"] for each in config["downwardAPI"]["items"]}
     assert paths == {each: f"metadata.annotations['kavip.io/{each}']" for each in ("agent.json", "keepalived.conf")}

@@ -42,8 +42,8 @@ class Mounted:
     """
     What the controller gave this node, as read from the mount; *password* is None where there is none.
 
-    *password_name* says which it is, and nothing of it. *held*: why the node runs nothing for now. *next*: what comes
-    at an instant that is announced; *is_next*: that is this one.
+    *password_name* says which it is, and nothing of it. *held*: why the node runs nothing for now. *is_static*: no
+    controller is there. *next*: what comes at an instant that is announced; *is_next*: that is this one.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Mounted:
     group: str = ""
     interface_from_ip: str = ""
     authentication: bool = False
+    is_static: bool = False
     checks: tuple[Check, ...] = ()
     locals: tuple[Local, ...] = ()
     password: str | None = None

@@ -37,6 +37,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     group: str = ""
     interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
     authentication: bool = False
+    static: bool = False
     password: str = ""
     renewals: int = 0
     next: "NextMeta | None" = None
@@ -98,6 +99,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         group=meta.group,
         interface_from_ip=meta.interface_from_ip,
         authentication=meta.authentication,
+        is_static=meta.static,
         checks=meta.checks,
         password=passwords.read(meta.password) if meta.authentication else None,
         password_name=_name(meta.password, meta.renewals),

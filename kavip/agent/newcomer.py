@@ -80,7 +80,7 @@ class Newcomer:
         """Whether this node runs nothing instead of *mounted*; another password is tried anew."""
         if not self._outvoted:
             return False
-        is_alone = len(set(_RANKED.findall(mounted.text))) < 2
+        is_alone = mounted.is_static or len(set(_RANKED.findall(mounted.text))) < 2  # nobody to switch with
         if mounted.is_next or is_alone or self._until is None or self._clock() > self._until:
             self._outvoted, self._until = "", None
         elif mounted.password != self._outvoted:

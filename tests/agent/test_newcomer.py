@@ -52,6 +52,13 @@ def test_it_gives_way_to_those_whom_it_cannot_accept(count: str) -> None:
     assert not pod.newcomer.is_outvoted
 
 
+def test_it_does_not_wait_where_nobody_has_the_nodes_switch() -> None:
+    """A static pod has no controller: whoever it cannot accept is a stranger."""
+    pod = Pod()
+    assert pod.hears(ours=Stats(auth_failure=1))
+    assert not pod.newcomer.gives_way(replace(MOUNTED, is_static=True))
+
+
 def test_it_gives_way_for_a_while_only() -> None:
     """Who is heard may be a stranger."""
     pod = Pod()
