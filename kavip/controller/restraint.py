@@ -9,23 +9,26 @@ them one in :data:`REST` seconds; an edit of the Service itself waits for nothin
 from dataclasses import dataclass
 from typing import Final
 
-from kavip.api.meta import Metadata
-from kavip.api.service import Service, ServiceSpec
+import msgspec
+
+from kavip.api.service import Service
 
 BURST: Final = 10
 REST: Final = 15.0
 
+_FEW: Final = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """*wait* seconds, counted from *at*, until all of the burst is there again; and what the owner had written."""
+    """*wait* seconds, counted from *at*, until all of the burst is there; *edit* stands for what its owner wrote."""
 
     wait: float
     at: float
-    spec: ServiceSpec
-    notes: tuple[dict[str, str] | None, dict[str, str] | None, str | None]
+    edit: int
 
     def left(self, now: float) -> float:
+        """What is left of the wait."""
         return max(0.0, self.wait - (now - self.at))
 
 
@@ -35,24 +38,33 @@ class Restraint:
     def __init__(self) -> None:
         """Nobody was written."""
         self._spent: dict[str, _Spent] = {}
+        self._most = _FEW
+
+    def __len__(self) -> int:
+        """Of how many Services it is remembered."""
+        return len(self._spent)
 
     def spend(self, service: Service, *, now: float) -> None:
         """*service* was written."""
         before = self._spent.get(service.key)
         wait = REST + (before.left(now) if before else 0.0)
-        self._spent[service.key] = _Spent(min(wait, REST * BURST), now, service.spec, _notes(service.metadata))
+        self._spent[service.key] = _Spent(min(wait, REST * BURST), now, _edit(service))
+        if len(self._spent) > self._most:
+            self._spent = {key: each for key, each in self._spent.items() if each.left(now)}
+            self._most = max(_FEW, 2 * len(self._spent))
 
     def pause(self, service: Service, *, now: float) -> float:
         """The seconds until *service* may be written again; 0: at once."""
         spent = self._spent.get(service.key)
-        if spent is None or (spent.spec, spent.notes) != (service.spec, _notes(service.metadata)):
-            return 0.0
-        return max(0.0, spent.left(now) - REST * (BURST - 1))
+        left = spent.left(now) - REST * (BURST - 1) if spent else 0.0
+        return left if left > 0 and spent and spent.edit == _edit(service) else 0.0
 
     def forget(self, key: str) -> None:
         """The Service *key* is gone."""
         self._spent.pop(key, None)
 
 
-def _notes(metadata: Metadata) -> tuple[dict[str, str] | None, dict[str, str] | None, str | None]:
-    return metadata.annotations, metadata.labels, metadata.deletion_timestamp
+def _edit(service: Service) -> int:
+    """A number that an edit of *service* by its owner changes, and no write of its status."""
+    metadata = service.metadata
+    return hash(msgspec.json.encode((service.spec, metadata.annotations, metadata.labels, metadata.deletion_timestamp)))

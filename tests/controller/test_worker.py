@@ -433,3 +433,11 @@ def test_the_burst_comes_back_with_time() -> None:
         found.spend(service, now=later)
     found.forget(service.key)
     assert found.pause(service, now=later) == 0.0
+
+
+def test_services_that_rest_are_forgotten() -> None:
+    """A leader of many months has written every Service there is, and remembers those of the last minutes."""
+    found = restraint.Restraint()
+    for number in range(10_000):
+        found.spend(web(f"shop/s{number}"), now=float(number))
+    assert len(found) < 2_000
