@@ -179,8 +179,8 @@ class Snapshot:
             self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
 
     def _holders(self, address: Address) -> Iterator[Service | KeepalivedGroup]:
-        keys = (terms.key for terms in self.ledger.claimants(address))
-        yield from (self.services[key] for key in keys if key in self.services)
+        found = (self.services.get(terms.key) for terms in self.ledger.claimants(address))
+        yield from (each for each in found if each is not None and is_candidate(each))
         kind, _, key = self.ledger.owner(address).partition(" ")
         if kind == names.KEEPALIVED_GROUP and key in self.groups:
             yield self.groups[key]

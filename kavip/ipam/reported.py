@@ -4,7 +4,8 @@ Which of the addresses that a node reports are its own, and which are VIPs that 
 kubelet and cloud providers may report every address of a card, a VIP as well while the node is its master. Taken for
 the node's own it would be taken from its Service and leave the node, which would then report it no more. So an address
 that is held is a VIP where the node has another of its own, or where it was given while the node was there: kavip gives
-no address that a node reports. In doubt it is the node's, which keepalived would cut off.
+no address that a node reports. In doubt it is the node's, which keepalived would cut off: what somebody else wrote into
+a status, or into externalIPs of which admission is not asked, is no VIP.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,7 +60,7 @@ def addresses_of(node: Node | None) -> tuple[Address, ...]:
 def cleared(node: Node, holders: Holders) -> Node:
     """*node* without the VIPs that it reports."""
     listed = addresses_of(node)
-    held = {address: found for address in listed if (found := tuple(holders(address)))}
+    held = {address: found for address in listed if (found := _of(holders(address), address))}
     if not held:
         return node
     own = {address.family for address in node.host_addresses if address not in held}
@@ -73,14 +74,29 @@ def cleared(node: Node, holders: Holders) -> Node:
     return replace(node, status=replace(node.status, addresses=kept))
 
 
+def _of(holders: Iterable[Service | KeepalivedGroup], address: Address) -> tuple[Service | KeepalivedGroup, ...]:
+    """Those of *holders* whose VIP *address* is."""
+    return tuple(each for each in holders if _is_given(each, address) or address in _judged(each))
+
+
+def _judged(holder: Service | KeepalivedGroup) -> tuple[Address, ...]:
+    return holder.judged_addresses if isinstance(holder, Service) else holder.virtual_ips
+
+
+def _is_given(holder: Service | KeepalivedGroup, address: Address) -> bool:
+    """Whether *holder* has *address* from kavip."""
+    if isinstance(holder, KeepalivedGroup) or address not in holder.ingress_addresses:
+        return False
+    told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
+    return told is not None and told.reason not in ANOTHERS
+
+
 def _since(holder: Service | KeepalivedGroup, address: Address) -> str:
     """When *holder* got *address*, which no node reported then; "" where that is not known, as for externalIPs."""
     if isinstance(holder, KeepalivedGroup):
         return holder.metadata.creation_timestamp or ""
     told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
-    if told is None or told.reason in ANOTHERS or address not in holder.ingress_addresses:
-        return ""
-    return told.last_transition_time
+    return told.last_transition_time if told and _is_given(holder, address) else ""
 
 
 def _is_one(entry: NodeAddress, vips: set[Address]) -> bool:

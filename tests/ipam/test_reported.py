@@ -11,8 +11,10 @@ from kavip.api.address import parse_address
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
 from kavip.api.service import Service
+from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests import build
+from tests.webhook.judging import reasons, update
 
 VIP = "192.0.2.129"
 BEFORE, AFTER = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"
@@ -84,8 +86,27 @@ def test_each_family_is_for_itself() -> None:
     assert reported(snapshot) == [VIP, "2001:db8::1"]
 
 
-def test_what_is_nobodys_vip_stays() -> None:
-    """A node with several addresses keeps them all, whoever wrote a status that is not kavip's."""
-    theirs = build.service("shop/web", holds=[VIP], load_balancer_class="example.com/other")
-    snapshot = Snapshot.from_objects([theirs, build.node("n1", "192.0.2.11", "192.0.2.12")])
-    assert reported(snapshot) == ["192.0.2.11", "192.0.2.12"]
+UNJUDGED = {
+    "unmanaged": build.service("shop/web", type="ClusterIP", external_ips=[VIP]),
+    "plain": build.service("shop/web", external_ips=[VIP]),
+    "anothers": build.service("shop/web", group="lb/edge", load_balancer_class="example.com/lb", external_ips=[VIP]),
+    "foreign": build.service("shop/web", group="lb/edge", holds=[VIP]),
+    "another controller's": build.service("shop/web", holds=[VIP], load_balancer_class="example.com/lb"),
+}
+
+
+@pytest.mark.parametrize("holder", UNJUDGED.values(), ids=UNJUDGED)
+def test_what_nobody_has_judged_takes_no_address_from_a_node(holder: Service) -> None:
+    """Neither external IPs of which admission is not asked, nor a status that is not kavip's."""
+    node = build.node("n1", "192.0.2.11", VIP)
+    for objects in permutations([holder, node, build.group(default=True)]):
+        snapshot = Snapshot.from_objects(objects)
+        assert reported(snapshot) == ["192.0.2.11", VIP]
+        assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"
+
+
+def test_a_service_that_becomes_kavips_is_judged_by_the_nodes_own_addresses() -> None:
+    """Whoever could name one before takes it over by no annotation afterwards."""
+    before, after = UNJUDGED["unmanaged"], external()
+    verdict = update(before, after, build.group(), build.node("n1", "192.0.2.11", VIP))
+    assert reasons(verdict) == [Reason.ADDRESS_NOT_ALLOWED]
