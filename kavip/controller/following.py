@@ -26,14 +26,14 @@ def most_bytes(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> int:
 
     As if every node had an endpoint of every Service: for one endpoint more nobody is to lose his VIP.
     """
-    nodes = sum(len(node.metadata.name) + _QUOTES for node in snapshot.group_nodes(group))
+    nodes = sum(len(name) + _QUOTES for name in snapshot.keeping_nodes(group))
     found = dict(_followed(snapshot, model.instances))
     return sum(_ENTRY + (nodes if service.follows_slices else 0) for service in found.values())
 
 
 def locals_of(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> tuple[Local, ...]:
     """What each track file of *model* that follows endpoints is to say, sorted."""
-    members = {node.metadata.name for node in snapshot.group_nodes(group)}
+    members = snapshot.keeping_nodes(group)
     found: dict[str, Local] = {}
     for track, service in _followed(snapshot, model.instances):
         port = service.spec.health_check_node_port if service.is_load_balancer else 0

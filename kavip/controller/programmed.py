@@ -47,9 +47,13 @@ class Ground:
         return self.group is not None and vrids.room(self.snapshot, self.group) > 0
 
     def expected(self, pods: Iterable[Pod]) -> tuple[str, ...]:
-        """Who can say who is master: ready nodes, and those that left while one of the group's *pods* is there."""
-        members = {node.metadata.name for node in self.snapshot.group_nodes(self.group)} if self.group else set()
-        return (*self.ready, *sorted({pod.spec.node_name for pod in pods} - members - {""}))
+        """Who can say who is master: ready nodes, and those that left while one of *pods* is there, if not down."""
+        left = {pod.spec.node_name for pod in pods}.difference(self.ready, [""])
+        return (*self.ready, *sorted(name for name in left if not self._is_down(name)))
+
+    def _is_down(self, node: str) -> bool:
+        known = self.snapshot.nodes.get(node)
+        return known is not None and not known.is_ready
 
     @classmethod
     def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":

@@ -74,3 +74,13 @@ def test_endpoints_that_move_change_nothing_but_what_agents_know() -> None:
     assert (kinds, owner.metadata.name) == ([names.CONFIG_MAP, "PodAnnotation"], "edge")
     assert world.text(GROUP) == before
     assert followed(world) == [{"track": local_track("shop/plain"), "nodes": ["n2"]}]
+
+
+def test_endpoints_count_on_a_node_that_only_keeps_its_pod() -> None:
+    """A taint that evicts nobody takes no VIP from the only node that answers."""
+    tainted = build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"])
+    world = told(PLAIN, build.endpoints("shop/plain", "n1"), tolerations=[])
+    world.objects.pods[GROUP] = {"lb/edge-n1": pod("edge-n1", "n1")}
+    world.snapshot.put(tainted)
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert followed(world) == [{"track": local_track("shop/plain"), "nodes": ["n1"]}]

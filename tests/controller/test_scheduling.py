@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kavip import names
+from kavip.api.cluster import NodeCondition
 from kavip.controller import wakes
 from kavip.controller.outcome import Key, Kind
+from kavip.controller.programmed import Ground
 from tests import build
 from tests.controller.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
 from tests.controller.scenes import GROUP, World, cluster, pod, running, seen
@@ -105,3 +108,14 @@ def test_a_taint_wakes_the_groups() -> None:
     snapshot = cluster(build.group(), after, nodes=0)
     assert list(wakes.of(snapshot, before, after)) == [Key(Kind.GROUP, GROUP)]
     assert list(wakes.of(snapshot, after, after)) == []
+
+
+@pytest.mark.parametrize("taints", [[], ["node.kubernetes.io/unreachable:NoSchedule"]])
+def test_nobody_waits_for_the_word_of_a_node_that_is_down(taints: list[str]) -> None:
+    """Its pod stays there in name, tainted or not: that no node is master is known without it."""
+    world = with_control_plane(tolerations=[])
+    node = build.node("n1", "192.0.2.11", taints=taints)
+    down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
+    world.snapshot.put(msgspec.structs.replace(node, status=down))
+    ground = Ground.of(world.snapshot, GROUP, world.observed)
+    assert ground.expected(world.objects.pods[GROUP].values()) == ("n2",)
