@@ -45,7 +45,8 @@ class _Toleration(Wire, frozen=True):
         """Whether a pod with it stands *taint*; without a key, with operator Exists, every one."""
         if self.effect not in ("", taint.effect) or (self.key or taint.key) != taint.key:
             return False
-        return self.operator == "Exists" or (bool(self.key) and self.operator == "Equal" and self.value == taint.value)
+        is_equal = self.operator in ("", "Equal") and bool(self.key) and self.value == taint.value
+        return is_equal or self.operator == "Exists"
 
 
 class _Term(Wire, frozen=True):

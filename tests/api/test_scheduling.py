@@ -38,6 +38,7 @@ def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
         ([{"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}], False),
         ([{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}], True),
         ([{"key": "dedicated", "operator": "Equal", "value": "db"}], False),
+        ([{"key": "dedicated", "operator": "", "value": "gpu"}], True),
         ([{"key": "other", "operator": "Exists"}, {"key": "dedicated", "value": "gpu"}], True),
         ([{"value": "gpu"}], False),  # a key may be left out only with Exists
         ([{"key": 1}], False),
