@@ -208,6 +208,8 @@ class Reloader:
     def look_again(self) -> None:
         """Know that the node has changed: the next step looks at it whatever the mount says."""
         self._moves += 1
+        for each in (self._sieve, self._rehearsal):
+            each.doubt()
 
     def matters(self, change: Change) -> bool:
         """Whether *change* may change what is right here: VIPs come and go, and most interfaces are pods'."""

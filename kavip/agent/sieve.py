@@ -19,7 +19,7 @@ MOST_RUNS: Final = 64
 SECONDS: Final = 10.0
 """What one search may cost; a run takes some 40 ms, halving 510 instances takes ten."""
 AGAIN: Final = 300.0
-"""Seconds after which a refused instance is tried again, alone: what it lacks may have come."""
+"""Seconds after which a refused instance is tried again, alone, though the node seems to be what it was."""
 
 Judgement = Callable[[str], Finding | None]
 
@@ -33,15 +33,20 @@ class Sieve:
 
     def __init__(self, judge: Judgement, *, now: Callable[[], float] = time.monotonic) -> None:
         self._judge, self._now = judge, now
-        self._bad: dict[str, tuple[Fault, float]] = {}  # by the text of an instance; until when it is believed
+        self._bad: dict[str, tuple[Fault, float, int]] = {}  # by the text of an instance: until when, and in which age
+        self._age = 0  # of the node; a verdict is that of the age in which its search began
         self._passed = ""
+
+    def doubt(self) -> None:
+        """Know that the node has changed: what was refused may be in order now, and is tried again. From any thread."""
+        self._age += 1
 
     def sift(self, wanted: Localized, spares: Spares) -> Localized | Refused:
         """*wanted* without the instances that are refused, or why all of it is."""
-        search = _Search(self._judge, self._now)
+        search, age = _Search(self._judge, self._now), self._age
         reason = ""
         try:
-            known = self._known(wanted, search, spares)
+            known = self._known(wanted, search, spares, age)
             current = without(wanted, known, self._usable(spares))
             while isinstance(current, Localized) and current.text != self._passed:
                 finding = search.run(current.text)
@@ -52,7 +57,7 @@ class Sieve:
                 guilty = located(current.text, finding) or search.culprit(current.text, finding)
                 if not guilty:
                     return Refused(reason)
-                self._remember(split(current.text), guilty)
+                self._remember(split(current.text), guilty, age)
                 current = without(current, guilty, self._usable(spares))
         except _ExhaustedError:
             return Refused(f"{reason}; which instance is at fault was not found yet")
@@ -61,7 +66,7 @@ class Sieve:
     def _usable(self, spares: Spares) -> Spares:
         return {name: each for name, each in spares.items() if each.block.text not in self._bad}
 
-    def _known(self, wanted: Localized, search: "_Search", spares: Spares) -> dict[str, Fault]:
+    def _known(self, wanted: Localized, search: "_Search", spares: Spares, age: int) -> dict[str, Fault]:
         """The instances of *wanted* that were refused before; what is not there any more is forgotten."""
         parts = split(wanted.text)
         there = {each.text for each in (*parts, *(spare.block for spare in spares.values()))}
@@ -70,18 +75,18 @@ class Sieve:
         for block in parts:
             if (known := self._bad.get(block.text)) is None:
                 continue
-            fault, until = known
-            if self._now() >= until and search.goes_on:
+            fault, until, then = known
+            if (then != age or self._now() >= until) and search.is_young:
                 if search.run(joined(each for each in parts if not each.name or each is block)) is None:
                     del self._bad[block.text]
                     continue
-                self._remember((block,), {block.name: fault})
+                self._remember((block,), {block.name: fault}, age)
             found[block.name] = fault
         return found
 
-    def _remember(self, parts: Iterable[Block], guilty: Mapping[str, Fault]) -> None:
+    def _remember(self, parts: Iterable[Block], guilty: Mapping[str, Fault], age: int) -> None:
         until = self._now() + AGAIN
-        self._bad |= {each.text: (guilty[each.name], until) for each in parts if each.name in guilty}
+        self._bad |= {each.text: (guilty[each.name], until, age) for each in parts if each.name in guilty}
 
 
 class _Search:
@@ -95,6 +100,11 @@ class _Search:
     def goes_on(self) -> bool:
         """Whether there is anything left to spend."""
         return self._left > 0 and self._now() < self._ends
+
+    @property
+    def is_young(self) -> bool:
+        """Whether enough is left for what is not known yet."""
+        return self._left > MOST_RUNS / 2 and self._now() < self._ends - SECONDS / 2
 
     def run(self, text: str) -> Finding | None:
         """Ask once; raises where that would be once too often."""

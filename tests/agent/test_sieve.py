@@ -185,6 +185,54 @@ def test_a_refused_instance_is_tried_again() -> None:
         assert list(left_out(sieve.sift(wanted, {}))) == told
 
 
+def test_a_refused_instance_is_tried_again_when_the_node_has_changed() -> None:
+    """Its interface may have come back, and may have gone while it was judged; where nothing changes nobody asks."""
+    keepalived = Keepalived()
+    sieve, wanted = keepalived.sieve(), localized(text_of(["x", "y"], y="bad"))
+    for _ in range(2):
+        assert list(left_out(sieve.sift(wanted, {}))) == ["a/y"]
+    runs = keepalived.runs
+    sieve.doubt()
+    assert list(left_out(sieve.sift(wanted, {}))) == ["a/y"]
+    assert keepalived.runs == runs + 1
+    keepalived.healed = {"a/y"}
+    assert list(left_out(sieve.sift(wanted, {}))) == ["a/y"]
+    sieve.doubt()
+    assert left_out(sieve.sift(wanted, {})) == {}
+
+
+def test_many_refused_instances_keep_no_other_waiting() -> None:
+    """They are tried again in turns, and what is new is judged all the same."""
+    keepalived = Keepalived()
+    names = [f"s{number:03}" for number in range(2 * MOST_RUNS)]
+    bad = dict.fromkeys(names, "bad")
+    sieve = keepalived.sieve()
+    sieve.sift(localized(text_of([*names, "x"], **bad)), {})
+    sieve.doubt()
+    wanted = localized(text_of([*names, "x", "y"], **bad))
+    assert list(left_out(sieve.sift(wanted, {}))) == [f"a/{name}" for name in names]
+    keepalived.healed = {f"a/{name}" for name in names}
+    sieve.doubt()
+    for _ in range(2 * len(names) // MOST_RUNS):
+        found = sieve.sift(wanted, {})
+    assert left_out(found) == {}
+
+
+def test_a_change_while_an_instance_is_judged_counts() -> None:
+    """What was judged is what the node was before."""
+    keepalived = Keepalived()
+
+    def judge(text: str) -> Finding | None:
+        found = keepalived.judge(text)
+        sieve.doubt()
+        return found
+
+    sieve, wanted = Sieve(judge), localized(text_of(["x", "y"], y="bad"))
+    assert list(left_out(sieve.sift(wanted, {}))) == ["a/y"]
+    keepalived.healed = {"a/y"}
+    assert left_out(sieve.sift(wanted, {})) == {}
+
+
 def spares(text: str) -> Spares:
     """The instances of *text*, as they last ran on a node with two interfaces."""
     return spares_of(localized(text), Facts("n1", interfaces=frozenset({"eth0", "eth1"})))
