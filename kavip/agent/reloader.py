@@ -241,6 +241,7 @@ class Reloader:
             await self._sweeper.sweep(facts, wanted=wanted)
         if isinstance(outcome, Localized) and not self._runner.has(outcome):
             outcome = await self._install(outcome)
+        self._runner.find(facts.interfaces)
         if not self._witness.program.version:
             await self._identify()
         notes = (

@@ -14,7 +14,7 @@ import structlog
 
 from kavip.agent import daemon as daemons
 from kavip.agent import witness
-from kavip.agent.configuration import Configuration, Localized
+from kavip.agent.configuration import Configuration, Localized, interfaces_of
 from kavip.agent.daemon import Daemon
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import alike, empty
@@ -56,6 +56,7 @@ class Runner:
         self._node, self._files, self._witness, self._sweeper, self._tracks = node, files, witness, sweeper, tracks
         self._running: tuple[Daemon, str] | None = None
         self._pardoned: tuple[Localized, float] | None = None  # until when (monotonic)
+        self._lacks = False
 
     @property
     def configuration(self) -> Configuration:
@@ -98,6 +99,13 @@ class Runner:
     def lose(self) -> None:
         """Know that the daemon is gone."""
         self._running, self.config_hash = None, ""
+
+    def find(self, interfaces: frozenset[str]) -> None:
+        """Know the node's *interfaces*: on one that has its name back keepalived does nothing until it reloads."""
+        lacks = any(not interfaces_of(each) <= interfaces for each in self.configuration.instances)
+        if self._lacks and not lacks:
+            self._running = None
+        self._lacks = lacks
 
     async def reload(self, daemon: Daemon) -> Reload:
         """Make *daemon* read what is installed, unless it has; if that fails, go back."""

@@ -77,6 +77,25 @@ def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod
         node.host.exec("ip", "link", "del", "vip0", check=False)
 
 
+def test_an_interface_that_has_its_name_back_serves_again(pod: MakePod) -> None:
+    """keepalived alone would stay a backup, whatever it hears."""
+    pods = [started(pod(name), scene.rendered({WEB: WEB_VIP})) for name in ("n1", "n2")]
+    second, first = sorted(pods, key=lambda each: each.instances()[WEB]["priority"])
+    master(first, WEB)
+    host = first.host
+    host.exec("ip", "link", "set", "eth0", "down")
+    host.exec("ip", "link", "set", "eth0", "name", "else0")
+    host.exec("ip", "link", "set", "else0", "up")
+    master(second, WEB)
+    first.wait_until("it is refused", lambda: "interface eth0 does not exist" in first.state()["refused"])
+    host.exec("ip", "link", "set", "else0", "down")
+    host.exec("ip", "link", "set", "else0", "name", "eth0")
+    host.exec("ip", "link", "set", "eth0", "up")
+    host.exec("ip", "address", "add", f"{host.ipv6}/64", "dev", "eth0", "nodad")
+    master(first, WEB)
+    assert first.state()["refused"] == ""
+
+
 def left_out(pod: Pod) -> list[dict[str, str]]:
     """What *pod* leaves out."""
     return list(pod.state()["leftOut"])
