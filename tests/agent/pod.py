@@ -173,6 +173,10 @@ class Pod:
         """The instances in ``/state``, by name."""
         return {each["name"]: each for each in self.state()["instances"]}
 
+    def role(self, name: str) -> str:
+        """The state of an instance in ``/state``; "" while the daemon has not told of it."""
+        return str(self.instances().get(name, {}).get("state", ""))
+
     def transitions(self) -> dict[str, tuple[int, ...]]:
         """How often each instance became master, and how often it ceased to be, as the daemon counts it."""
         found: dict[str, list[int]] = {}

@@ -131,16 +131,18 @@ def test_a_pod_that_starts_with_a_failing_service_takes_nothing(sites: list[Site
     site.pod.wait_until("keepalived knows, with no agent there", lambda: "FAULT" in said.read_text())
     site.pod.start_agent()
     site.pod.runs(scene.hash_of(text))
-    assert site.pod.instances()[WEB]["state"] == "FAULT"
+    site.pod.wait_until("it knows how it is", lambda: site.pod.role(WEB) != "")
+    assert site.pod.role(WEB) == "FAULT"
     assert site.changes == (0, 0)
     site.answers(200)
     site.pod.wait_until("it is master", lambda: site.is_master)
     site.pod.kill_agent()
     site.answers(503)
     site.pod.start_agent()
-    site.pod.wait_until("a new agent sees it", lambda: site.pod.instances()[WEB]["state"] == "FAULT")
+    site.pod.wait_until("a new agent sees it", lambda: site.pod.role(WEB) == "FAULT")
     site.pod.kill_agent()
     site.pod.start_agent()
     site.pod.runs(site.pod.state()["wantedHash"])
-    assert site.pod.instances()[WEB]["state"] == "FAULT"
+    site.pod.wait_until("it knows how it is", lambda: site.pod.role(WEB) != "")
+    assert site.pod.role(WEB) == "FAULT"
     assert site.changes[0] == 1  # how it ceased to be one keepalived does not count where it was reading its text then

@@ -24,9 +24,7 @@ def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
     for address, instance in ((WEB_VIP, WEB), ("2001:db8:2::130", f"{WEB}/v6")):
         pods[0].wait_until(
             f"one master of {instance}",
-            lambda instance=instance: (
-                sorted(each.instances()[instance]["state"] for each in pods) == ["BACKUP", "MASTER"]
-            ),
+            lambda instance=instance: sorted(each.role(instance) for each in pods) == ["BACKUP", "MASTER"],
         )
         holders = [each for each in pods if address in each.addresses()]
         assert [instance in each.masters() for each in holders] == [True]

@@ -139,6 +139,15 @@ class Installation:
         found = self.get("service", name, "-n", namespace) or {}
         return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
 
+    def wait_known(self, *subject: str) -> None:
+        """Wait until kavip has told of an object; until then a pool says of itself that it waits."""
+
+        def told() -> bool:
+            conditions = self.get(*subject).get("status", {}).get("conditions", [])
+            return bool(conditions) and all(each["message"] != "Waiting for kavip" for each in conditions)
+
+        wait_for(f"kavip knows {subject}", told)
+
     def condition(
         self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop"
     ) -> dict[str, str]:

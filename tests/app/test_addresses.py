@@ -17,7 +17,7 @@ def furnish(installation: Installation) -> None:
     """A pool and a default group, of which kavip knows: a watch may break soon after its kind was made."""
     installation.applied(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
     for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
-        wait_for(f"kavip knows {subject}", lambda subject=subject: installation.get(*subject).get("status"))
+        installation.wait_known(*subject)
 
 
 def assigned(installation: Installation, *names: str) -> dict[str, list[str]]:

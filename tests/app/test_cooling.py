@@ -17,10 +17,7 @@ def furnish(installation: Installation, *addresses: str, seconds: int) -> None:
     """A group and a pool with cool-down, of which kavip knows."""
     installation.applied(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge"))
     for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
-        wait_for(
-            f"kavip knows {subject}",
-            lambda subject=subject: installation.get(*subject).get("status"),
-        )
+        installation.wait_known(*subject)
 
 
 def cooling(installation: Installation) -> list[dict[str, str]]:

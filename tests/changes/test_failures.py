@@ -93,9 +93,7 @@ def test_a_master_that_restarts_stays_a_backup_where_the_group_says_so(make_rig:
     leader = rig.master(MAIL)
     with watching(rig, [VIP]) as seen:
         restart_keepalived(rig.pods[leader])
-        rig.pods[leader].wait_until(
-            "is a backup again", lambda: rig.pods[leader].instances()[MAIL]["state"] == "BACKUP"
-        )
+        rig.pods[leader].wait_until("is a backup again", lambda: rig.pods[leader].role(MAIL) == "BACKUP")
         heir = rig.master(MAIL)
         time.sleep(1)  # five intervals
     moved(seen, leader, heir)
