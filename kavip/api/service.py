@@ -98,8 +98,12 @@ class Service(Wire, frozen=True):
 
     @property
     def judged_addresses(self) -> tuple[Address, ...]:
-        """The ``spec.externalIPs`` that admission has judged: none where only a default group makes it kavip's."""
-        return self.external_addresses if self.is_marked else ()
+        """
+        The ``spec.externalIPs`` that admission has judged.
+
+        None where only a default group makes it kavip's, and none while it is deleted: then nobody is asked any more.
+        """
+        return self.external_addresses if self.is_marked and not self.metadata.deletion_timestamp else ()
 
     @property
     def virtual_ips(self) -> tuple[Address, ...]:
