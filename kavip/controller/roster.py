@@ -98,16 +98,13 @@ def roster_of(
     held, identities = group.status.router_ids or {}, identities_of(running)
     members, waiting = others.withhold(_members(snapshot, group), identities, elsewhere)
     nodes = snapshot.group_nodes(group)
-    taken = vrids.taken(snapshot, group, reserved)
-    if not held.keys() >= set(keys.wanted_keys(group, members)):
-        taken |= elsewhere.router_ids(snapshot.neighbours(group)) - set(held.values())
+    taken = vrids.taken(snapshot, group, reserved) | _used(snapshot, group, members=members, elsewhere=elsewhere)
     assignment = _assignment(group, members, identities, taken=taken, succession=succession)
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
-    seeds = [instances.seed_of(group, key) for key in persisted]
-    staying = _staying(snapshot, group, scene) if scene else ()
+    staying = _staying(snapshot, group, scene)
     crew = (*nodes, *staying)
-    peers = rollout.peers_of(crew, scene, seeds=seeds)
+    peers = rollout.peers_of(crew, scene, seeds=[instances.seed_of(group, key) for key in persisted])
     fitted, refusal = _fitted(
         snapshot, group, members=members, peers=peers, router_ids=persisted, running=identities, succession=succession
     )
@@ -142,7 +139,19 @@ def roster_of(
     )
 
 
-def _staying(snapshot: Snapshot, group: KeepalivedGroup, scene: Scene) -> tuple[Node, ...]:
+def _used(
+    snapshot: Snapshot, group: KeepalivedGroup, *, members: Sequence[Member], elsewhere: Elsewhere
+) -> frozenset[int]:
+    """The VRIDs that others' nodes run still, where *group* needs another one."""
+    held = group.status.router_ids or {}
+    if held.keys() >= set(keys.wanted_keys(group, members)):
+        return frozenset()
+    return elsewhere.router_ids(snapshot.neighbours(group)) - set(held.values())
+
+
+def _staying(snapshot: Snapshot, group: KeepalivedGroup, scene: Scene | None) -> tuple[Node, ...]:
+    if scene is None:
+        return ()
     members = {node.metadata.name for node in snapshot.group_nodes(group)}
     return tuple(snapshot.nodes[name] for name in sorted((snapshot.keeping_nodes(group) & scene.pods) - members))
 

@@ -9,7 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
-from kavip.controller import restraint, worker
+from kavip.controller import worker
 from kavip.controller.observed import Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Plan, StatusPatch
 from kavip.controller.owner import Foreign
@@ -397,47 +397,3 @@ async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
         shop.worker.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
         assert shop.writer.sent[0].claims == (VIP,)
-
-
-async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely() -> None:
-    """A node that flaps, or lies, costs a burst of writes of each Service; its owner's edit goes at once."""
-    async with working(web(), web("shop/other"), build.group(), build.pool()) as shop:
-
-        def written(key: str = "shop/web") -> int:
-            return sum(write.key == key for plan in shop.writer.sent for write in plan.writes)
-
-        for number in range(1, restraint.BURST + 1):  # nothing comes back from a watch: each look writes the same again
-            shop.queue.add(WEB)
-            await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
-        shop.queue.add(WEB)
-        shop.queue.add(Key(Kind.SERVICE, "shop/other"))
-        await shop.until(lambda: written("shop/other"))
-        assert written() == restraint.BURST
-        shop.snapshot.put(web(labels={"edited": "yes"}))
-        shop.queue.add(WEB)
-        await shop.until(lambda: written() == restraint.BURST + 1)
-
-
-def test_the_burst_comes_back_with_time() -> None:
-    """One write in 15 s is always allowed, and after a while of peace as many at once as ever."""
-    found, service = restraint.Restraint(), web()
-    for _ in range(restraint.BURST):
-        assert found.pause(service, now=0.0) == 0.0
-        found.spend(service, now=0.0)
-    assert found.pause(service, now=5.0) == restraint.REST - 5.0
-    found.spend(service, now=restraint.REST)
-    assert found.pause(service, now=restraint.REST) == restraint.REST
-    later = restraint.REST * (restraint.BURST + 1)
-    for _ in range(restraint.BURST):
-        assert found.pause(service, now=later) == 0.0
-        found.spend(service, now=later)
-    found.forget(service.key)
-    assert found.pause(service, now=later) == 0.0
-
-
-def test_services_that_rest_are_forgotten() -> None:
-    """A leader of many months has written every Service there is, and remembers those of the last minutes."""
-    found = restraint.Restraint()
-    for number in range(10_000):
-        found.spend(web(f"shop/s{number}"), now=float(number))
-    assert len(found) < 2_000

@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -297,15 +296,6 @@ def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> N
     assert ids.items() <= status.items()
     assert 5_000 < len(status) < len(members)
     assert len(json.dumps(status)) < 1_000_000
-
-
-def test_a_service_in_deletion_keeps_what_it_was_given_alone() -> None:
-    """Nobody is asked about its edits any more: with a finalizer it could have any external IP announced."""
-    leaving = annotated("a/s", "192.0.2.2", group="lb/edge", external_ips=["203.0.113.1"])
-    assert [str(each) for each in member_of(leaving, build.group()).addresses] == ["192.0.2.2", "203.0.113.1"]
-    metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
-    leaving = msgspec.structs.replace(leaving, metadata=metadata)
-    assert [str(each) for each in member_of(leaving, build.group()).addresses] == ["192.0.2.2"]
 
 
 def test_no_service_has_the_name_of_a_shared_instance() -> None:
