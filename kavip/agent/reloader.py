@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -87,7 +87,7 @@ class Reloader:
         self._runner = Runner(node, run_directory, self._witness, self._sweeper, self.tracks)
         self._status = Status(node=node)
         self._seen: tuple[Daemon | None, Mounted | Refused, int] | None = None
-        self._given: tuple[tuple[Any, ...], Outcome] | None = None
+        self._given: tuple[tuple[Mounted, Facts, Localized | None], Outcome] | None = None
         self._deaf = ""
         self._moves = 0  # how often the node has changed
         self._due = 0.0
@@ -285,10 +285,11 @@ class Reloader:
             return Refused(runner.penalties.reason(sifted.text), sifted.left_out)
         return sifted
 
-    def _localized(self, *given: Any) -> Outcome:
-        """What :func:`localize` makes of what is *given*; the node is looked at often, and mostly it is the same."""
+    def _localized(self, mounted: Mounted, facts: Facts, good: Localized | None) -> Outcome:
+        """What :func:`localize` makes of these; the node is looked at often, and mostly it is the same."""
+        given = mounted, facts, good
         if self._given is None or self._given[0] != given:
-            self._given = given, localize(*given)
+            self._given = given, localize(mounted, facts, good)
         return self._given[1]
 
     async def _install(self, localized: Localized) -> Outcome:

@@ -42,7 +42,7 @@ class Credentials:
         """Read the kubeconfig or the service account; in a thread, because files and plugins may take their time."""
         try:
             await asyncio.to_thread(lambda: asyncio.run(self._read()))
-        except Exception as error:
+        except Exception as error:  # files of any content, plugins of anybody's: whatever fails there is told by name
             source = f"kubeconfig {self._kubeconfig!r}" if self._kubeconfig else "the pod's service account"
             raise SettingsError(f"{source}: {_told(error)}") from error
 
