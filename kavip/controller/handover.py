@@ -17,12 +17,16 @@ from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.takeover import Takeover
 from kavip.names import Reason
+from kavip.vrrp import tracking
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Model
 from kavip.vrrp.succession import stranded
 
 _STAYS: Final = frozenset({"nopreempt"})
 """With these an instance stays where it is until its holder goes."""
+
+_DONE: Final = frozenset({"", MASTER, FAULT})
+"""States in which nobody is waited for: it holds the VIPs, it cannot, or the instance is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +114,22 @@ class Sighted:
         return ""
 
     def _unled(self, model: Model) -> str:
-        """The instance that its leader has still to take, which it does in seconds."""
-        succession, ready = self.takeover.succession, self._names()
-        for instance in model.instances if self.takeover.leads else ():
-            leader = succession.leader(instance.priorities)
-            if leader not in ready or instance.tracks or any(line.keyword in _STAYS for line in instance.lines):
-                continue  # it may have its reasons, and comes first when the holder goes
-            sight = next((each for each in self.states[leader].instances if each.name == instance.name), None)
-            if sight is not None and sight.state not in (MASTER, FAULT):
-                return f"waiting for {leader} to hold {instance.name}"
+        """The instance that a node has still to take, which it does in seconds."""
+        ready = self._names()
+        for instance in model.instances:
+            tracks = {each.name for each in instance.tracks}
+            if any(line.keyword in _STAYS for line in instance.lines) or not all(map(tracking.is_local, tracks)):
+                continue  # who does not take it may have its reasons, and comes first when the holder goes
+            heirs = [each for each in self.takeover.succession.heirs(instance) if each in ready]
+            able = [each for each in heirs if tracks.isdisjoint(self.states[each].unready)]
+            found = [self._sight(each, instance.name) for each in able]
+            if found and found[0] not in _DONE and MASTER not in found:
+                return f"waiting for {able[0]} to hold {instance.name}"
         return ""
+
+    def _sight(self, node: str, instance: str) -> str:
+        """The state of *instance* on *node*; "" where it says nothing of it."""
+        return next((each.state for each in self.states[node].instances if each.name == instance), "")
 
     def _unseen(self) -> list[str]:
         return [node for node in self._ready(self.takeover.old) if node not in self.states]

@@ -5,7 +5,8 @@ Beside old daemons a new one must speak as they do: the same VRID, version, inte
 same list of addresses in each advertisement, else neither hears the other and both become master. Old nodes have the
 priority 100, with ``spreadvips`` 200 where an address is wanted. So new nodes keep below 100 as long as any node can be
 replaced that holds nothing; then, for each instance, one of those that are new by then leads with the highest priority
-and takes the VIPs from their holder, which lives and sees them go: no VIP moves more than once, and none is away.
+and takes the VIPs from their holder, which lives and sees them go: no VIP moves more than once, and none is away. Where
+the first may be unable to, for want of an endpoint or for a check, all that are new rise, and who is able is master.
 Those that *lead* stay in front when no old pod is left, so that nothing moves again by itself. What is still spoken
 otherwise than the group wants it is then switched by all nodes at once (:mod:`~kavip.vrrp.holding`).
 """
@@ -28,6 +29,9 @@ Priorities = tuple[tuple[str, int], ...]
 
 _OLD: Final = 100
 """The priority of old nodes, of those that have the least."""
+
+_ABOVE: Final = 201
+"""Above the priority of all old nodes."""
 
 _SPOKEN: Final = frozenset({"advert_int", "priority"})
 """What a Service may have said to old nodes too, and what must not change beside them."""
@@ -79,12 +83,13 @@ class Succession:
                 kept.append(self._beside(_holding(instance, mine), heirs.get(identity), peers))
         return replace(model, instances=tuple(kept), problems=dict(sorted(problems.items())))
 
-    def leader(self, priorities: Priorities) -> str:
-        """The node that is to hold an instance; "" as long as none is."""
-        return next((node for node, _ in _ranked(priorities, self.leads) if node in self.leads), "")
+    def heirs(self, instance: Instance) -> tuple[str, ...]:
+        """The nodes that are to take *instance*, the first that is able to; none as long as nobody leads."""
+        ranked = [node for node, _ in _ranked(instance.priorities, self.leads) if node in self.leads]
+        return tuple(ranked if instance.tracks else ranked[:1])
 
     def _beside(self, instance: Instance, heir: Inherited | None, peers: Sequence[Peer]) -> Instance:
-        instance = replace(instance, priorities=self._waiting(instance.priorities))
+        instance = replace(instance, priorities=self._waiting(instance))
         if heir is None:
             return instance
         vips = {vip.address: vip for vip in instance.addresses}
@@ -107,21 +112,27 @@ class Succession:
             lines=tuple(line for line in instance.lines if line.keyword not in _SPOKEN),
         )
 
-    def _waiting(self, priorities: Priorities) -> Priorities:
+    def _waiting(self, instance: Instance) -> Priorities:
         """
-        Below all old nodes, but for the one that leads: it is above them.
+        Below all old nodes, but for those that are to take it: they are above them.
 
         None is so low that one without an endpoint (policy ``Local``) would not be lower.
         """
-        leader = self.leader(priorities)
-        below = {node: max(READY_BOTTOM, _OLD - 1 - rank) for rank, (node, _) in enumerate(_ranked(priorities, ()))}
-        return tuple((node, TOP if node == leader else below[node]) for node, _ in priorities)
+        ranked = [node for node, _ in _ranked(instance.priorities, ())]
+        below = {node: max(READY_BOTTOM, _OLD - 1 - rank) for rank, node in enumerate(ranked)}
+        return tuple(sorted((below | self._above(self.heirs(instance))).items()))
 
     def _settled(self, instance: Instance) -> Instance:
-        """Without old neighbours: in its own order, but behind those that lead."""
-        if self.leads.isdisjoint(dict(instance.priorities)):
+        """Without old neighbours: in its own order, but behind those that lead, whose priorities stay what they are."""
+        ranked = [node for node, _ in _ranked(instance.priorities, self.leads)]
+        leads = [node for node in ranked if node in self.leads]
+        if not leads:
             return instance
-        return replace(instance, priorities=_in_order(_ranked(instance.priorities, self.leads)))
+        rest = _spread(ranked[len(leads) :], _ABOVE - 1, BOTTOM)
+        return replace(instance, priorities=tuple(sorted((rest | self._above(leads)).items())))
+
+    def _above(self, leads: Sequence[str]) -> dict[str, int]:
+        return _spread(leads, TOP, _ABOVE)
 
 
 def stranded(model: Model, old: Iterable[Inherited]) -> tuple[str, ...]:
@@ -153,9 +164,10 @@ def _ranked(priorities: Priorities, leads: Collection[str]) -> list[tuple[str, i
     return sorted(priorities, key=lambda each: (each[0] not in leads, -each[1], each[0]))
 
 
-def _in_order(ranked: Sequence[tuple[str, int]]) -> Priorities:
-    step = max(1, (TOP - BOTTOM) // max(1, len(ranked) - 1))
-    return tuple(sorted((node, max(BOTTOM, TOP - rank * step)) for rank, (node, _) in enumerate(ranked)))
+def _spread(nodes: Sequence[str], top: int, bottom: int) -> dict[str, int]:
+    """Priorities of *nodes*, the first with the highest, as far from each other as there is room."""
+    step = max(1, (top - bottom) // max(1, len(nodes) - 1))
+    return {node: max(bottom, top - rank * step) for rank, node in enumerate(nodes)}
 
 
 def _awaited(instance: Instance, service: str, owners: Mapping[Address, tuple[int, int]]) -> Refusal:

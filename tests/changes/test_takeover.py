@@ -105,7 +105,7 @@ def test_each_vip_moves_once_and_is_never_away(make_migration: MakeMigration) ->
 
 
 def test_a_vip_of_policy_local_stays_where_endpoints_are(make_migration: MakeMigration, tmp_path: Path) -> None:
-    """Its old daemons ask kube-proxy by a script; it moves once, and never to a node without an endpoint."""
+    """Its old daemons ask kube-proxy by a script; a node with an endpoint takes it from its holder, which lives."""
     vip, policy = "192.0.2.140", {"external_traffic_policy": "Local", "health_check_node_port": PORT}
     web = build.service(WEB, group=GROUP, external_ips=[vip], **policy)
     rig = make_migration(conf(instance(WEB, 7, vip, health_port=PORT)), web)
@@ -119,7 +119,10 @@ def test_a_vip_of_policy_local_stays_where_endpoints_are(make_migration: MakeMig
             rig.settle()
     finally:
         proxies.stop()
-    assert seen.masters[WEB] == [holder, *{"n1", "n3"} - {holder}]
+    (heir,) = {"n1", "n3"} - {holder}
+    assert seen.masters[WEB] == [holder, heir]
+    rise = min(each.moment for each in seen.adverts if each.node == heir)
+    assert all(each.priority for each in seen.adverts if each.moment < rise), "it waited for the holder's farewell"
     assert seen.double_masters == ()
     assert seen.is_kept(vip, moves=1), seen.silences(vip)
 

@@ -11,7 +11,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.controller import exported
 from kavip.controller.observed import NodeState, Sight
 from kavip.controller.outcome import Apply, Key, Kind, PodRemoval
-from kavip.vrrp import inherited
+from kavip.vrrp import inherited, tracking
 from tests import build
 from tests.controller.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
 from tests.controller.scenes import GROUP, World, cluster
@@ -52,13 +52,13 @@ def start(found: World, node: str, *, state: str = "BACKUP") -> None:
     catch_up(found, node, state=state)
 
 
-def catch_up(found: World, *nodes: str, state: str = "BACKUP") -> None:
+def catch_up(found: World, *nodes: str, state: str = "BACKUP", unready: frozenset[str] = frozenset()) -> None:
     """The agents of *nodes* run what is wanted, and all is written."""
     for _ in range(4):
         found.group()
         wanted = found.snapshot.groups[GROUP].status.config_hash
         for node in nodes:
-            see(found, node, NodeState(config_hash=wanted, instances=(Sight(WEB, 7, 4, state, 2),)))
+            see(found, node, NodeState(config_hash=wanted, instances=(Sight(WEB, 7, 4, state, 2),), unready=unready))
 
 
 def done(found: World) -> list[str]:
@@ -66,8 +66,13 @@ def done(found: World) -> list[str]:
     return [key.removeprefix("lb/edge-old-") for key in found.removed]
 
 
-def roll(found: World, *leaders: str) -> list[str]:
-    """Take everything over; those of *leaders* become master of all once they lead. The order of the nodes."""
+def roll(found: World, *leaders: str, without: str = "") -> list[str]:
+    """
+    Take everything over; those of *leaders* become master of all once they lead. The order of the nodes.
+
+    *without*: the nodes that have no ready endpoint of the Service, by name.
+    """
+    track = tracking.local_track(WEB)
     for _ in range(20):
         found.group()
         for node in done(found):
@@ -75,7 +80,8 @@ def roll(found: World, *leaders: str) -> list[str]:
                 start(found, node)
         leads = "leads" in (found.objects.configmaps[GROUP].data or {}).get(names.AGENT_KEY, "")
         for node in done(found):
-            catch_up(found, node, state="MASTER" if leads and node in leaders else "BACKUP")
+            state = "MASTER" if leads and node in leaders else "BACKUP"
+            catch_up(found, node, state=state, unready=frozenset({track} if node in without.split() else ()))
     return done(found)
 
 
@@ -348,11 +354,17 @@ def test_the_family_that_old_pods_did_not_serve_has_no_rival() -> None:
     assert done(found) == ["n1", "n2"], condition(found, PROGRAMMED)[2]
 
 
-def test_nobody_waits_for_a_leader_that_may_have_no_endpoint() -> None:
-    """With policy Local it takes the VIP where it can, and comes behind those who have one where it cannot."""
+@pytest.mark.parametrize(
+    ("without", "leader", "order"),
+    [("n1 n2", "", 3), ("n1", "n2", 3), ("n2", "n1", 3), ("n1", "", 2), ("n2", "", 2), ("", "", 2)],
+)
+def test_with_policy_local_a_node_with_an_endpoint_takes_it_before_the_holder_goes(
+    without: str, leader: str, order: int
+) -> None:
+    """Whoever of those that lead has one is waited for; where none has, nobody is."""
     found = world("n3")
     found.snapshot.put(serving(WEB, VIP, "192.0.2.141", external_traffic_policy="Local"))
-    assert roll(found) == ["n1", "n2", "n3"]
+    assert roll(found, leader, without=without) == ["n1", "n2", "n3"][:order]
 
 
 def test_a_node_that_has_joined_since_does_not_lead() -> None:

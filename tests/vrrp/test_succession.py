@@ -62,10 +62,22 @@ def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
     assert leading[above.pop()] == TOP > inherited.read(old)[0].priority
 
 
-@given(some.sets(some.sampled_from([peer.name for peer in NODES])))
-def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str]) -> None:
+def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
+    """With policy Local, or a health check, another takes the VIP from its holder, as long as that one lives."""
+    old = conf(instance(WEB, 7, "192.0.2.140", owner="edge-1"))
+    plain = model(member(WEB, "192.0.2.140", local=True), ids={WEB: 7})
+    assert max(dict(beside(old, plain)[WEB].priorities).values()) < 100
+    leading = dict(beside(old, plain, "n1", "n2", "n4")[WEB].priorities)
+    assert leading.pop("n3") < 100
+    assert len(set(leading.values())) == 3
+    assert min(leading.values()) > inherited.read(old)[0].priority == 200
+    assert max(leading.values()) == TOP
+
+
+@given(some.sets(some.sampled_from([peer.name for peer in NODES])), some.booleans())
+def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str], local: bool) -> None:
     """The leader is the same before and after, and nobody's priority passes another's on the way."""
-    plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
+    plain = model(member(WEB, "192.0.2.140", local=local), ids={WEB: 7})
     old = inherited.read(conf(instance(WEB, 7, "192.0.2.140")))
     (before,), (after,) = (Succession(each, frozenset(leads)).of(plain, NODES).instances for each in (old, ()))
     ranked = sorted(after.priorities, key=lambda each: -each[1])
@@ -74,6 +86,9 @@ def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str]) ->
     assert first == ranked[0][0]
     if leads:
         assert {node for node, _ in ranked[: len(leads)]} == leads
+        above = {node: number for node, number in before.priorities if number > 100}
+        assert above.items() <= dict(after.priorities).items()
+        assert not local or above.keys() == leads
     else:
         assert after == plain.instances[0]
 
