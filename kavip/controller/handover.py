@@ -19,14 +19,11 @@ from kavip.controller.takeover import Takeover
 from kavip.names import Reason
 from kavip.vrrp import tracking
 from kavip.vrrp.groups import has_password
-from kavip.vrrp.instances import Model
+from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.succession import stranded
 
 _STAYS: Final = frozenset({"nopreempt"})
 """With these an instance stays where it is until its holder goes."""
-
-_DONE: Final = frozenset({"", MASTER, FAULT})
-"""States in which nobody is waited for: it holds the VIPs, it cannot, or the instance is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +112,26 @@ class Sighted:
 
     def _unled(self, model: Model) -> str:
         """The instance that a node has still to take, which it does in seconds."""
-        ready = self._names()
+        take = self.takeover
+        if any(tracking.weight_of(each) != tracking.FAULT for each in tracking.checks_of(take.group.spec)):
+            return ""  # a check may have lowered whoever is to take it, which then comes first when the holder goes
         for instance in model.instances:
-            tracks = {each.name for each in instance.tracks}
-            if any(line.keyword in _STAYS for line in instance.lines) or not all(map(tracking.is_local, tracks)):
-                continue  # who does not take it may have its reasons, and comes first when the holder goes
-            heirs = [each for each in self.takeover.succession.heirs(instance) if each in ready]
-            able = [each for each in heirs if tracks.isdisjoint(self.states[each].unready)]
-            found = [self._sight(each, instance.name) for each in able]
-            if found and found[0] not in _DONE and MASTER not in found:
+            if any(line.keyword in _STAYS for line in instance.lines):
+                continue
+            heirs = [each for each in take.succession.heirs(instance) if each in self._names()]
+            found = {each: self._able(each, instance) for each in heirs}
+            able = [each for each in heirs if found[each]]
+            if able and MASTER not in found.values():
                 return f"waiting for {able[0]} to hold {instance.name}"
         return ""
 
-    def _sight(self, node: str, instance: str) -> str:
-        """The state of *instance* on *node*; "" where it says nothing of it."""
-        return next((each.state for each in self.states[node].instances if each.name == instance), "")
+    def _able(self, node: str, instance: Instance) -> str:
+        """The state of *instance* on *node*; "" where it cannot become master."""
+        said = self.states[node]
+        if any(each.name in said.unready for each in instance.tracks):
+            return ""
+        state = next((each.state for each in said.instances if each.name == instance.name), "")
+        return "" if state == FAULT else state
 
     def _unseen(self) -> list[str]:
         return [node for node in self._ready(self.takeover.old) if node not in self.states]

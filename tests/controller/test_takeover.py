@@ -7,7 +7,7 @@ import pytest
 
 from kavip import names
 from kavip.api.cluster import NodeCondition
-from kavip.api.group import PasswordAuth, SecretRef
+from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.controller import exported
 from kavip.controller.observed import NodeState, Sight
 from kavip.controller.outcome import Apply, Key, Kind, PodRemoval
@@ -66,11 +66,11 @@ def done(found: World) -> list[str]:
     return [key.removeprefix("lb/edge-old-") for key in found.removed]
 
 
-def roll(found: World, *leaders: str, without: str = "") -> list[str]:
+def roll(found: World, *leaders: str, without: str = "", lagging: str = "BACKUP") -> list[str]:
     """
     Take everything over; those of *leaders* become master of all once they lead. The order of the nodes.
 
-    *without*: the nodes that have no ready endpoint of the Service, by name.
+    *without*: the nodes that have no ready endpoint of the Service, by name. *lagging*: the state of all other nodes.
     """
     track = tracking.local_track(WEB)
     for _ in range(20):
@@ -80,7 +80,7 @@ def roll(found: World, *leaders: str, without: str = "") -> list[str]:
                 start(found, node)
         leads = "leads" in (found.objects.configmaps[GROUP].data or {}).get(names.AGENT_KEY, "")
         for node in done(found):
-            state = "MASTER" if leads and node in leaders else "BACKUP"
+            state = "MASTER" if leads and node in leaders else lagging
             catch_up(found, node, state=state, unready=frozenset({track} if node in without.split() else ()))
     return done(found)
 
@@ -365,6 +365,15 @@ def test_with_policy_local_a_node_with_an_endpoint_takes_it_before_the_holder_go
     found = world("n3")
     found.snapshot.put(serving(WEB, VIP, "192.0.2.141", external_traffic_policy="Local"))
     assert roll(found, leader, without=without) == ["n1", "n2", "n3"][:order]
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "state", "order"), [("Fault", "BACKUP", 2), ("Fault", "FAULT", 3), ("LowerPriority", "BACKUP", 3)]
+)
+def test_a_check_that_keeps_a_node_from_leading_holds_nothing_up(on_failure: str, state: str, order: int) -> None:
+    """In FAULT it cannot become master; and behind the old ones neither, as far as its priority may be lowered."""
+    found = world("n3", checks=[Check(name="api", url="https://localhost:6443/readyz", on_failure=on_failure)])
+    assert roll(found, lagging=state) == ["n1", "n2", "n3"][:order]
 
 
 def test_a_node_that_has_joined_since_does_not_lead() -> None:
