@@ -61,7 +61,7 @@ SERVICE_ANNOTATIONS: Final = (
 
 # --- What kavip writes --------------------------------------------------------------------------------------------
 FIELD_MANAGER: Final = "kavip"
-CA_FIELD_MANAGER: Final = "kavip-ca"  # owns caBundle alone, so that `helm upgrade` keeps it
+CA_FIELD_MANAGER: Final = "kavip-ca"  # writes caBundle, and owns it no longer than that
 CONFIRMED_PREFIX: Final = "confirmed.kavip.io/"  # of an annotation per replica, on the CA's Secret
 CONFIG_HASH_ANNOTATION: Final = "kavip.io/config-hash"
 SWITCH_AT_ANNOTATION: Final = "kavip.io/switch-at"  # on a ConfigMap, for people: agents read agent.json

@@ -104,3 +104,9 @@ def _satisfies(term: Requirement, labels: Mapping[str, str]) -> bool:
 
 Passthrough = dict[str, Any]
 """JSON that kavip hands on to the API server, which knows what it means (tolerations, affinity, resources)."""
+
+
+class ManagedMetadata(Metadata, frozen=True):
+    """``metadata`` with ``managedFields``, as they came: they are to be written back."""
+
+    managed_fields: list[Passthrough] | None = None

@@ -1,6 +1,6 @@
 """``admissionregistration.k8s.io/v1``: the parts of a webhook configuration that kavip reads."""
 
-from kavip.api.meta import Metadata, Wire
+from kavip.api.meta import ManagedMetadata, Wire
 
 
 class ClientConfig(Wire, frozen=True):
@@ -19,5 +19,5 @@ class Webhook(Wire, frozen=True):
 class WebhookConfiguration(Wire, frozen=True):
     """A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration."""
 
-    metadata: Metadata = Metadata()
+    metadata: ManagedMetadata = ManagedMetadata()
     webhooks: list[Webhook] | None = None

@@ -9,15 +9,9 @@ apply; the next apply then removes what kavip does not want. Claims on anything 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kavip.api.meta import Metadata, Passthrough, Wire
+from kavip.api.meta import ManagedMetadata, Passthrough, Wire
 
 _SPEC: Final = "f:spec"
-
-
-class ManagedMetadata(Metadata, frozen=True):
-    """``metadata`` with ``managedFields``."""
-
-    managed_fields: list[Passthrough] | None = None
 
 
 class Managed(Wire, frozen=True):

@@ -2,13 +2,15 @@
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kavip import names
-from kavip.errors import NotFound
+from kavip.api.registration import WebhookConfiguration
+from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
-from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from kavip.webhook import certs, registration
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
@@ -36,15 +38,32 @@ class Injected:
         return await trusted(self.client, self.name)
 
     async def publish(self, bundle: bytes) -> None:
-        """Apply the one field, where it differs, under a field manager of its own: ``helm upgrade`` keeps it."""
+        """Apply the one field, where it differs, and own it no longer than that."""
         text, wanted = b64encode(bundle).decode(), {*certs.read_bundle(bundle)}
         for resource in CONFIGURATIONS:
-            found = (await self.client.get(resource, self.name)).webhooks or ()
-            carried = {webhook.client_config.ca_bundle for webhook in found}
-            if all({*certs.read_bundle(_decoded(each))} == wanted for each in carried):  # the order means nothing
-                continue
-            body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in found]}
-            await self.client.apply(resource, self.name, body, field_manager=names.CA_FIELD_MANAGER, force=True)
+            found = await self.client.get(resource, self.name)
+            hooks = found.webhooks or ()
+            carried = {webhook.client_config.ca_bundle for webhook in hooks}
+            if any({*certs.read_bundle(_decoded(each))} != wanted for each in carried):  # the order means nothing
+                body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in hooks]}
+                manager = names.CA_FIELD_MANAGER
+                found = await self.client.apply(resource, self.name, body, field_manager=manager, force=True)
+            await self._disown(resource, found)
+
+    async def _disown(self, resource: Resource[WebhookConfiguration], found: WebhookConfiguration) -> None:
+        """
+        Give up what was applied: what nobody owns ``helm upgrade`` keeps, and removes together with its webhook.
+
+        Of a webhook that another version of the chart lacks, the field that we owned would stay, and nothing else: the
+        API server takes no such webhook, so neither that upgrade nor a rollback could be done.
+        """
+        claims = found.metadata.managed_fields or []
+        kept = [each for each in claims if each.get("manager") != names.CA_FIELD_MANAGER]
+        if len(kept) in (0, len(claims)):
+            return
+        body = {"metadata": {"resourceVersion": found.metadata.resource_version, "managedFields": kept}}
+        with suppress(Conflict):  # another replica was faster, or will be asked to look again
+            await self.client.patch(resource, self.name, body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,18 @@
 """What tests of the chart have in common: rendering it, installing it, and asking the API server."""
 
+import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
 from kavip import names
-from kavip.webhook import registration
+from kavip.kube.client import Client
+from kavip.webhook import certs
+from kavip.webhook.publisher import Injected
 from tests import files
 
 Helm = Callable[..., Result]
@@ -46,17 +51,18 @@ def refused(server: ControlPlane, subject: files.Object) -> bool:
     return bool(done.returncode)
 
 
-BUNDLE = "LS0tLS1CRUdJTg=="
+CA = certs.pem([certs.new_ca(datetime.now(UTC)).certificate])
+BUNDLE = b64encode(CA).decode()
 
 
 def write_bundles(server: ControlPlane) -> None:
-    """Write caBundles as kavip does: under a field manager that owns nothing else."""
-    for configuration in registration.configurations("kavip", registration.ByURL(""), namespace=""):
-        hooks = [{"name": hook["name"], "clientConfig": {"caBundle": BUNDLE}} for hook in configuration["webhooks"]]
-        manager = f"--field-manager={names.CA_FIELD_MANAGER}"
-        server.kubectl(
-            "apply", "--server-side", manager, "--filename=-", input=json.dumps({**configuration, "webhooks": hooks})
-        )
+    """Have kavip write caBundles."""
+
+    async def publish() -> None:
+        async with Client.from_settings(str(server.kubeconfig)) as client:
+            await Injected(client, "kavip").publish(CA)
+
+    asyncio.run(publish())
 
 
 def get(server: ControlPlane, kind: str) -> files.Object:

@@ -1,6 +1,9 @@
 """`helm install` and what follows, on a real API server: upgrade, rollback, uninstall, and the same again."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +50,26 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     assert of_users(server) == users
     helm("install", *RELEASE, manner, kubeconfig=server.kubeconfig)
     assert of_users(server) == users
+
+
+@pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
+def test_releases_may_differ_in_their_webhooks(helm: Helm, server: ControlPlane, tmp_path: Path, manner: str) -> None:
+    """One that another version of the chart lacks comes with an upgrade and goes with a rollback, caBundle and all."""
+    other = shutil.copytree(files.CHART, tmp_path / "kavip")
+    template = other / "templates" / "webhook.yaml"
+    without, count = re.subn(r'  - \{\{ include [^\n]*"warn-.*?(?=\n  - )\n', "", template.read_text(), flags=re.DOTALL)
+    assert count == 1
+    template.write_text(without)
+    helm("install", "kavip", str(other), *RELEASE[2:], manner, kubeconfig=server.kubeconfig)
+    write_bundles(server)
+    before = hooks(server)
+    helm("upgrade", *RELEASE, manner, kubeconfig=server.kubeconfig)
+    assert bundles(server) == {BUNDLE, ""}, "the new one is trusted nowhere yet"
+    write_bundles(server)
+    assert hooks(server) == before | {"warn-keepalivedgroup.kavip.io"}
+    helm("rollback", "kavip", "1", NAMESPACE, manner, kubeconfig=server.kubeconfig)
+    assert hooks(server) == before
+    assert bundles(server) == {BUNDLE}
 
 
 def test_helm_3_is_followed_by_helm_4(helm: Helm, server: ControlPlane) -> None:
@@ -97,6 +120,12 @@ def bundles(server: ControlPlane) -> set[str]:
     """Every caBundle of both configurations."""
     kinds = (registration.MUTATING, registration.VALIDATING)
     return {hook["clientConfig"].get("caBundle", "") for kind in kinds for hook in get(server, kind)["webhooks"]}
+
+
+def hooks(server: ControlPlane) -> set[str]:
+    """The names of all webhooks."""
+    kinds = (registration.MUTATING, registration.VALIDATING)
+    return {hook["name"] for kind in kinds for hook in get(server, kind)["webhooks"]}
 
 
 def policies(server: ControlPlane) -> set[str]:

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from kavip import names
+from kavip.api.meta import ManagedMetadata
 from kavip.api.registration import ClientConfig, Webhook, WebhookConfiguration
+from kavip.errors import Conflict
 from kavip.kube.client import Client
 from kavip.webhook import certs
 from kavip.webhook.publisher import Injected, trusted
@@ -22,6 +24,8 @@ class Configurations:
         """The caBundle of each webhook, as text."""
         self.carried = {"MutatingWebhookConfiguration": mutating, "ValidatingWebhookConfiguration": validating}
         self.applied: list[tuple[str, str]] = []
+        self.claims: list[dict[str, Any]] = []
+        self.disowned, self.is_stale = 0, False
 
     async def get(self, resource: Any, _name: str) -> WebhookConfiguration:
         """Read one."""
@@ -29,15 +33,23 @@ class Configurations:
             Webhook(name=f"hook-{number}", client_config=ClientConfig(ca_bundle=text))
             for number, text in enumerate(self.carried[resource.kind])
         ]
-        return WebhookConfiguration(webhooks=hooks)
+        return WebhookConfiguration(metadata=ManagedMetadata(managed_fields=self.claims), webhooks=hooks)
+
+    async def patch(self, _resource: Any, _name: str, body: Mapping[str, Any]) -> None:
+        """Write who owns the fields of both."""
+        if self.is_stale:
+            raise Conflict(409, "Conflict", "changed meanwhile")
+        self.claims = body["metadata"]["managedFields"]
+        self.disowned += 1
 
     async def apply(
-        self, resource: Any, _name: str, body: Mapping[str, Any], *, field_manager: str, force: bool
-    ) -> None:
+        self, resource: Any, name: str, body: Mapping[str, Any], *, field_manager: str, force: bool
+    ) -> WebhookConfiguration:
         """Write one."""
         assert force
         self.applied.append((resource.kind, field_manager))
         self.carried[resource.kind] = [each["clientConfig"]["caBundle"] for each in body["webhooks"]]
+        return await self.get(resource, name)
 
 
 def text(*certificates: Any) -> str:
@@ -71,3 +83,24 @@ async def test_trusted_is_what_every_webhook_trusts() -> None:
     ):
         found = await trusted(cast(Client, Configurations(mutating, validating)), "kavip")
         assert certs.read_bundle(found) == expected
+
+
+async def test_claims_of_other_versions_are_given_up() -> None:
+    """A field that an earlier version owns is disowned though it is as it should be; others' claims stay."""
+    api = Configurations([text(ONE)], [text(ONE)])
+    api.claims = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}]
+    publisher = Injected(cast(Client, api), "kavip")
+    await publisher.publish(certs.pem([ONE]))
+    assert api.claims == [{"manager": "helm"}]
+    assert (api.applied, api.disowned) == ([], 1)
+    api.claims = [{"manager": names.CA_FIELD_MANAGER}]
+    await publisher.publish(certs.pem([ONE]))
+    assert api.disowned == 1, "an empty list would make the API server forget who owns anything"
+
+
+async def test_who_is_faster_disowns() -> None:
+    """That another replica has written meanwhile is no trouble."""
+    api = Configurations([text(ONE)], [text(ONE)])
+    api.claims, api.is_stale = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}], True
+    await Injected(cast(Client, api), "kavip").publish(certs.pem([ONE]))
+    assert api.disowned == 0
