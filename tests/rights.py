@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hack.testbed.audit import Event
+from hack.testbed.controlplane import ControlPlane
+from hack.testbed.process import wait_for
+from tests import files
 
 _WRITES_NEW = frozenset({"create"})
 
@@ -29,6 +32,18 @@ class Right:
         """How failures name it."""
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}.{self.group or 'core'} {self.name}{where}".rstrip()
+
+
+def wait_bound(plane: ControlPlane, account: str) -> None:
+    """Wait until the API server lets *account* do what the chart grants: it hears of roles and bindings by watches."""
+    own = f"--namespace={files.NAMESPACE}"
+    for asked in (
+        ("list", "vippools.kavip.io"),
+        ("list", "services", "-A"),
+        ("create", "leases.coordination.k8s.io", own),
+    ):
+        may = ("auth", "can-i", *asked, f"--as={account}")
+        wait_for(" ".join(may), lambda may=may: not plane.kubectl(*may, check=False).returncode, timeout=150)
 
 
 def granted(roles: Iterable[dict[str, Any]]) -> Iterator[Right]:

@@ -30,7 +30,7 @@ from kavip.kube.resources import GROUPS
 from kavip.webhook import certs
 from tests import files
 from tests.app.conftest import a_group, a_service, free_port, object_of
-from tests.rights import Right, granted, used
+from tests.rights import Right, granted, used, wait_bound
 from tests.webhook.serving import question
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
@@ -116,11 +116,14 @@ def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
         install = ["install", "kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
         down = "--set=webhook.failurePolicy.validating=Ignore"
         run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
+        wait_bound(plane, ACCOUNT)
         made = Cluster(plane, tmp_path)
         try:
             yield made
         finally:
             process.stop(made.replicas)
+            for log in sorted(tmp_path.glob("kavip-*.log")):
+                print(f"--- {log.name}", process.tail(log, 60), sep="\n")  # noqa: T201 - shown when the test fails
 
 
 def test_rights_suffice_and_none_is_idle(cluster: Cluster) -> None:

@@ -57,6 +57,7 @@ class Event:
     code: int
     stage: str
     uri: str
+    received: str  # when, by the API server's clock
     body: Any  # JSON as it was sent; None for reads
 
 
@@ -98,5 +99,6 @@ def _event(line: dict[str, Any]) -> Event:
         code=line.get("responseStatus", {}).get("code", 0),
         stage=line["stage"],
         uri=line["requestURI"],
+        received=line.get("requestReceivedTimestamp", ""),
         body=line.get("requestObject"),
     )

@@ -1,8 +1,8 @@
 """Ports for programs that want to be told theirs before they start.
 
 They are none that the kernel gives to clients: between our look and the program's start some connection of somebody's
-would now and then have taken one of those. Each process offers one after the other, from a beginning of its own, so
-that two at once do not offer the same.
+would now and then have taken one of those. Each process offers ports of its own, in blocks that it claims by a name
+that only one process can have, and that the kernel takes back when the process ends.
 """
 
 import functools
@@ -14,11 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 _FIRST = 12_000
+_BLOCK = 64
 _CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens now."""
+    """Ports of 127.0.0.1 on which nobody listens now, and which no other process of the testbed offers."""
     with ExitStack() as stack:
         found: list[int] = []
         while len(found) < count:
@@ -33,7 +34,22 @@ def free_ports(count: int) -> list[int]:
 
 @functools.cache
 def _offers() -> Iterator[int]:
-    """All below those of clients, for ever; where there are none, whatever the kernel chooses."""
-    ports = range(_FIRST, int(_CLIENTS.read_text().split()[0]))
-    begin = random.randrange(len(ports)) if ports else 0
-    return itertools.cycle([*ports[begin:], *ports[:begin]] or [0])
+    """Ours, for ever; where clients may have any port, whatever the kernel chooses."""
+    return _blocks(range(_FIRST, int(_CLIENTS.read_text().split()[0]), _BLOCK))
+
+
+def _blocks(begins: range) -> Iterator[int]:
+    ours: list[socket.socket] = []
+    ports: list[int] = []
+    for begin in random.sample(begins, len(begins)):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0kavip-ports-{begin}")
+        except OSError:  # another process has it
+            claim.close()
+            continue
+        ours.append(claim)
+        block = range(begin, min(begin + _BLOCK, begins.stop))
+        yield from block
+        ports += block
+    yield from itertools.cycle(ports or [0])

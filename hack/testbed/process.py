@@ -64,8 +64,10 @@ class Process:
             _reap(self.pid)
 
     def record(self, path: Path) -> None:
-        """Write it down for `recorded`."""
-        path.write_text(f"{self.pid} {self.start}\n")
+        """Write it down for `recorded`: whoever reads the file finds all of it."""
+        draft = path.with_name(f".{path.name}.draft")
+        draft.write_text(f"{self.pid} {self.start}\n")
+        draft.rename(path)
 
 
 def find(pid: int) -> Process | None:
@@ -77,8 +79,16 @@ def find(pid: int) -> Process | None:
 def recorded(path: Path) -> Process | None:
     """The process that was recorded in a file, if it still runs; a damaged or absent file names none."""
     try:
-        pid, start = (int(word) for word in path.read_text().split())
-    except (FileNotFoundError, ValueError):
+        return named(path.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def named(record: str) -> Process | None:
+    """The process that a record names, if it still runs."""
+    try:
+        pid, start = (int(word) for word in record.split())
+    except ValueError:
         return None
     process = Process(pid, start)
     return process if process.alive else None

@@ -61,10 +61,11 @@ def temporary() -> Iterator[Path]:
 
 
 def sweep() -> list[str]:
-    """Remove the runs whose owner is dead."""
-    orphans = [folder() / name for name in names() if _orphaned(folder() / name)]
-    for state in orphans:
-        remove(state)
+    """Remove the runs whose owner is dead; of two that sweep at once the second finds nothing."""
+    with cache.lock("sweep"):
+        orphans = [folder() / name for name in names() if _orphaned(folder() / name)]
+        for state in orphans:
+            remove(state)
     return [state.name for state in orphans]
 
 
@@ -96,8 +97,11 @@ def _ourselves() -> process.Process:
 
 
 def _orphaned(state: Path) -> bool:
-    owner = state / _OWNER
-    return owner.exists() and process.recorded(owner) is None
+    try:
+        owner = (state / _OWNER).read_text()  # once: another process may be writing it, detaching or removing the run
+    except FileNotFoundError:
+        return False
+    return process.named(owner) is None
 
 
 def _remove_cgroups(state: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,17 @@ from hack.testbed.programs import Programs
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0  # seconds for what takes one or two on an idle machine
+_SHOWN = 8_000  # characters of each thing that a failure shows
 
 
-def wait_for(what: str, condition: Callable[[], Any], *, patience: float = PATIENCE) -> Any:
-    """What *condition* returns as soon as it is true; fails the test when it never is."""
+def wait_for(
+    what: str, condition: Callable[[], Any], *, patience: float = PATIENCE, told: Callable[[], object] = str
+) -> Any:
+    """What *condition* returns as soon as it is true; fails the test when it never is, with what is *told* then."""
     deadline = time.monotonic() + patience
     while not (found := condition()):
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {patience:g} s in vain: {what}")
+            pytest.fail(f"waited {patience:g} s in vain: {what}\n{told()}")
         time.sleep(0.05)
     return found
 
@@ -87,7 +90,7 @@ class Installation:
         probe_port, metrics_port = free_port(), free_port()
         registered = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
         command = [
-            *(sys.executable, "-m", "kavip", "run" if webhook else "controller"),
+            *(sys.executable, "-m", "tests.app.patient", "run" if webhook else "controller"),
             *(f"--kubeconfig={self.plane.kubeconfig}", "--namespace=kavip", f"--identity=replica-{len(self.replicas)}"),
             *("--webhook-host=127.0.0.1", *(registered if webhook else [])),
             *("--probe-host=127.0.0.1", f"--probe-port={probe_port}"),
@@ -105,6 +108,17 @@ class Installation:
             wait_for("the webhooks are registered", self._registered)
             wait_for("the API server asks them", self._asked)
         return replica
+
+    def leader(self) -> Replica:
+        """The replica that leads, as soon as one alone says that it does: one that stalls loses its lease."""
+
+        def leading() -> list[Replica]:
+            found = [each for each in self.replicas if each.process.poll() is None and each.metric("kavip_leader")]
+            return found if len(found) == 1 else []
+
+        (found,) = wait_for("one replica leads", leading)
+        assert isinstance(found, Replica)
+        return found
 
     def _asked(self) -> bool:
         """Whether both kinds of webhook are asked: the API server learns of a registration by a watch."""
@@ -139,6 +153,21 @@ class Installation:
         found = self.get("service", name, "-n", namespace) or {}
         return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
 
+    def wait_told(self, *services: str, reason: str = "NoNodes") -> None:
+        """Wait until all that kavip has to say about *services* is said: where it has no nodes, that is the last."""
+        for name in services:
+            wait_for(
+                f"{name} is told {reason}",
+                lambda name=name: self.condition(name, "kavip.io/Programmed").get("reason") == reason,
+                told=lambda name=name: self.get("service", name, "-n", "shop"),
+            )
+
+    def furnished(self, *objects: dict[str, Any]) -> None:
+        """``kubectl apply`` of pools and groups, of which kavip knows then: Services may name them at once."""
+        self.applied(*objects)
+        for each in objects:
+            self.wait_known(each["kind"], each["metadata"]["name"], "-n", each["metadata"].get("namespace", "default"))
+
     def wait_known(self, *subject: str) -> None:
         """Wait until kavip has told of an object; until then a pool says of itself that it waits."""
 
@@ -146,7 +175,7 @@ class Installation:
             conditions = self.get(*subject).get("status", {}).get("conditions", [])
             return bool(conditions) and all(each["message"] != "Waiting for kavip" for each in conditions)
 
-        wait_for(f"kavip knows {subject}", told)
+        wait_for(f"kavip knows {subject}", told, told=lambda: self.get(*subject))
 
     def condition(
         self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop"
@@ -161,17 +190,24 @@ class Installation:
         for replica in self.replicas:
             if replica.process.poll() is None:
                 replica.kill()
-            # pytest shows it when the test failed
-            sys.stdout.write(f"--- {replica.log.name}\n{replica.log.read_text()[-6000:]}\n")
         for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self.plane.kubectl("delete", kind, "kavip", "--ignore-not-found")
-        namespaces = ("shop", "lb", "other")
-        for namespace in namespaces:
-            self.plane.kubectl(
-                "delete", "services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "--all", "-n", namespace
-            )
-        self.plane.kubectl("delete", "vippools,nodes", "--all")
-        self.plane.kubectl("delete", "leases,secrets", "--all", "-n", "kavip")
+        for namespace in ("shop", "lb", "other"):
+            self._emptied("services,keepalivedgroups,daemonsets,configmaps,roles,rolebindings", "-n", namespace)
+        self._emptied("vippools,nodes")
+        self._emptied("leases,secrets", "-n", "kavip")
+
+    def _emptied(self, kinds: str, *where: str) -> None:
+        """Delete all of *kinds*, once the API server has heard, by a watch, that there are no webhooks any more."""
+        said = ""
+
+        def gone() -> bool:
+            nonlocal said
+            done = self.plane.kubectl("delete", kinds, "--all", *where, check=False)
+            said = done.stderr
+            return done.returncode == 0
+
+        wait_for(f"{kinds} are gone", gone, told=lambda: said)
 
 
 def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1", **rest: Any) -> dict[str, Any]:
@@ -228,6 +264,35 @@ def prepare(plane: ControlPlane) -> ControlPlane:
     for name in ("kavip", "shop", "lb", "other"):
         plane.kubectl("apply", "-f", "-", input=json.dumps(object_of("Namespace", name)))
     return plane
+
+
+_STATUS = "--output=jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}: {.status}{'\\n'}{end}"
+LOOKS = (
+    ("get", "services,vippools,keepalivedgroups,nodes,pods,daemonsets", "--all-namespaces", "--output=wide"),
+    ("get", "services,vippools,keepalivedgroups", "--all-namespaces", _STATUS),
+    ("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"),
+)
+"""What a failure shows of the API server."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what kubectl sees, and what kavip said last, to the report of a failure, before the fixtures clean up."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        for found in _installations(item):
+            for look in LOOKS:
+                seen = found.plane.kubectl(*look, check=False)
+                report.sections.append((f"kubectl {' '.join(look)}", (seen.stdout + seen.stderr)[-_SHOWN:]))
+            for replica in found.replicas:
+                report.sections.append((replica.log.name, replica.log.read_text()[-_SHOWN:]))
+    return report
+
+
+def _installations(item: pytest.Item) -> list[Installation]:
+    given = getattr(item, "funcargs", {}).values()
+    found = [getattr(each, "site", each) for each in given]
+    return list({id(each): each for each in found if isinstance(each, Installation)}.values())
 
 
 @pytest.fixture(scope="package")

@@ -28,13 +28,15 @@ from hack.testbed.programs import Programs
 from kavip import names
 from kavip.webhook import registration
 from tests import files
+from tests.app.patient import LONGEST
+from tests.rights import wait_bound
 
 ADDRESS = "192.0.2.10"
 ACCOUNT = f"system:serviceaccount:{files.NAMESPACE}:kavip"
 OWN = f"--namespace={files.NAMESPACE}"
 KINDS = (registration.MUTATING, registration.VALIDATING)
-_ASK = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1]), timeout=5).read().decode())"
-_SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=5))"
+_ASK = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1]), timeout=60).read().decode())"
+_SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=60))"
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Replica:
         """What its probe complains of; "" when it is ready."""
         done = self._python(
             "import sys, urllib.request as u, urllib.error as e\n"
-            "try:\n    u.urlopen(sys.argv[1], timeout=5)\n"
+            "try:\n    u.urlopen(sys.argv[1], timeout=60)\n"
             "except e.HTTPError as error:\n    print(error.read().decode())\n"
             "except OSError as error:\n    print(error)",
             f"http://127.0.0.1:{8100 + self.number}{names.READY_PATH}",
@@ -130,6 +132,8 @@ class Site:
         values = [f"--set={each}" for each in settings]
         helm = self.machine.command(self.programs["helm"], *command, strict, *values)
         run(helm, env={"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.state)})
+        self._write_hooks("timeoutSeconds", LONGEST)  # a machine that stalls for some seconds loses no write
+        wait_bound(self.plane, ACCOUNT)
 
     def start(self) -> Replica:
         """Start a replica, and let it stand behind the Service; it may not be ready yet."""
@@ -137,7 +141,13 @@ class Site:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
         log = self.state / f"kavip-{number}.log"
         command = [
-            *(sys.executable, "-m", "kavip", "webhook", f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}"),
+            *(
+                sys.executable,
+                "-m",
+                "tests.app.patient",
+                "webhook",
+                f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
+            ),
             *(f"--namespace={files.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
             *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0"),
             *(f"--certs-mode={self._told('KAVIP_CERTS_MODE')}", f"--certs-secret={self._told('KAVIP_CERTS_SECRET')}"),
@@ -197,10 +207,12 @@ class Site:
 
     def write_bundle(self, bundle: bytes) -> None:
         """Let every webhook carry *bundle*, as somebody else does; kavip has a field manager of its own."""
-        change = {"op": "add", "value": b64encode(bundle).decode()}
+        self._write_hooks("clientConfig/caBundle", b64encode(bundle).decode())
+
+    def _write_hooks(self, field: str, value: object) -> None:
         for kind, hooks in zip(KINDS, (registration.MUTATORS, registration.VALIDATORS), strict=True):
-            path = "/webhooks/{}/clientConfig/caBundle"
-            changes = [{**change, "path": path.format(number)} for number in range(len(hooks))]
+            path = f"/webhooks/{{}}/{field}"
+            changes = [{"op": "add", "path": path.format(number), "value": value} for number in range(len(hooks))]
             self.plane.kubectl("patch", kind.lower(), "kavip", "--type=json", f"--patch={json.dumps(changes)}")
 
     def writer(self) -> Writer:
@@ -227,7 +239,7 @@ class Site:
             yield writer
         finally:
             writer.stop()
-            thread.join(60)
+            thread.join()
 
 
 @contextmanager

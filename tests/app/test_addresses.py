@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, free_port, object_of, wait_for
+from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
 
@@ -15,9 +15,7 @@ NOTES = {GROUP: "lb/edge"}
 
 def furnish(installation: Installation) -> None:
     """A pool and a default group, of which kavip knows: a watch may break soon after its kind was made."""
-    installation.applied(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
-    for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
-        installation.wait_known(*subject)
+    installation.furnished(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
 
 
 def assigned(installation: Installation, *names: str) -> dict[str, list[str]]:
@@ -37,6 +35,7 @@ def test_plain_and_annotated_services_get_addresses_in_one_status_write(installa
     assert installation.condition("plain", "kavip.io/Programmed")["status"] == "False"
     entry = installation.get("service", "plain", "-n", "shop")["status"]["loadBalancer"]["ingress"][0]
     assert entry["ipMode"] == "VIP"
+    installation.wait_told("plain", "noted")
     wait_for("kavip is idle", lambda: _quiet(installation))
     writes = [
         event
@@ -65,6 +64,7 @@ def test_addresses_survive_a_restart_and_cost_no_write(installation: Installatio
     names = [f"s{number}" for number in range(12)]
     installation.applied(*(a_service(name) for name in names))
     before = assigned(installation, *names)
+    installation.wait_told(*names)
     wait_for("kavip is idle", lambda: _quiet(installation))
     assert first.stop() == 0
     installation.plane.audit.mark()
@@ -92,13 +92,13 @@ def _writes(installation: Installation) -> int:
 
 def test_of_two_replicas_one_may_be_killed(installation: Installation) -> None:
     """The other takes over within the lease; no address moves, the next Service is served."""
-    leader = installation.start("--lease-seconds=6")
+    replicas = [installation.start("--lease-seconds=6", webhook=False)]
     furnish(installation)
     installation.applied(a_service("before"))
     held = assigned(installation, "before")
-    installation.webhook_port = free_port()  # registered by URL, the last one that starts is asked
-    follower = installation.start("--lease-seconds=6")
-    assert (leader.metric("kavip_leader"), follower.metric("kavip_leader")) == (1.0, 0.0)
+    replicas.append(installation.start("--lease-seconds=6", webhook=False))
+    leader = installation.leader()
+    (follower,) = (each for each in replicas if each is not leader)
     leader.kill()
     wait_for("the other replica leads", lambda: follower.metric("kavip_leader") == 1.0)
     installation.applied(a_service("after"))
@@ -123,7 +123,7 @@ def test_a_status_that_another_controller_wrote_is_left_alone(installation: Inst
 def test_a_full_pool_makes_services_wait_until_an_address_is_freed(installation: Installation) -> None:
     """The condition says why and with what numbers; the freed address goes to the one that waits, at once."""
     installation.start()
-    installation.applied(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True))
+    installation.furnished(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True))
     installation.applied(*(a_service(f"s{number}") for number in range(2)))
     assigned(installation, "s0", "s1")
     installation.applied(a_service("late"))
@@ -150,7 +150,8 @@ def test_a_malformed_object_harms_nobody_else(installation: Installation) -> Non
     """A pool whose stored form kavip cannot use gets a condition; other pools serve on."""
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_pool("clash", "192.0.2.130-192.0.2.140"))
     installation.start()
-    installation.applied(a_group("edge", default=True), a_service("web"))
+    installation.furnished(a_group("edge", default=True))
+    installation.applied(a_service("web"))
     assigned(installation, "web")
 
     def reasons() -> dict[str, str]:
@@ -158,11 +159,11 @@ def test_a_malformed_object_harms_nobody_else(installation: Installation) -> Non
         return {
             pool["metadata"]["name"]: entry["reason"]
             for pool in pools
-            for entry in pool["status"]["conditions"]
+            for entry in pool.get("status", {}).get("conditions", [])
             if entry["type"] == "Accepted"
         }
 
-    wait_for("one of the two overlaps", lambda: sorted(reasons().values()) == ["Accepted", "Overlap"])
+    wait_for("one of the two overlaps", lambda: sorted(reasons().values()) == ["Accepted", "Overlap"], told=reasons)
 
 
 def test_a_service_with_too_many_external_ips_stops_nobody(installation: Installation) -> None:
@@ -182,7 +183,7 @@ def test_a_service_with_too_many_external_ips_stops_nobody(installation: Install
 
     wait_for("both are in the configuration", lambda: vip in text() and " 198.18.0.31/32" in text())
     assert " 198.18.0.32/32" not in text()
-    assert installation.condition("huge", "kavip.io/Programmed")["reason"] == "NoNodes"
+    installation.wait_told("huge")
 
 
 def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
@@ -233,6 +234,7 @@ def test_the_group_gets_its_objects_and_its_router_ids_first(installation: Insta
         return str(found.get("data", {}).get("keepalived.conf", ""))
 
     wait_for("the configuration has the VIP", lambda: "192.0.2.128" in text())
+    wait_for("there is a DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
     group = installation.get("keepalivedgroup", "edge", "-n", "lb")
     number = group["status"]["routerIDs"]["shop/web"]
     assert f"virtual_router_id {number}" in text()

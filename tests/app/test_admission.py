@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hack.demo import tour
+from hack.refusals import Case
 from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
 
 pytestmark = pytest.mark.apiserver
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.apiserver
 def settle(installation: Installation) -> None:
     """kavip with a pool, a default group, and a Service that holds the first address."""
     installation.start()
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True), a_service("web"))
+    installation.furnished(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
+    installation.applied(a_service("web"))
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
 
 
@@ -24,6 +26,12 @@ def test_every_stop_of_the_tour_is_refused_in_its_words(installation: Installati
     wait_for("shop/first has its address", lambda: installation.addresses("first") == ["192.0.2.130"])
     wait_for("so has shop/second", lambda: installation.addresses("second"))
     for case in tour.cases():
+
+        def refused(case: Case = case) -> bool:
+            done = installation.apply(case.asked, flags=("--dry-run=server",))
+            return done.returncode != 0 and done.stderr.endswith(case.words)
+
+        wait_for(f"kavip knows what {case} is asked of", refused)
         for flags in ((), ("--server-side", "--field-manager=somebody", "--force-conflicts")):
             done = installation.apply(case.asked, flags=flags)
             assert done.returncode != 0 and done.stderr.endswith(case.words), (str(case), flags, done.stderr)

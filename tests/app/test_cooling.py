@@ -2,11 +2,12 @@
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.conftest import Installation, a_group, a_pool, a_service, wait_for
+from tests.app.conftest import Installation, Replica, a_group, a_pool, a_service, wait_for
 
 pytestmark = pytest.mark.apiserver
 
@@ -15,9 +16,7 @@ GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
 
 def furnish(installation: Installation, *addresses: str, seconds: int) -> None:
     """A group and a pool with cool-down, of which kavip knows."""
-    installation.applied(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge"))
-    for subject in (["vippool", "edge"], ["keepalivedgroup", "edge", "-n", "lb"]):
-        installation.wait_known(*subject)
+    installation.furnished(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge"))
 
 
 def cooling(installation: Installation) -> list[dict[str, str]]:
@@ -58,7 +57,8 @@ def test_a_freed_address_rests_and_comes_back(installation: Installation) -> Non
     assert given(installation, "other") == ["192.0.2.129"]
     told = wait_for("the wish is told", lambda: installation.condition("wish"))
     assert (told["reason"], told["message"].startswith(words)) == ("AddressInUse", True)
-    assert installation.get("vippool", "edge")["status"]["ipv4"] == {"total": 2, "assigned": 1, "available": 0}
+    counts = {"total": 2, "assigned": 1, "available": 0}
+    wait_for("the pool counts", lambda: installation.get("vippool", "edge")["status"]["ipv4"] == counts)
     installation.applied(served("web"))
     assert given(installation, "web") == ["192.0.2.128"]
     wait_for("nothing rests any more", lambda: not cooling(installation))
@@ -112,17 +112,26 @@ def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Insta
 
 def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: Installation) -> None:
     """It was stopped, and could not write that an address was freed; the replica that follows it has seen that."""
-    leader = installation.start("--lease-seconds=6", webhook=False)
+    replicas = [installation.start("--lease-seconds=6", webhook=False)]
     furnish(installation, "192.0.2.128/31", seconds=3600)
-    follower = installation.start("--lease-seconds=6", webhook=False)
+    replicas.append(installation.start("--lease-seconds=6", webhook=False))
     installation.applied(served("web"))
     given(installation, "web")
+    leader = installation.leader()
+    (follower,) = (each for each in replicas if each is not leader)
     leader.process.send_signal(signal.SIGSTOP)
-    installation.plane.kubectl("delete", "service", "web", "-n", "shop")
+    wait_for("it is stopped", lambda: is_stopped(leader))
     assert cooling(installation) == []
+    installation.plane.kubectl("delete", "service", "web", "-n", "shop")
     leader.kill()
     installation.applied(served("other"))
     assert given(installation, "other") == ["192.0.2.129"]
     assert follower.metric("kavip_leader") == 1.0
     found = wait_for("the rest is written", lambda: cooling(installation))
     assert [(each["address"], each["service"]) for each in found] == [("192.0.2.128", "shop/web")]
+
+
+def is_stopped(replica: Replica) -> bool:
+    """Whether it does nothing more."""
+    tasks = Path(f"/proc/{replica.process.pid}/task").glob("*/stat")
+    return all(each.read_text().rpartition(")")[2].split()[0] in "Tt" for each in tasks)

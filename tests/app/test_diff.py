@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.app.conftest import Installation, a_group, a_pool, a_service, object_of, wait_for
-from tests.app.test_explain import kubectl_kavip, may_list
+from tests.app.test_explain import kubectl_kavip, let_list
 
 pytestmark = pytest.mark.apiserver
 
@@ -44,9 +44,11 @@ def running(installation: Installation) -> Iterator[Installation]:
         status = {"status": {"addresses": [{"type": "InternalIP", "address": f"198.51.100.{number + 1}"}]}}
         installation.plane.kubectl("patch", "node", name, "--subresource=status", "-p", json.dumps(status))
     installation.start()
-    for each in ("pool", "group", "web", "plain", "local"):
-        installation.applied(STANDING[each])
-    installation.applied(SLICE)
+    installation.furnished(STANDING["pool"], STANDING["group"])
+    for name in ("web", "plain"):
+        installation.applied(STANDING[name])
+        wait_for(f"{name} has its address", lambda name=name: installation.addresses(name))
+    installation.applied(STANDING["local"], SLICE)
     wait_for(
         "both are in the configuration", lambda: "shop/plain" in conf(installation) and "shop/web" in conf(installation)
     )
@@ -123,8 +125,7 @@ def test_live_judges_beside_the_cluster_with_few_rights(running: Installation, t
     (api,) = json.loads(planned.stdout)["services"]
     assert (api["name"], api["addresses"], api["pool"]) == ("api", ["192.0.2.130"], "edge")
 
-    rights = [each for group, plural in RIGHTS[1:3] for each in may_list("ci", group, plural)]
-    running.applied(*rights)
+    rights = [each for group, plural in RIGHTS[1:3] for each in let_list(running, "ci", group, plural)]
     running.plane.audit.mark()
     few = asked(tmp_path, running, typo, command="check --live", user="ci")
     assert (few.returncode, 'did you mean "edge"?' in few.stdout) == (1, True), few.stderr

@@ -66,6 +66,23 @@ def may_list(user: str, group: str, resource: str, *, namespace: str = "") -> li
     ]
 
 
+def let_list(
+    installation: Installation, user: str, group: str, resource: str, *, namespace: str = ""
+) -> list[dict[str, Any]]:
+    """Let *user* list one kind, and wait until the API server knows, which hears of it by a watch; the objects."""
+    rights = may_list(user, group, resource, namespace=namespace)
+    installation.applied(*rights)
+    wait_for(f"{user} may", lambda: is_allowed(installation, user, group, resource, namespace=namespace))
+    return rights
+
+
+def is_allowed(installation: Installation, user: str, group: str, resource: str, *, namespace: str = "") -> bool:
+    """Whether the API server lets *user* list one kind; he does not ask himself, and leaves no trace."""
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    asked = ("auth", "can-i", "list", f"{resource}.{group}".rstrip("."), where, f"--as={user}")
+    return installation.plane.kubectl(*asked, check=False).returncode == 0
+
+
 def reason(installation: Installation, name: str) -> str:
     """The reason that the controller wrote."""
     return installation.condition(name).get("reason", "")
@@ -119,7 +136,15 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     """For every Service there is: what is decided now is what stands, and the exit status says whether it is served."""
     furnish(installation)
     admin = str(installation.plane.kubeconfig)
-    _, around = asyncio.run(reading.read(admin, context="", service="shop/one", namespace=""))
+
+    def agreed() -> reading.Around | None:
+        """The cluster once what stands is what would be decided now: words follow what was made last a moment late."""
+        _, seen = asyncio.run(reading.read(admin, context="", service="shop/one", namespace=""))
+        services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))
+        found = [explaining.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
+        return seen if all(each.told == each.decided for each in found) else None
+
+    around = wait_for("what stands is what is decided", agreed)
     assert (around.absent, around.notes) == (frozenset({"Node"}) & around.absent, ())
     expected = {**dict.fromkeys(FIRST, "Assigned"), "stranded": "Stranded"}
     expected |= {each["metadata"]["name"]: wanted for wanted, each in LATER.items()}
@@ -158,8 +183,9 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
 
 def test_who_may_read_less_is_told_what_that_means(installation: Installation, tmp_path: Path) -> None:
     """Pools are judged without the kinds that cannot be read; without pools the condition is shown, without more."""
-    services, pools = may_list("reader", "", "services"), may_list("reader", "kavip.io", "vippools")
-    installation.applied(*services, *pools, POOLS[0], a_service("one", annotations=GROUP))
+    services = let_list(installation, "reader", "", "services")
+    pools = let_list(installation, "reader", "kavip.io", "vippools")
+    installation.applied(POOLS[0], a_service("one", annotations=GROUP))
     installation.plane.audit.mark()
     asked = ("kavip", "explain", "shop/one")
     found = kubectl_kavip(tmp_path, installation, *asked, user="reader")
@@ -169,6 +195,7 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     assert (found.returncode, found.stderr) == (1, "")
     assert {event.verb for event in installation.plane.audit.events(user="reader")} == {"list", "get"}, "it only reads"
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
+    wait_for("pools are hidden", lambda: not is_allowed(installation, "reader", "kavip.io", "vippools"))
     blind = kubectl_kavip(tmp_path, installation, *asked, user="reader")
     assert blind.stdout.startswith("Service shop/one: kavip has said nothing about it yet\n")
     assert (blind.returncode, blind.stderr) == (2, "")
@@ -182,12 +209,12 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
 def test_who_may_read_one_namespace_is_told_what_is_hidden(installation: Installation) -> None:
     """Its Services and its own labels are seen; what others hold is not, and a note says so."""
     rights = [
-        *may_list("tenant", "", "services", namespace="shop"),
-        *may_list("tenant", "", "namespaces", namespace="shop"),
-        *may_list("tenant", "kavip.io", "vippools"),
+        *let_list(installation, "tenant", "", "services", namespace="shop"),
+        *let_list(installation, "tenant", "", "namespaces", namespace="shop"),
+        *let_list(installation, "tenant", "kavip.io", "vippools"),
     ]
     elsewhere = a_service("theirs", namespace="other")
-    installation.applied(*rights, POOLS[1], a_service("one", annotations=GROUP), elsewhere)
+    installation.applied(POOLS[1], a_service("one", annotations=GROUP), elsewhere)
     file = str(installation.plane.user("tenant"))
     key, around = asyncio.run(reading.read(file, context="", service="one", namespace="shop"))
     found = explaining.explain_service(around, key, now=datetime.now(UTC))

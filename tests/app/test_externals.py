@@ -67,7 +67,8 @@ def test_what_keepalived_holds_is_pardoned_to_nobody(installation: Installation)
     """An administrator may set any external IP on a managed Service, but not the address of another."""
     installation.start()
     group = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
-    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=group))
+    installation.furnished(a_pool("edge", "192.0.2.128/27"), a_group("edge"))
+    installation.applied(a_service("web", annotations=group))
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
     done = installation.apply(a_service("thief", annotations=group, externalIPs=["192.0.2.128"]))
     assert 'spec.externalIPs[0]: "192.0.2.128": is used by Service shop/web' in done.stderr

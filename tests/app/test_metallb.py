@@ -69,9 +69,16 @@ def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
         yield start
     finally:
         process.stop(running, grace=5)
-        sys.stdout.write(f"--- MetalLB\n{process.tail(plane.state / 'metallb.log', 40)}\n")
+        log = plane.state / "metallb.log"
+        sys.stdout.write(f"--- MetalLB\n{process.tail(log, 40)}\n")
+        log.unlink(missing_ok=True)
         plane.kubectl("delete", "ipaddresspools", "--all", "-n", SYSTEM)  # kinds may take minutes to go: they stay
         plane.kubectl("delete", "pod", "controller", "-n", SYSTEM, "--grace-period=0", "--force")
+
+
+def reloads(installation: Installation) -> int:
+    """How often MetalLB has read its pools."""
+    return (installation.plane.state / "metallb.log").read_text().count('"config reloaded"')
 
 
 def writers(installation: Installation, name: str) -> list[str]:
@@ -111,7 +118,9 @@ def test_without_a_class_metallb_takes_what_it_wants_and_kavip_gives_way(
     wait_for("MetalLB wins", lambda: installation.addresses("noted") == ["198.51.100.0"])
     wait_for("kavip says so", lambda: installation.condition("noted").get("reason") == "ForeignStatus")
     wait_for("a class is respected", lambda: installation.addresses("ours"))
+    read = reloads(installation)
     installation.applied(address_pool(autoAssign=False))
+    wait_for("MetalLB has read its pool again", lambda: reloads(installation) > read)
     installation.plane.audit.mark()
     installation.applied(a_service("fought"))
     wait_for(

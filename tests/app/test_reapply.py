@@ -9,11 +9,12 @@ import pytest
 
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
-from tests.app.conftest import Installation, a_group
+from tests.app.conftest import Installation, a_group, wait_for
 
 pytestmark = pytest.mark.apiserver
 
 DEFAULTS = {"unicastEnabled": True, "segment": "default", "vrrpVersion": 3, "advertIntervalMilliseconds": 200}
+CONFLICT = "the object has been modified"
 VERBS = (
     ("apply",),
     ("replace",),
@@ -41,8 +42,17 @@ def spec_of(kavip: Installation, name: str = "edge") -> tuple[int, dict[str, Any
 
 
 def write(kavip: Installation, manifest: dict[str, Any], *verb: str) -> None:
-    """Write *manifest* with kubectl."""
-    kavip.plane.kubectl(*verb, "--filename=-", input=json.dumps(manifest))
+    """Write *manifest* with kubectl; again where kavip has just written the status: kubectl replace is conditional."""
+    said = ""
+
+    def written() -> bool:
+        nonlocal said
+        done = kavip.plane.kubectl(*verb, "--filename=-", input=json.dumps(manifest), check=False)
+        said = done.stderr
+        assert done.returncode == 0 or CONFLICT in said, (verb, said)
+        return done.returncode == 0
+
+    wait_for(f"kubectl {' '.join(verb)} is not overtaken", written, told=lambda: said)
 
 
 @pytest.mark.parametrize("first", [("create",), ("apply",), ("apply", "--server-side")], ids=" ".join)

@@ -91,6 +91,15 @@ class Stage:
                 return after
             before = after
 
+    def rests(self) -> None:
+        """Wait until the controller has nothing to do, and has not had for a while."""
+        quiet = 0
+        while quiet < 5:
+            before = self.metrics("kavip_reconcile_total")
+            time.sleep(0.2)
+            idle = self.metrics("kavip_workqueue_depth") == {"": 0.0}
+            quiet = quiet + 1 if idle and self.metrics("kavip_reconcile_total") == before else 0
+
     def metrics(self, name: str) -> dict[str, float]:
         """The values of the metric *name*, by label set as /metrics prints it."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.replica.metrics_port}/metrics", timeout=30) as answer:
@@ -126,6 +135,7 @@ def what_is_given_and_what_is_not(stage: Stage) -> None:
     full = "full: 2 of 2 assigned; free an address or add some to spec.addresses"
     stage.hears("young", f"{FULL}; {REMEDY}")
     stage.hears("edge", full)
+    stage.hears("s0", "192.0.2.128 from pool edge")
     assert stage.told("s0") == {"192.0.2.128 from pool edge": 1}
     assert stage.site.condition("young")["message"] == f"{FULL}; {REMEDY}"
     selective = a_pool("lab", "198.51.100.0/24", namespaceSelector={"matchLabels": {"env": "prod"}})
@@ -165,6 +175,7 @@ def what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
 
     stage.site.applied(object_of("Node", "n1"), a_pool("lab", "198.51.100.0/24", autoAssign=False))
     wait_for("the pool is looked at", lambda: stage.pool("Ready", "lab") == "Ready")
+    stage.rests()
     before = looks()
     for second in range(3):
         beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:0{second}Z"}
@@ -174,6 +185,7 @@ def what_does_not_concern_a_service_costs_no_look(stage: Stage) -> None:
     wait_for("the count is put right", lambda: stage.site.get("vippool", "lab")["status"]["ipv4"]["assigned"] == 0)
     stage.site.applied(object_of("Service", "inner", namespace="other", spec={"ports": [{"port": 80}]}))
     stage.site.plane.kubectl("delete", "service", "inner", "-n", "other")
+    stage.rests()
     assert looks() == before
     stage.site.plane.kubectl("delete", "vippool", "lab")
     wait_for("those who wait are looked at for that", lambda: looks() > before)
@@ -210,6 +222,7 @@ def a_move_is_told_with_old_and_new(stage: Stage) -> None:
     stage.until("s1", "Stranded", "192.0.2.129 is excluded from pool edge")
     stage.hears("s1", stage.site.condition("s1")["message"])
     stage.hears("edge", "IPv4 addresses are free")
+    stage.hears("young", "192.0.2.130 from pool edge")
     told = stage.told_all()
     assert told["young"]["192.0.2.130 from pool edge"] == 1
     assert told["s0"] == {"192.0.2.128 from pool edge": 1, moved: 1}
@@ -232,6 +245,8 @@ def kubectl_prints_the_pools(stage: Stage) -> None:
     """Addresses, use, and what is wrong; -o wide tells the totals; the older of two that overlap stays in force."""
     stage.site.applied(a_pool("twin", "192.0.2.130/32", "2001:db8::/64"))
     wait_for("it is told", lambda: stage.pool("Accepted", "twin") == "Overlap")
+    counts = {"total": 7, "assigned": 2, "available": 5}
+    wait_for("edge is counted", lambda: stage.site.get("vippool", "edge")["status"]["ipv4"] == counts)
     lines = stage.site.plane.kubectl("get", "vipp").stdout.splitlines()
     assert " ".join(lines[0].split()) == "NAME ADDRESSES AUTO IPV4-USED IPV4-FREE IPV6-USED ACCEPTED READY REASON AGE"
     cells = [line.split()[:-1] for line in lines]

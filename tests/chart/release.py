@@ -9,6 +9,7 @@ from typing import Any
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
+from hack.testbed.process import wait_for
 from kavip import names
 from kavip.kube.client import Client
 from kavip.webhook import certs
@@ -30,6 +31,19 @@ def environment(objects: list[files.Object]) -> dict[str, Any]:
     """The environment of kavip's container."""
     (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+def serve_kinds(server: ControlPlane) -> None:
+    """Have *server* serve every kind of others that the chart knows: each is established first, and served later."""
+    server.kubectl("create", f"--filename={files.KINDS}")
+    server.wait_established()
+    wanted = {each["spec"]["names"]["kind"] for each in files.parsed(files.KINDS.read_text())}
+    wait_for("kinds are served", lambda: wanted <= served(server), timeout=150, interval=0.2)
+
+
+def served(server: ControlPlane) -> set[str]:
+    """The kinds that *server* serves, as far as it says so."""
+    return {line.split()[-1] for line in server.kubectl("api-resources", check=False).stdout.splitlines()}
 
 
 MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import wait_for
 from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.controller import manifests
 from tests import files
-from tests.chart.release import RELEASE, Helm, rendered
+from tests.chart.release import RELEASE, Helm, rendered, serve_kinds
 
 pytestmark = pytest.mark.chart
 
@@ -64,8 +63,7 @@ def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
 @pytest.mark.apiserver
 def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
     """Where the kind is, `helm install` makes the constraints, and says who must be bound to them; monitors too."""
-    server.kubectl("create", f"--filename={files.KINDS}")
-    wait_for("its kind is served", lambda: KIND in server.kubectl("api-resources").stdout, timeout=60, interval=0.2)
+    serve_kinds(server)
     server.kubectl("create", "namespace", "lb")
     wanted = ["openshift.serviceAccounts={lb/default}", "podMonitor.enabled=true", "serviceMonitor.enabled=true"]
     done = helm("install", *RELEASE, *(f"--set={each}" for each in wanted), kubeconfig=server.kubeconfig)

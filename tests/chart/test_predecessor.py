@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from hack.testbed.process import Process, spawn, stop, wait_for
-from kavip import names
+from hack.testbed.process import Process, spawn, stop, tail, wait_for
 from tests import files
-from tests.chart.release import RELEASE, Helm
+from tests.chart.release import RELEASE, Helm, served
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -49,7 +48,7 @@ def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPla
     by = f"--field-manager={request.param}"
     server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
     server.wait_established()
-    wait_for("its kind is served", lambda: "KeepalivedGroup" in served(server), timeout=60, interval=0.2)
+    wait_for("its kind is served", lambda: "KeepalivedGroup" in served(server), timeout=150, interval=0.2)
     server.kubectl("create", by, f"--filename={HERE / 'objects.yaml'}")
     status = ["--subresource=status", "--type=merge", "--patch", json.dumps({"status": STATUS})]
     server.kubectl("patch", "keepalivedgroup", "keepalivedgroup-router", "-nkeepalived-operator", *status)
@@ -97,23 +96,20 @@ def test_a_definition_of_helm_is_taken_over_without_force(helm: Helm, server: Co
 def found(server: ControlPlane) -> dict[str, Any]:
     """Everything of keepalived-operator and its users; kavip's own namespace is left out."""
     listed = json.loads(server.kubectl("get", KINDS, "--all-namespaces", "--output=json").stdout)["items"]
-    return {
+    named = {
         f"{each['kind']} {each['metadata']['namespace']}/{each['metadata']['name']}": each
         for each in listed
         if each["metadata"]["namespace"] not in (files.NAMESPACE, "kube-system", "kube-node-lease")
     }
-
-
-def served(server: ControlPlane) -> str:
-    """The kinds of keepalived-operator's group."""
-    return server.kubectl("api-resources", f"--api-group={names.REDHATCOP_GROUP}", check=False).stdout
+    named.pop("Service default/kubernetes", None)  # the API server's own, which it makes when it comes to it
+    return named
 
 
 @pytest.fixture
 def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]:
     """kavip on a cluster with the definition of keepalived-operator, which is gone itself."""
     server.kubectl("create", f"--filename={HERE / 'crd.yaml'}")
-    wait_for("groups are served", lambda: "KeepalivedGroup" in served(server), timeout=60, interval=0.2)
+    wait_for("groups are served", lambda: "KeepalivedGroup" in served(server), timeout=150, interval=0.2)
     helm("install", *RELEASE, *SILENT, kubeconfig=server.kubeconfig)
     server.kubectl("apply", "--server-side", f"--filename={files.CONFIG}/crd/bases/vippools.kavip.io.yaml")
     flags = ["--webhook-host=127.0.0.1", "--webhook-port=0", "--metrics-port=0", "--probe-port=0"]
@@ -121,6 +117,7 @@ def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]
     started = spawn(command, log=tmp_path / "kavip.log")
     yield started
     stop([started])
+    sys.stdout.write(f"--- kavip\n{tail(tmp_path / 'kavip.log', 60)}\n")
 
 
 def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> None:
@@ -135,7 +132,7 @@ def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> N
         ("keepalivedgroup/edge", "{.status.conditions[?(@.type=='ReconcileSuccess')].status}", "True"),
     ):
         asked = ["get", subject, f"--output=jsonpath={field}"]
-        wait_for(f"{subject} {field} is {value}", partial(says, server, asked, value), timeout=60, interval=0.5)
+        wait_for(f"{subject} {field} is {value}", partial(says, server, asked, value), timeout=150, interval=0.5)
 
 
 def says(server: ControlPlane, asked: list[str], value: str) -> bool:

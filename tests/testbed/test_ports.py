@@ -1,6 +1,9 @@
 """Ports that programs are told."""
 
 import socket
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,39 @@ def test_what_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_offers", lambda: offers)
     with socket.create_server(("127.0.0.1", taken)):
         assert ports.free_ports(1) == [free]
+
+
+OTHER = """
+import sys
+from hack.testbed import ports
+print(*ports.free_ports(100), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_processes_never_offer_the_same() -> None:
+    """Each has blocks of its own for as long as it lives, although nothing listens there yet."""
+    ours = {*ports.free_ports(300)}
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout
+        theirs = {int(word) for word in other.stdout.readline().split()}
+        again = {*ports.free_ports(300)}
+        other.communicate("")
+    assert len(theirs) == 100
+    assert theirs.isdisjoint(ours | again)
+
+
+def test_a_block_that_another_process_has_is_passed_over() -> None:
+    """Which of them it is says the kernel."""
+    begins = range(12_000, 12_000 + 3 * ports._BLOCK, ports._BLOCK)
+    with ExitStack() as stack:
+        for begin in begins:  # some parallel run may have one of them, which is as good
+            claim = stack.enter_context(socket.socket(socket.AF_UNIX))
+            with suppress(OSError):
+                claim.bind(f"\0kavip-ports-{begin}")
+        assert next(ports._blocks(begins)) == 0
 
 
 def test_a_machine_whose_clients_may_take_any_port_has_some_all_the_same(

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def test_stop_kills_what_ignores_it(tmp_path: Path) -> None:
 def test_a_process_that_has_exited_is_dead_before_anybody_waits_for_it(tmp_path: Path) -> None:
     """A zombie does not count as alive."""
     pid = os.posix_spawnp("true", ["true"], os.environ)
-    time.sleep(0.05)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has exited, and nobody has collected its status
     assert process.find(pid) is None
     os.waitpid(pid, 0)
 

@@ -46,6 +46,21 @@ def test_a_sweep_leaves_running_tests_and_detached_runs_alone() -> None:
     assert runs.names() == ["kept", "mine"]
 
 
+def test_a_run_that_is_being_made_is_nobodys_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep at the moment at which its owner is written, and the file is there but empty, leaves it alone."""
+    write = Path.write_text
+
+    def slow(path: Path, text: str) -> int:
+        path.touch()
+        assert runs.sweep() == []
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", slow)
+    runs.create("new")
+    assert runs.sweep() == []
+    assert runs.names() == ["new"]
+
+
 def test_stale_records_do_not_keep_a_run_from_being_removed() -> None:
     """Pid files of processes that are gone, or damaged ones, are no obstacle; strangers are not hit."""
     state = runs.create("old")
