@@ -108,7 +108,7 @@ async def run(
                 blows.cancel()
                 await asyncio.wait({blows})
             over = time.monotonic()
-            await rest(plane, quiet=quiet)
+            await rest(pair, quiet=quiet)
             calm = time.monotonic() - over
     return Verdict(
         findings=Checker().replay(facts.read(plane.audit.path, there=there(plane))),
@@ -132,16 +132,19 @@ def users(plane: ControlPlane) -> Access:
     return Access.read(plane.user("users", "system:masters"))
 
 
-async def rest(plane: ControlPlane, *, quiet: float = _QUIET) -> None:
-    """Return when kavip has written neither Service nor pool for a while."""
+async def rest(pair: Pair, *, quiet: float = _QUIET) -> None:
+    """Return when the one that leads has had nothing to do, and written neither Service nor pool, for a while."""
     deadline = time.monotonic() + _PATIENCE
-    since = time.monotonic()
-    plane.audit.mark()
+    since, log = time.monotonic(), pair.plane.audit
+    works: float | None = None
+    log.mark()
     while time.monotonic() - since < quiet and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
-        events = list(plane.audit)
-        plane.audit.mark()
-        if any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events):
+        before, works = works, await asyncio.to_thread(pair.works)
+        events = list(log)
+        log.mark()
+        written = any(each.agent.startswith("kavip/") and each.resource in facts.KINDS and each.body for each in events)
+        if written or works is None or works != before:
             since = time.monotonic()
 
 

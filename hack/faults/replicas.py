@@ -5,6 +5,7 @@ import random
 import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Replica:
     name: str
     lease: int
     process: Process | None = None
+    metrics: int = 0  # the port
 
     @property
     def log(self) -> Path:
@@ -38,13 +40,13 @@ class Replica:
 
     def start(self) -> None:
         """Begin, or begin again."""
-        probe, metrics = free_ports(2)
+        probe, self.metrics = free_ports(2)
         command = [
             *(sys.executable, "-m", "kavip", "controller"),
             *(f"--kubeconfig={self.plane.user(self.name, 'system:masters')}", f"--identity={self.name}"),
             *(f"--namespace={NAMESPACE}", f"--lease-seconds={self.lease}"),
             *("--probe-host=127.0.0.1", f"--probe-port={probe}"),
-            *("--metrics-host=127.0.0.1", f"--metrics-port={metrics}"),
+            *("--metrics-host=127.0.0.1", f"--metrics-port={self.metrics}"),
         ]
         self.process = process.spawn(command, log=self.log)
 
@@ -52,6 +54,18 @@ class Replica:
         """Send it a signal, where there is somebody to take it."""
         if self.process is not None:
             self.process.signal(number)
+
+    def works(self) -> float | None:
+        """How often it has looked at something; None: it does not lead, something waits, or it does not say."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{names.METRICS_PATH}", timeout=2) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return None
+        found = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+        if (found.get("kavip_leader"), found.get("kavip_workqueue_depth")) != (1.0, 0.0):
+            return None
+        return sum(value for name, value in found.items() if name.startswith("kavip_reconcile_total"))
 
     def said(self, phrase: str) -> int:
         """How often it has logged *phrase*."""
@@ -94,6 +108,11 @@ class Pair:
             "get", "lease", names.LEASE_NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", path
         ).stdout.strip()
         return next((each for each in self.replicas if each.name == found), None)
+
+    def works(self) -> float | None:
+        """How often the one that leads has looked at something; None: nobody leads, or there is something to do."""
+        found = [number for each in self.replicas if (number := each.works()) is not None]
+        return found[0] if len(found) == 1 else None
 
     async def suffer(self, dice: random.Random, *, faults: tuple[str, ...]) -> None:
         """One blow after the other, until cancelled; then both run."""

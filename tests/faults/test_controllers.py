@@ -20,6 +20,7 @@ from hack.testbed.programs import Programs
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 
 LEASE = 3
+LONG_LEASE = 8  # who stalls on a busy machine is not to lose it: another change of leaders would be another story
 QUIET = 2.0
 PATIENCE = 90.0
 BACKLOG = 240
@@ -44,6 +45,15 @@ def asked(plane: ControlPlane, who: Replica, *, after: float = 0.0) -> int:
     return sum(each.user == who.name and each.asked > after for each in facts.requests(plane.audit.path))
 
 
+def has_begun(plane: ControlPlane, who: Replica) -> bool:
+    """Whether *who* has written the status of a Service; asked of the text of the log, which takes no time."""
+    with plane.audit.path.open("rb") as file:
+        file.seek(plane.audit._offset)
+        text = file.read()
+    user, status = f'"username":"{who.name}"'.encode(), b'"subresource":"status"'
+    return any(user in line and status in line for line in text.splitlines())
+
+
 def listed(plane: ControlPlane, who: Replica) -> int:
     """How often *who* has listed all Services; they fit on one page."""
     found = plane.audit.events(user=who.name, verb="list", resource="services")
@@ -56,27 +66,27 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
 
     Continued, it has plans in its hands and connections open, and lets none of them out.
     """
-    pair = Pair(plane, LEASE)
+    pair = Pair(plane, LONG_LEASE)
     first, second = pair.replicas
     dice = random.Random(1)
     async with History(course.users(plane), Demand(BACKLOG, dice)) as history:
         await history.rush(BACKLOG)
         plane.audit.mark()
         with pair.running(first):
-            await until(lambda: asked(plane, first), every=0.01)
+            await until(lambda: has_begun(plane, first), every=0.001)
             first.signal(signal.SIGSTOP)
             before = asked(plane, first)
             second.start()
             await until(lambda: second.said("leading"))
             lists = listed(plane, first), listed(plane, second)
-            await course.rest(plane, quiet=QUIET)
+            await course.rest(pair, quiet=QUIET)
             continued = time.time()
             first.signal(signal.SIGCONT)
             await until(lambda: first.said("no longer the leader"))
-            await course.rest(plane, quiet=QUIET / 2)
+            await course.rest(pair, quiet=QUIET / 2)
     assert lists == (1, 2)  # who leads from its start lists once; who takes over, again
-    assert before < BACKLOG / 2  # it was in the middle
-    assert asked(plane, second) > BACKLOG / 3
+    assert 0 < before < BACKLOG  # it was in the middle
+    assert asked(plane, second) > (BACKLOG - before) / 2
     assert asked(plane, first, after=continued) <= 1  # what it was just handing to the socket when it was stopped
     assert first.said("leading") == 1
     findings = Checker().replay(facts.read(plane.audit.path))
