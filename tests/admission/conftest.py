@@ -9,6 +9,7 @@ from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
+from kavip import names
 from kavip.webhook import body, registration
 from tests.admission.stage import NAME, Stage, opened
 from tests.files import CRDS
@@ -41,12 +42,16 @@ def stage(dual: ControlPlane) -> Iterator[Stage]:
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
         try:
             with opened(dual, loop) as started:
-                wait_for("the API server asks", lambda: _is_asked(started), timeout=60, interval=0.2)
+                wait_for("the API server asks", lambda: _is_asked(started), timeout=150, interval=0.2)
                 yield started
         finally:
             loop.close()
 
 
 def _is_asked(stage: Stage) -> bool:
+    """Whether it asks both kinds of webhook; it hears of each by a watch of its own."""
+    plain = {**PROBE.asked, "metadata": {"name": "plain", "namespace": PROBE.asked["metadata"]["namespace"]}}
     with stage.playing(PROBE):
-        return stage.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.asked).returncode != 0
+        refused = stage.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.asked)
+        filled = stage.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=plain)
+        return refused.returncode != 0 and names.GROUP_ANNOTATION in filled.stdout

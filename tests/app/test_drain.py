@@ -5,6 +5,7 @@ import ssl
 import urllib.error
 import urllib.request
 from base64 import b64decode
+from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -43,10 +44,14 @@ def resident(replica: Replica) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-def connected(installation: Installation) -> ssl.SSLSocket:
-    """A connection to the webhook, as the API server would make one."""
+def trust_of(installation: Installation) -> ssl.SSLContext:
+    """What the API server trusts."""
     (found, *_) = installation.get("validatingwebhookconfiguration", "kavip")["webhooks"]
-    trust = ssl.create_default_context(cadata=b64decode(found["clientConfig"]["caBundle"]).decode())
+    return ssl.create_default_context(cadata=b64decode(found["clientConfig"]["caBundle"]).decode())
+
+
+def connected(installation: Installation, trust: ssl.SSLContext) -> ssl.SSLSocket:
+    """A connection to the webhook, as the API server would make one."""
     plain = socket.create_connection(("127.0.0.1", installation.webhook_port), timeout=60)
     return trust.wrap_socket(plain, server_hostname="127.0.0.1")
 
@@ -61,7 +66,7 @@ def answer(client: ssl.SSLSocket) -> tuple[int, str | None, bytes]:
 def test_a_replica_that_is_told_to_end_answers_first(installation: Installation) -> None:
     """Unready at once; a review that was half sent is judged, and its connection is closed; exit status 0."""
     replica = installation.start("--drain-seconds=20")
-    with connected(installation) as client:
+    with connected(installation, trust_of(installation)) as client:
         client.sendall(REVIEW)
         status, closing, judged = answer(client)
         assert (status, closing) == (200, None)
@@ -83,13 +88,27 @@ def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installa
     evicted = 'kavip_connections_evicted_total{port="webhook"}'
     assert replica.metric(evicted) == 0
     before = resident(replica)
-    with crowd("127.0.0.1", installation.webhook_port, CROWD, log=tmp_path / "crowd.log") as opened:
+    trust = trust_of(installation)
+    with (
+        crowd("127.0.0.1", installation.webhook_port, CROWD, log=tmp_path / "crowd.log") as opened,
+        ExitStack() as idle,
+    ):
+
+        def gives_way() -> bool:
+            """Where a slow machine lets too few come at a time, those who have shaken hands take the places."""
+            if replica.metric(evicted) > 0:
+                return True
+            for _ in range(20):
+                with suppress(OSError):
+                    idle.enter_context(connected(installation, trust))
+            return False
+
         found = {
             (turn, probed(replica, path)) for turn in range(ROUNDS) for path in (names.LIVE_PATH, names.READY_PATH)
         }
         done = installation.apply(a_group("new"), flags=("--dry-run=server",))
+        wait_for("somebody gives way", gives_way)
         wait_for("more have come", lambda: opened() > CROWD)
     assert found == {(turn, (200, "ok\n")) for turn in range(ROUNDS)}
     assert done.returncode == 0, done.stderr
-    assert replica.metric(evicted) > 0  # else no more could have come
     assert resident(replica) - before < 192 << 10  # a good half of it is taken

@@ -13,7 +13,7 @@ from kavip.snapshot import Object, Snapshot
 from tests import build
 from tests.controller.scenes import GROUP, NOW, cluster
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Paper:

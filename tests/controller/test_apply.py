@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
 VIP = "198.18.77.1"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ from kavip.controller.reports import Report, state_of, summary
 from kavip.names import Reason
 from tests import build
 
-PATIENCE = 20.0  # seconds; the machine may be busy, nothing here takes one
+PATIENCE = 60.0  # seconds; the machine may be busy, nothing here takes one
 
 
 def state(config_hash: str, *vips: str, vrrp: str = "BACKUP", refused: str = "") -> dict[str, Any]:

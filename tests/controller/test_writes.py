@@ -19,7 +19,7 @@ from kavip.kube.workqueue import WorkQueue
 from tests import build
 from tests.controller.scenes import GROUP, NOW, World, cluster
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 COUNT = 8
 
 

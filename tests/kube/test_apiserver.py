@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -220,24 +221,36 @@ async def test_the_second_leads_when_the_first_is_killed_and_not_before(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     """A holder that dies is waited out, by our own clock, and the change is counted; a goodbye is not waited out."""
-    key, clock = f"{namespace}/kavip", asyncio.get_running_loop().time
-    began = list[float]()
+    key, began = f"{namespace}/kavip", asyncio.Event()
+    control_plane.audit.mark()
 
     async def work() -> None:
-        began.append(clock())
+        began.set()
         await asyncio.sleep(3600)
+
+    async def writes() -> list[tuple[str, float]]:
+        """Who wrote the Lease, and when the API server was asked to; what it refused is left out."""
+        found = await asyncio.to_thread(control_plane.audit.events, resource="leases", namespace=namespace)
+        done = [each for each in found if each.body and each.code < 300]
+        return [
+            (each.body["spec"]["holderIdentity"], datetime.fromisoformat(each.received).timestamp()) for each in done
+        ]
 
     async with first_holder(str(control_plane.kubeconfig), key) as first:
         second = Leader(ApiLease(client, key, identity="second", duration=4))
         leading = asyncio.create_task(second.lead(work))
-        await asyncio.sleep(6)
-        assert not began
-        assert not second.is_held()
-        killed = clock()
+        async with asyncio.timeout(LIMIT):
+            while (await writes())[-1][1] - (await writes())[0][1] < 6:  # longer than the Lease lasts by itself
+                await asyncio.sleep(0.1)
         first.send_signal(signal.SIGKILL)
-        await until(lambda: began, timeout=LIMIT)
+        await asyncio.wait_for(began.wait(), LIMIT)
         assert second.is_held()
-    assert began[0] - killed >= 4 - 1.5  # the last renewal may be older than the death by a period and a retry
+    # a holder that a busy machine keeps from renewing loses the Lease as a dead one does: not before it has run out
+    taken = await writes()
+    change = next(number for number, (who, _) in enumerate(taken) if who == "second")
+    assert change > 1
+    assert {who for who, _ in taken[:change]} == {"first"}
+    assert taken[change][1] - taken[change - 1][1] >= 4 - 0.1
     spec = (await client.get(LEASES, key)).spec
     assert (spec.holder_identity, spec.lease_transitions, spec.lease_duration_seconds) == ("second", 1, 4)
 
@@ -338,5 +351,5 @@ async def test_a_kind_may_be_installed_later(plane: ControlPlane) -> None:
             await asyncio.wait_for(groups.synced.wait(), LIMIT)
             await client.create(GROUPS, "default/edge", {"spec": {"interface": "eth0"}})
             await until(lambda: "default/edge" in groups.store, timeout=LIMIT)
-            await asyncio.to_thread(plane.kubectl, "delete", "-f", crd, "--timeout=60s")
-            await until(lambda: not groups.store, timeout=LIMIT)
+            await asyncio.to_thread(plane.kubectl, "delete", "-f", crd, "--wait=false")
+            await until(lambda: not groups.store, timeout=150)  # it takes the API server a minute now and then

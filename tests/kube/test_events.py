@@ -9,6 +9,7 @@ from aiohttp import web
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
+from tests.clock import skip
 from tests.kube.conftest import running, until
 from tests.kube.fake import FakeApi, refusal, status
 
@@ -66,13 +67,14 @@ async def test_what_repeats_is_one_event_with_a_series(api: Api) -> None:
     """Repetitions within the window are counted, and told at its end."""
     fake, client = api
     fake.fault = journal = Journal()
-    events = recorder(client)
+    events = recorder(client, window=600)
     async with running(events.run()):
         events.emit(note())
         await until(lambda: journal.sent)
         for _ in range(50):
             events.emit(note())
             await asyncio.sleep(0)
+        skip(600)
         await until(lambda: len(journal.sent) == 2)
         events.emit(note("another"))
         await until(lambda: len(journal.sent) == 3)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +90,9 @@ def _serving(loop: Loop, plane: ControlPlane, snapshot: Snapshot) -> Iterator[No
         yield
     finally:
         plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
+        nobody = Kavip(plane, snapshot)
+        with suppress(TimeoutError):  # else other tests' Services would meet a webhook that nobody serves
+            nobody.until(lambda: not nobody.apply(service("shop/probe", group="probe"), "--dry-run=server").returncode)
         loop.run(client.__aexit__(None, None, None))
         loop.run(server.stop())
 

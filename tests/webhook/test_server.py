@@ -16,6 +16,7 @@ from yarl import URL
 
 from hack import refusals
 from kavip import names, telemetry
+from kavip.listening import Limits
 from kavip.snapshot import Snapshot
 from kavip.webhook import body, certs, services
 from kavip.webhook import server as serving
@@ -336,9 +337,11 @@ async def test_what_will_not_be_read_is_answered_before_it_comes(webhook: Connec
     writer.close()
 
 
-async def test_large_bodies_share_a_budget(snapshot: Snapshot) -> None:
+async def test_large_bodies_share_a_budget(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it the answer is 503, small ones pass all the while, and what was taken is given back."""
+    monkeypatch.setattr(body, "DEADLINE", 60.0)
     server = Server(snapshot)
+    server._listener._limits = Limits(exchange=60.0)
     server._bodies = body.Reader(budget=3 << 20)
     large = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)})))
     async with connected(server) as connection:
@@ -359,15 +362,21 @@ async def test_what_is_in_flight_when_the_server_stops_is_answered(
     snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A review that is being judged outlives the port."""
-    monkeypatch.setattr(serving, "PATIENCE", 0.5)
+    monkeypatch.setattr(serving, "PATIENCE", 60.0)
     server = Server(snapshot)
+    server._listener._limits = Limits(exchange=60.0)
     data = question(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
     async with connected(server) as connection:
         asking = asyncio.create_task(connection.post(SERVICE_PATH, data))
         while not any(each.in_flight for each in server._listener._server.standing):
             await asyncio.sleep(0.01)
-        await server.stop()
+        stopping = asyncio.create_task(server.stop())
+        while server._listener._tasks and not all(each.done() for each in server._listener._tasks):
+            await asyncio.sleep(0.01)
+        assert not asking.done()
+        snapshot.put(group("lb/never"))
         assert (await asking)[0] == 200
+        await stopping
 
 
 async def test_an_exception_is_logged_once_and_tells_nothing_of_the_object(
