@@ -75,7 +75,7 @@ async def test_rbac_decides_and_the_answer_is_remembered(plane: ControlPlane) ->
         access = Access(client, clock=clock)
 
         async def may(user: UserInfo) -> bool:
-            """Whether *user* is allowed soon: the authorizer follows a moment late, and who is asked may be slow once."""
+            """Whether *user* is allowed soon: the authorizer follows a moment late, and may be too slow to answer."""
             for _ in range(600):
                 if await access.may_set_external_ips(user, NAMESPACE):
                     return True
