@@ -142,7 +142,7 @@ def test_a_pod_that_starts_with_a_failing_service_takes_nothing(sites: list[Site
     site.pod.wait_until("a new agent sees it", lambda: site.pod.role(WEB) == "FAULT")
     site.pod.kill_agent()
     site.pod.start_agent()
-    site.pod.runs(site.pod.state()["wantedHash"])
+    site.pod.runs(scene.hash_of(text))
     site.pod.wait_until("it knows how it is", lambda: site.pod.role(WEB) != "")
     assert site.pod.role(WEB) == "FAULT"
     assert site.changes[0] == 1  # how it ceased to be one keepalived does not count where it was reading its text then
