@@ -68,7 +68,7 @@ def segment() -> Iterator[MakeSegment]:
     with ExitStack() as stack:
 
         def make(nodes: int = 3) -> Segment:
-            state = stack.enter_context(runs.temporary())
+            state = stack.enter_context(runs.in_memory())
             return stack.enter_context(Segment(state, nodes=nodes))
 
         yield make

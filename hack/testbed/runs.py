@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hack.testbed import cache, process
+from hack.testbed import cache, place, process
 from hack.testbed.errors import TestbedError
 
 _OWNER = "owner"  # not *.pid: whoever removes the run must not end its owner
@@ -60,6 +60,15 @@ def temporary() -> Iterator[Path]:
         remove(state)
 
 
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """The same, if it can be without a disk: others who write there make a daemon wait that answers with a file."""
+    with temporary() as state:
+        place.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(state)], check=False)
+        _ourselves().record(state / _OWNER)
+        yield state
+
+
 def sweep() -> list[str]:
     """Remove the runs whose owner is dead; of two that sweep at once the second finds nothing."""
     with cache.lock("sweep"):
@@ -74,6 +83,8 @@ def remove(state: Path) -> None:
     found = (process.recorded(file) for file in sorted(state.rglob("*.pid")))
     process.kill([one for one in found if one])
     _remove_cgroups(state)
+    while state.is_mount():
+        place.run(["umount", "--lazy", str(state)])
     for _ in range(300):  # a process that was just killed may still hold a directory for a moment
         shutil.rmtree(state, ignore_errors=True)
         if not state.exists():

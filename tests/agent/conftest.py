@@ -16,7 +16,7 @@ MakePod = Callable[..., Pod]
 @pytest.fixture(scope="module")
 def lan() -> Iterator[Segment]:
     """Two machines on one bridge."""
-    with runs.temporary() as state, Segment(state, nodes=2) as started:
+    with runs.in_memory() as state, Segment(state, nodes=2) as started:
         yield started
 
 

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,12 +27,13 @@ from kavip.controller.published import folder_of
 from tests.agent.scene import Mount
 from tests.vrrp.lab import BEFORE_OTHERS
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""
 
 _KEEPALIVED_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw", "--inh-caps=-all", "--no-new-privs")
 _AGENT_RIGHTS = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs")
 _CLONE_NEWNET = 0x40000000
+_RUNNING = ('"running":true', "keepalived_up 1.0")
 
 T = TypeVar("T")
 
@@ -68,14 +70,15 @@ class Pod:
     """
 
     def __init__(self, host: Host, folder: Path, *, keepalived: str = "/usr/sbin/keepalived") -> None:
-        self.host, self.keepalived_program = host, keepalived
+        self.host, self.folder, self.keepalived_program = host, folder, keepalived
         self.config = Mount(folder / "config")
         self.password, self.passwords = folder / "password", folder / "passwords"
         self.passwords.mkdir(parents=True)
-        self.run_dir = folder / "run"
+        memory = host.home / f"pod-{time.monotonic_ns()}"  # as emptyDir with the medium Memory
+        self.run_dir = memory / "run"
         self.run_dir.mkdir(parents=True)
-        self.agent_log = folder / "agent.log"
-        self.keepalived_log = folder / "keepalived.log"
+        self.agent_log = memory / "agent.log"
+        self.keepalived_log = memory / "keepalived.log"
         self.port = names.AGENT_PORT
         self.frame: tuple[str, ...] = ()
         self.flags: tuple[str, ...] = ()
@@ -93,7 +96,8 @@ class Pod:
 
     def start_agent(self) -> None:
         """Start the agent's container, and wait until it answers."""
-        self.agent = self.host.spawn(*self.frame, *_AGENT_RIGHTS, *self._agent_command(), log=self.agent_log)
+        command = (*BEFORE_OTHERS, *self.frame, *_AGENT_RIGHTS, *self._agent_command())
+        self.agent = self.host.spawn(*command, log=self.agent_log)
         self.wait_until("the agent answers", lambda: self.get(names.STATE_PATH)[0] == 200)
 
     def start_keepalived(self) -> Process:
@@ -133,12 +137,15 @@ class Pod:
         self.run_dir.mkdir()
 
     def stop(self) -> None:
-        """End what runs, and take its addresses off: the machine lives on."""
+        """End what runs, keep its logs, and take its addresses off: the machine lives on."""
         self.kill_agent()
         if self.keepalived:
             process.stop([self.keepalived])
         self.host.exec("ip", "addr", "flush", "dev", "eth0", "to", "192.0.2.128/25")
         self.host.exec("ip", "-6", "addr", "flush", "dev", "eth0", "to", "2001:db8:2::100/120")
+        for log in (self.agent_log, self.keepalived_log):
+            if log.exists():
+                shutil.copy(log, self.folder)
 
     def mount_password(self, secret: str, **keys: str) -> None:
         """Mount the Secret with these keys, or what has become of it."""
@@ -171,7 +178,7 @@ class Pod:
 
     def instances(self) -> dict[str, dict[str, Any]]:
         """The instances in ``/state``, by name."""
-        return {each["name"]: each for each in self.state()["instances"]}
+        return {each["name"]: each for each in json.loads(self._answered(names.STATE_PATH))["instances"]}
 
     def role(self, name: str) -> str:
         """The state of an instance in ``/state``; "" while the daemon has not told of it."""
@@ -180,7 +187,7 @@ class Pod:
     def transitions(self) -> dict[str, tuple[int, ...]]:
         """How often each instance became master, and how often it ceased to be, as the daemon counts it."""
         found: dict[str, list[int]] = {}
-        for family in text_string_to_metric_families(self.get(names.METRICS_PATH)[1]):
+        for family in text_string_to_metric_families(self._answered(names.METRICS_PATH)):
             if family.name in ("keepalived_vrrp_become_master", "keepalived_vrrp_release_master"):
                 for sample in family.samples:
                     found.setdefault(sample.labels["name"], []).append(int(sample.value))
@@ -223,6 +230,19 @@ class Pod:
             process.wait_for(f"{self.host.name}: {what}", ready, timeout=PATIENCE)
         except Exception as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
+
+    def _answered(self, path: str) -> str:
+        """A page with what the daemon says, if one runs: a busy machine may keep it from answering for once."""
+        told: list[str] = []
+
+        def answered() -> bool:
+            status, body = self.get(path)
+            assert status == 200, path
+            told[:] = [body]
+            return any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
+
+        self.wait_until("keepalived answers", answered)
+        return told[0]
 
     def _agent_command(self, *flags: str) -> tuple[str, ...]:
         return (

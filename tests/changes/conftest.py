@@ -17,7 +17,7 @@ MakeRig = Callable[..., Rig]
 @pytest.fixture(scope="module")
 def lan() -> Iterator[Segment]:
     """Four machines on one bridge."""
-    with runs.temporary() as state, Segment(state, nodes=4) as started:
+    with runs.in_memory() as state, Segment(state, nodes=4) as started:
         yield started
 
 

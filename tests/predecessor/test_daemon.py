@@ -42,7 +42,7 @@ MODES = {
 @pytest.fixture(scope="module")
 def lan() -> Iterator[Segment]:
     """One node."""
-    with runs.temporary() as state, Segment(state, nodes=1) as started:
+    with runs.in_memory() as state, Segment(state, nodes=1) as started:
         yield started
 
 

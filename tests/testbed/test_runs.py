@@ -88,3 +88,17 @@ def test_a_temporary_run_ends_with_its_block() -> None:
         raise ValueError("no")
     assert not started.alive
     assert runs.names() == []
+
+
+@pytest.mark.netns
+def test_what_a_killed_run_had_in_memory_is_swept_away() -> None:
+    """The mount goes with its processes, and hides nobody's files; one that ends by itself leaves none either."""
+    begin = "manager = runs.in_memory()\nstate = manager.__enter__()"
+    command = [sys.executable, "-c", DOOMED.replace('state = runs.create("doomed")', begin)]
+    killed = subprocess.run(command, capture_output=True, text=True, check=False)
+    (left,) = runs.folder().iterdir()
+    assert runs.sweep() == [left.name]
+    assert process.find(int(killed.stdout)) is None
+    with runs.in_memory():
+        assert len(runs.names()) == 1
+    assert runs.names() == []
