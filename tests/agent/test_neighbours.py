@@ -7,12 +7,14 @@ from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import WEB, WEB_VIP, started
+from tests.vrrp.samples import STEADY
 
 pytestmark = pytest.mark.netns
 
 API, API_VIP = "core/api", "192.0.2.140"
-EDGE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"})
-CORE = scene.rendered({API: f"{API_VIP},2001:db8:2::140"}).replace("virtual_router_id 2", "virtual_router_id 6")
+EDGE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"}, **STEADY)
+CORE = scene.rendered({API: f"{API_VIP},2001:db8:2::140"}, **STEADY)
+CORE = CORE.replace("virtual_router_id 2", "virtual_router_id 6")
 
 
 def holders(pods: list[Pod], vip: str) -> int:

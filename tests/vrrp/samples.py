@@ -24,6 +24,8 @@ NEW: dict[str, Any] = {
     "advert_interval_milliseconds": 200,
 }
 """What the mutating webhook gives a new group."""
+STEADY = {**NEW, "advert_interval_milliseconds": 1000}
+"""A new group that forgives a pause of three seconds: where no transition is the proof, none may come by accident."""
 
 
 def nodes(count: int, *, ipv6: bool = True) -> list[Peer]:

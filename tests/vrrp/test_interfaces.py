@@ -10,7 +10,7 @@ from kavip.api.service import Service
 from kavip.vrrp import config
 from tests import build
 from tests.vrrp import lab
-from tests.vrrp.samples import NEW, annotated, model, nodes
+from tests.vrrp.samples import STEADY, annotated, model, nodes
 
 pytestmark = pytest.mark.netns
 
@@ -23,7 +23,7 @@ ABSENT = {
 def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> None:
     """Where no node has an interface only the Service that names it has no master; it gets one when a node has it."""
     lan = segment(nodes=2)
-    group = build.group(**NEW, allow_verbatim=["track_interface", "virtual_routes"])
+    group = build.group(**STEADY, allow_verbatim=["track_interface", "virtual_routes"])
     steady: list[Service] = [annotated("a/own", "192.0.2.130", "2001:db8:2::130")]
     more = [
         annotated(key, f"192.0.2.{140 + number}", verbatim=json.dumps(wanted))

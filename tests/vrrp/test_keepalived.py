@@ -12,14 +12,12 @@ from kavip.api.service import Service
 from kavip.vrrp import config, keywords
 from tests import build
 from tests.vrrp import lab
-from tests.vrrp.samples import NEW, SAMPLES, annotated, conf, model, nodes, shared
+from tests.vrrp.samples import NEW, SAMPLES, STEADY, annotated, conf, model, nodes, shared
 
 pytestmark = pytest.mark.netns
 
 MARKER = "    # kavip: authentication\n"
 PASSWORD = "    authentication {\n        auth_type PASS\n        auth_pass secret12\n    }\n"
-STEADY = {**NEW, "advert_interval_milliseconds": 1000}
-"""A new group that forgives a pause of three seconds: where no transition is the proof, none may come by accident."""
 BOUNDS = {
     "down_timer_adverts": ("3", "20"),
     "garp_lower_prio_delay": ("0", "600"),
