@@ -1,14 +1,19 @@
 """What a client's requests say about how long a VIP was away."""
 
-from tests.changes.client import RESET
-from tests.changes.seen import MOMENT, Seen
+import pytest
+
+from tests.agent import scene
+from tests.changes.client import LOST, RESET, TIMEOUT, UNANSWERED
+from tests.changes.seen import Seen, instances
+from tests.changes.wire import Advert
+from tests.predecessor.live import conf, instance
 
 VIP = "192.0.2.130"
 
 
-def seen(*answered: str, every: float = 0.01) -> Seen:
+def seen(*answered: str) -> Seen:
     """A request after the other: who answered, or why nobody ("-" or a reset)."""
-    rows = [(n * every, None if who in ("-", RESET) else 0.001, who) for n, who in enumerate(answered)]
+    rows = [(n * 0.01, None if who in ("-", RESET) else 0.001, who) for n, who in enumerate(answered)]
     return Seen(rows={VIP: rows})
 
 
@@ -32,12 +37,66 @@ def test_a_reset_is_no_silence_but_is_no_answer() -> None:
     assert round(found.longest_silence, 6) == 0.02
 
 
-def test_a_vip_is_kept_where_each_move_costs_a_moment() -> None:
-    """What is unanswered without a move, or for longer, was away."""
-    assert seen("n1", "-", "n2").is_kept(VIP, moves=1)
-    assert not seen("n1", "-", "n2").is_kept(VIP, moves=0)
-    assert not seen("n1", "-", "n2", every=MOMENT).is_kept(VIP, moves=2)
-    often = ["n1", "-"] * 11 + ["n1"]
-    assert not seen(*often).is_kept(VIP, moves=1)
-    assert seen(*often).is_kept(VIP, moves=2)
-    assert seen("n1", "-", "n2", "n2").is_kept(VIP, moves=0, since=0.02)
+def moved(*rows: tuple[float, str], goodbye: bool = False) -> Seen:
+    """n1 leads until n2 is heard first at 1.0, and again at 1.2; *rows*: when requests were sent, and why they fail."""
+    spoken = [
+        (0.8, "n1", 150),
+        (0.9, "n1", 0 if goodbye else 150),
+        (1.0, "n2", 200),
+        (1.2, "n2", 200),
+        (1.4, "n2", 200),
+    ]
+    adverts = [Advert(moment, node, 4, 7, priority, 0.2) for moment, node, priority in spoken]
+    asked = [(0.0, 0.001, "n1"), *((sent, None, why) for sent, why in rows), (2.0, 0.001, "n2")]
+    return Seen(rows={VIP: asked}, adverts=adverts, router_ids={7: "shop/web"}, instances={VIP: "shop/web"})
+
+
+def test_a_vip_is_kept_where_only_its_moves_cost_requests() -> None:
+    """However many, and however long that took, until the new master has spoken twice."""
+    assert moved().is_kept(VIP, moves=1)
+    assert not moved().is_kept(VIP, moves=0)
+    assert moved((1.0, LOST), (1.1, "Connection refused"), (1.2, LOST)).is_kept(VIP, moves=1)
+    assert moved((0.7, RESET)).is_kept(VIP, moves=1)
+    assert moved().is_kept(VIP, moves=0, since=1.1)
+
+
+@pytest.mark.parametrize("moment", [0.5, 0.99, 1.21])
+def test_what_is_lost_before_or_after_a_move_is_not_its_price(moment: float) -> None:
+    """Somebody was there."""
+    assert not moved((moment, LOST)).is_kept(VIP, moves=1)
+
+
+def test_what_waited_for_the_old_masters_answer_is() -> None:
+    """As long as it waited."""
+    assert moved((0.5, UNANSWERED)).is_kept(VIP, moves=1)
+    assert not moved((1.0 - TIMEOUT - 0.1, UNANSWERED)).is_kept(VIP, moves=1, since=-TIMEOUT)
+    assert not moved((1.3, UNANSWERED)).is_kept(VIP, moves=1)
+
+
+def test_a_master_that_says_goodbye_does_not_hand_over() -> None:
+    """Others wait for each other then, and clients for them, whether or not a request is lost by that."""
+    assert not moved(goodbye=True).is_kept(VIP, moves=1)
+    assert moved(goodbye=True).is_kept(VIP, moves=1, since=0.95)
+
+
+def test_a_story_has_masters_and_losses_in_order() -> None:
+    """On one clock, from the first of what was seen."""
+    told = moved((1.0, LOST), (1.1, LOST), goodbye=True).story().splitlines()
+    assert told == [
+        "{}; the client paused for up to 1.000 s",
+        "  +0.000 192.0.2.130: n1 for 0.000 s, 1 requests, up to 0.001 s",
+        "  +0.800 shop/web of IPv4: n1 is master, priority 150",
+        "  +0.900 shop/web of IPv4: n1 says goodbye",
+        "  +1.000 192.0.2.130: lost for 0.100 s, 2 requests",
+        "  +1.000 shop/web of IPv4: n2 is master, priority 200",
+        "  +1.400 shop/web of IPv4: n2 is heard last",
+        "  +2.000 192.0.2.130: n2 for 0.000 s, 1 requests, up to 0.001 s",
+    ]
+
+
+def test_the_instance_of_a_vip_is_found_in_either_text() -> None:
+    """kavip's, and that of keepalived-operator."""
+    ours = scene.rendered({"shop/web": f"{VIP},2001:db8:2::130", "shop/cart": "192.0.2.13"})
+    wanted = {VIP: "shop/web", "2001:db8:2::130": "shop/web", "192.0.2.13": "shop/cart"}
+    assert instances(ours, [*wanted, "192.0.2.131"]) == wanted
+    assert instances(conf(instance("shop/web", 7, VIP)), [VIP]) == {VIP: "shop/web"}

@@ -3,16 +3,20 @@ The adverts on a segment, as its switch hears them, and who was master by them.
 
 ``python -m tests.changes.wire COUNT`` listens on every port of the bridge until standard input closes, and prints a
 JSON list of adverts in the order of their arrival. It says "ready" when it has heard of as many instances as are there,
-or has waited for :data:`_PATIENCE` seconds. A node is known by the port that it is plugged into.
+or has waited for :data:`_PATIENCE` seconds. A node is known by the port that it is plugged into, and moments are the
+kernel's: a program on a busy machine reads late, and in the right order.
 """
 
 import json
+import math
 import select
 import socket
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,10 +26,12 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 _BUFFER = 8 << 20
 _PATIENCE, _PAUSE = 3.0, 0.05
 _LOST = 2.5  # intervals without an advert that end a reign
+_STAMPED = 35  # SO_TIMESTAMPNS
+_STAMP = struct.Struct("@ll")
 
 
 class Advert(NamedTuple):
-    """One advertisement, sent by *node* at *moment* (monotonic seconds); *interval* as it says, in seconds."""
+    """One advertisement, sent by *node* to *target* at *moment* (monotonic); *interval* as it says, in seconds."""
 
     moment: float
     node: str
@@ -33,15 +39,34 @@ class Advert(NamedTuple):
     router_id: int
     priority: int
     interval: float
+    target: str = ""
 
 
 class Reign(NamedTuple):
-    """The time for which *node* was heard as master."""
+    """The adverts by which *node* was heard as master, and when it was heard to be one no more, if it was."""
 
     node: str
-    began: float
-    ended: float
-    interval: float
+    adverts: tuple[Advert, ...]
+    goodbye: float | None = None
+
+    @property
+    def began(self) -> float:
+        """When it was heard first."""
+        return self.adverts[0].moment
+
+    @property
+    def ended(self) -> float:
+        """When it was heard last."""
+        return self.adverts[-1].moment
+
+    @property
+    def stood(self) -> float:
+        """When it spoke again: by then it has done what a new master does. For ever, if it never did."""
+        return next((each.moment for each in self.adverts[1:] if each.target == self.adverts[0].target), math.inf)
+
+    def within(self, since: float, until: float) -> int:
+        """How often it spoke after *since*, to *until*: each time to every peer."""
+        return max(Counter(each.target for each in self.adverts if since < each.moment <= until).values(), default=0)
 
 
 class Double(NamedTuple):
@@ -53,34 +78,33 @@ class Double(NamedTuple):
     seconds: float
 
 
-def parse(frame: bytes) -> tuple[int, int, int, float] | None:
-    """Family, VRID, priority and interval of the advert in an Ethernet *frame*; None for what is none."""
+def parse(frame: bytes) -> tuple[int, int, int, float, str] | None:
+    """Family, VRID, priority, interval and target of the advert in an Ethernet *frame*; None for what is none."""
     kind = struct.unpack_from("!H", frame, 12)[0]
     if kind == _IPV4 and frame[14 + 9] == VRRP:
-        family, vrrp = 4, frame[14 + (frame[14] & 15) * 4 :]
+        family, target, vrrp = 4, frame[14 + 16 : 14 + 20], frame[14 + (frame[14] & 15) * 4 :]
     elif kind == _IPV6 and frame[14 + 6] == VRRP:
-        family, vrrp = 6, frame[14 + 40 :]
+        family, target, vrrp = 6, frame[14 + 24 : 14 + 40], frame[14 + 40 :]
     else:
         return None
     version, tail = vrrp[0] >> 4, struct.unpack_from("!H", vrrp, 4)[0]
     interval = (tail & 0x0FFF) / 100 if version == 3 else float(tail & 0xFF)
-    return family, vrrp[1], vrrp[2], interval
+    return family, vrrp[1], vrrp[2], interval, str(ip_address(target))
 
 
 def reigns(adverts: Iterable[Advert]) -> list[Reign]:
     """The reigns that the *adverts* of one VRID and family make, by their beginning."""
-    running: dict[str, tuple[Reign, float]] = {}  # with the moment until which the next advert continues it
+    running: dict[str, list[Advert]] = {}
     done: list[Reign] = []
     for each in adverts:
-        reign, until = running.get(each.node, (Reign(each.node, each.moment, each.moment, each.interval), 0.0))
-        if until and each.moment > until:
-            done.append(reign)
-            reign = Reign(each.node, each.moment, each.moment, each.interval)
+        heard = running.get(each.node, [])
+        if heard and each.moment > heard[-1].moment + _LOST * heard[-1].interval:
+            done.append(Reign(each.node, tuple(running.pop(each.node))))
         if each.priority:
-            running[each.node] = reign._replace(ended=each.moment), each.moment + _LOST * each.interval
-        elif each.node in running:  # it says goodbye
-            done.append(running.pop(each.node)[0])
-    done += [reign for reign, _ in running.values()]
+            running.setdefault(each.node, []).append(each)
+        elif each.node in running:
+            done.append(Reign(each.node, tuple(running.pop(each.node)), each.moment))
+    done += [Reign(node, tuple(heard)) for node, heard in running.items()]
     return sorted(done, key=lambda reign: reign.began)
 
 
@@ -94,16 +118,17 @@ def by_router(adverts: Iterable[Advert]) -> dict[tuple[int, int], list[Advert]]:
 
 def doubles(adverts: Sequence[Advert]) -> tuple[Double, ...]:
     """
-    Every time that two nodes were master of the same VRID, for more than half an interval.
+    Every time that two nodes were master of the same VRID: each went on when the other had been heard.
 
-    Adverts may cross: a master that was about to send one sends it, and hears the other one afterwards.
+    Adverts may cross: a master that was about to send one sends it, and hears the other one afterwards. So each is
+    excused one, however late it is; between two of a node's own lies an interval, in which it did not listen.
     """
     found = []
     for (router_id, family), heard in by_router(adverts).items():
-        for one, other in combinations(reigns(heard), 2):
-            seconds = min(one.ended, other.ended) - max(one.began, other.began)
-            if one.node != other.node and seconds > max(one.interval, other.interval) / 2:
-                found.append(Double(router_id, family, (one.node, other.node), seconds))
+        for first, second in combinations(reigns(heard), 2):
+            since, until = second.began, min(first.ended, second.ended)
+            if first.node != second.node and first.within(since, until) > 1:
+                found.append(Double(router_id, family, (first.node, second.node), until - since))
     return tuple(found)
 
 
@@ -112,8 +137,10 @@ def listen(instances: int) -> list[Advert]:
     found: list[Advert] = []
     heard: set[tuple[int, int]] = set()
     is_ready, patient = False, time.monotonic() + _PATIENCE
+    ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(9))  # of the clocks; less where it was interrupted
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_FRAMES)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        wire.setsockopt(socket.SOL_SOCKET, _STAMPED, 1)
         while sys.stdin not in (ready := select.select([wire, sys.stdin], [], [], _PAUSE)[0]) or wire in ready:
             if not is_ready and (len(heard) >= instances or time.monotonic() > patient):
                 is_ready = True
@@ -121,9 +148,11 @@ def listen(instances: int) -> list[Advert]:
                 sys.stdout.flush()
             if wire not in ready:
                 continue
-            frame, (port, _, kind, *_) = wire.recvfrom(2048)
+            frame, [(_, _, stamp)], _, (port, _, kind, *_) = wire.recvmsg(2048, socket.CMSG_SPACE(_STAMP.size))
             if kind != socket.PACKET_OUTGOING and port.startswith("p-") and (said := parse(frame)):
-                found.append(Advert(time.monotonic(), port.removeprefix("p-"), *said))
+                seconds, nanoseconds = _STAMP.unpack(stamp)
+                moment = (seconds * 1_000_000_000 + nanoseconds - ahead) / 1e9
+                found.append(Advert(moment, port.removeprefix("p-"), *said))
                 heard.add(said[:2])
     return found
 
