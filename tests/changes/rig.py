@@ -34,13 +34,20 @@ from tests.controller.scenes import GROUP, NOW, World, cluster, pod
 from tests.vrrp.lab import BEFORE_OTHERS
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
+INTERVAL: Final = 0.5
+"""Seconds between two adverts of the rig's group: a machine that pauses for less than three of them makes no master."""
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
-    {"unicast_enabled": True, "segment": "default", "vrrp_version": 3, "advert_interval_milliseconds": 200}
+    {
+        "unicast_enabled": True,
+        "segment": "default",
+        "vrrp_version": 3,
+        "advert_interval_milliseconds": round(INTERVAL * 1000),
+    }
 )
-"""What the mutating webhook gives a new group."""
+"""What the mutating webhook gives a new group, but for an interval that forgives more."""
 
 _PAUSE: Final = 0.1
-_STAY: Final = 0.7  # seconds: after three intervals and a bit a backup that hears nobody has become master
+_STAY: Final = 3.5 * INTERVAL  # by then a backup that hears nobody has become master
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
 

@@ -65,7 +65,7 @@ def comes_back(rig: Rig) -> None:
         lost.start()
         process.wait_for("all run the same", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
         settle(rig)
-    assert seen.double_masters == ()
+    assert seen.double_masters == (), seen.story()
     assert lost.state()["newPassword"] == ""
 
 

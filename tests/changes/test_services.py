@@ -7,13 +7,14 @@ import pytest
 from kavip import names
 from kavip.api.group import Instances
 from tests.changes.conftest import MakeRig
-from tests.changes.rig import group, service
+from tests.changes.rig import INTERVAL, group, service
 from tests.changes.seen import watching
 
 pytestmark = pytest.mark.netns
 
 STEADY = ["192.0.2.130", "192.0.2.131", "2001:db8:2::131"]
-LATE = 1.0  # seconds by which one node gets to know later than the others: five intervals, enough to be taken for dead
+LATE = 4 * INTERVAL
+"""Seconds by which one node gets to know later than the others: enough to be taken for dead."""
 
 
 @pytest.mark.parametrize("mode", ["PerService", "Shared"])
@@ -33,6 +34,5 @@ def test_services_that_come_change_and_go_disturb_nobody(make_rig: MakeRig, mode
         rig.apply(service("shop/cart", "192.0.2.129", *STEADY[1:]), delays=delays())
         rig.apply(service("shop/cart", *STEADY[1:]), service("shop/new", "192.0.2.139"), delays=delays())
         rig.delete(names.SERVICE, "shop/new", delays=delays())
-    assert (seen.failures, seen.resets) == ({}, {})
-    assert seen.double_masters == ()
-    assert seen.transitions.keys() & settled == set()
+    assert (seen.failures, seen.resets, seen.double_masters) == ({}, {}, ()), seen.story()
+    assert seen.transitions.keys() & settled == set(), seen.story()

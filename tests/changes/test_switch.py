@@ -12,10 +12,11 @@ import pytest
 
 from hack.testbed import process
 from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.controller import switch
 from kavip.controller.published import Published, means_of, published_in
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
-from tests.changes.rig import Rig, group, service
+from tests.changes.rig import INTERVAL, Rig, group, service
 from tests.changes.seen import Seen, watching
 from tests.controller.grouping import PROGRAMMED, condition
 from tests.controller.scenes import GROUP
@@ -25,11 +26,11 @@ pytestmark = pytest.mark.netns
 WEB, CART, SIX = "192.0.2.130", "192.0.2.131", "2001:db8:2::131"
 VIPS = [WEB, CART, SIX]
 SERVICES = [service("shop/web", WEB), service("shop/cart", CART, SIX)]
-INTERVAL = 0.2
 FAIL_OVER = 4 * INTERVAL
 """What a silent death costs: three intervals and the skew, which is less than one more."""
-LATE = {"n2": 2.5}
-"""Later than the last look before the instant, and not after it: see `conftest.soon`."""
+TOO_LATE = {"LEAD": 6.0, "FROZEN": 5.0, "LAST_LOOK": 4.5, "TOO_LATE": 0.5}
+LATE = {"n2": 5.7}
+"""Later than the last look before the instant, and not after it; a busy machine has seconds for the look."""
 SECOND: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 1000}
 TWO_SECONDS: dict[str, Any] = {"vrrp_version": 2, "advert_interval_milliseconds": 2000}
 WITH_PASSWORD = {**TWO_SECONDS, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="one")}
@@ -97,7 +98,7 @@ def switched(rig: Rig) -> bool:
     return rig.step() and published(rig).next is None
 
 
-def test_multicast_to_unicast_and_back(make_rig: MakeRig) -> None:
+def test_multicast_to_unicast_and_back(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     keepalived takes it for another instance: nobody is master for as long as a fail-over takes, and never two.
 
@@ -107,9 +108,12 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig) -> None:
     rig = started(make_rig, 3, unicast_enabled=False)
     with watching(rig, VIPS) as seen:
         rig.world.snapshot.put(edited(rig))
-        rig.step()
-        process.wait_for("it is announced", lambda: bool(stepped(rig).switch_at), timeout=PATIENCE)
-        process.wait_for("it is called off", lambda: bool(stepped(rig).tries), timeout=PATIENCE)
+        with monkeypatch.context() as slow:
+            for name, seconds in TOO_LATE.items():
+                slow.setattr(switch, name, seconds)
+            rig.step()
+            process.wait_for("it is announced", lambda: bool(stepped(rig).switch_at), timeout=PATIENCE)
+            process.wait_for("it is called off", lambda: bool(stepped(rig).tries), timeout=PATIENCE)
         reason, message = condition(rig.world, PROGRAMMED)[1:]
         assert reason == "Pending"
         assert message.endswith("(multicast to unicast) waits for node n2: it has not seen the announcement")
@@ -120,8 +124,8 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig) -> None:
         settle(rig)
     assert published(rig).current.text.count("unicast_peer") == 4
     for each in (seen, changed(rig, unicast_enabled=False)):
-        assert max((double.seconds for double in each.double_masters), default=0.0) <= INTERVAL
-        assert each.longest_silence <= FAIL_OVER
+        assert each.double_masters == (), each.story()
+        assert each.longest_silence <= FAIL_OVER, each.story()
 
 
 def test_what_a_master_goes_on_with(make_rig: MakeRig) -> None:
@@ -129,20 +133,20 @@ def test_what_a_master_goes_on_with(make_rig: MakeRig) -> None:
     rig = started(make_rig, 2)
     mount_passwords(rig, one="s3cr3t_1", two="s3cr3t_2")
     for spec in (SECOND, WITH_PASSWORD, WITH_ANOTHER):
-        assert is_silent(changed(rig, **spec))
+        noticed_nothing(changed(rig, **spec))
     with watching(rig, VIPS) as seen:
         mount_passwords(rig, two="s3cr3t_3")
         process.wait_for(
             "all see it", lambda: all(pod.state()["newPassword"] for pod in rig.pods.values()), timeout=PATIENCE
         )
         process.wait_for("all switch", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
-    assert is_silent(seen)
+    noticed_nothing(seen)
     assert all("auth_pass s3cr3t_3\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
 
 
-def is_silent(seen: Seen) -> bool:
-    """Whether nothing was to be noticed."""
-    return (seen.transitions, seen.failures, seen.double_masters) == ({}, {}, ())
+def noticed_nothing(seen: Seen) -> None:
+    """No transition, no lost request, no second master."""
+    assert (seen.transitions, seen.failures, seen.double_masters) == ({}, {}, ()), seen.story()
 
 
 def mount_passwords(rig: Rig, **keys: str) -> None:
@@ -155,10 +159,11 @@ def test_per_service_to_shared_and_back(make_rig: MakeRig) -> None:
     """The VIPs move into masters that are there already; nobody waits for an election."""
     rig = started(make_rig, 3)
     seen = changed(rig, **SHARED)
-    assert seen.longest_silence < FAIL_OVER / 2
-    assert seen.double_masters == ()
+    assert seen.longest_silence < FAIL_OVER / 2, seen.story()
+    assert seen.double_masters == (), seen.story()
     assert set(rig.pods["n1"].instances()) == {"group/0", "group/0/v6", "group/1", "group/1/v6"}
-    assert changed(rig).longest_silence <= FAIL_OVER
+    seen = changed(rig)
+    assert seen.longest_silence <= FAIL_OVER, seen.story()
 
 
 def test_nobody_switches_to_where_nobody_is_heard(make_rig: MakeRig) -> None:
@@ -176,4 +181,4 @@ def test_nobody_switches_to_where_nobody_is_heard(make_rig: MakeRig) -> None:
 
         process.wait_for("it is told", lambda: "VRRP goes out by eth9" in told(), timeout=PATIENCE, interval=0.1)
         assert published(rig).switch_at is None
-    assert (seen.transitions, seen.failures, seen.double_masters) == ({}, {}, ())
+    noticed_nothing(seen)
