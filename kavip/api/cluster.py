@@ -94,17 +94,43 @@ class Waiting(Wire, frozen=True):
     reason: str = ""
 
 
+class Terminated(Wire, frozen=True):
+    """``status.containerStatuses[].state.terminated``."""
+
+    reason: str = ""
+    exit_code: int = 0
+
+
 class ContainerState(Wire, frozen=True):
     """``status.containerStatuses[].state``."""
 
     waiting: Waiting | None = None
+    terminated: Terminated | None = None
 
 
 class ContainerStatus(Wire, frozen=True):
     """``status.containerStatuses[]``."""
 
+    name: str = ""
     image: str = ""
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    restart_count: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not start, or not for long; "", said alike for as long as it goes on."""
+        reason = self.state.waiting.reason if self.state.waiting else ""
+        if reason in _UNPULLED:  # kubelet tells one after the other, again and again
+            return f"image {self.image} cannot be pulled"
+        if reason in _UNMADE:
+            return reason
+        ended = self.state.terminated or self.last_state.terminated
+        if ended is not None and ended.reason == _OUT_OF_MEMORY:
+            return f"container {self.name} needs more memory than its limit (OOMKilled): see spec.resources, LimitRange"
+        if ended is not None and ended.exit_code and self.restart_count > 1:
+            return f"container {self.name} ends again and again, with exit code {ended.exit_code}: see its log"
+        return ""
 
 
 class PodStatus(Wire, frozen=True):
@@ -142,16 +168,14 @@ class Pod(Wire, frozen=True):
             if entry.type == "PodScheduled" and entry.status == "False":
                 return entry.message
         for each in (*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())):
-            reason = each.state.waiting.reason if each.state.waiting else ""
-            if reason in _UNPULLED:  # kubelet tells one after the other, again and again
-                return f"image {each.image} cannot be pulled"
-            if reason in _UNMADE:
-                return reason
+            if each.trouble:
+                return each.trouble
         return ""
 
 
 _UNPULLED: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _UNMADE: Final = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+_OUT_OF_MEMORY: Final = "OOMKilled"
 
 
 class Secret(Wire, frozen=True):

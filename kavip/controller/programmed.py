@@ -115,12 +115,15 @@ def verdict(case: Case) -> Verdict:
 
 
 def _group_exists(case: Case) -> Refusal | None:
-    if case.ground.group is not None:
+    group = case.ground.group
+    if group is not None and not group.metadata.deletion_timestamp:
         return None
     message = f"KeepalivedGroup {case.ground.key} does not exist: create it or name another"
     if case.ground.key in case.ground.snapshot.outside:
         homes = ", ".join(sorted(case.ground.snapshot.group_namespaces))
         message = f"KeepalivedGroup {case.ground.key} does not count: name one in namespace {homes}"
+    if group is not None:
+        message = f"KeepalivedGroup {case.ground.key} is being deleted, and its pods with it: name another"
     if not case.ground.key:
         message = "the Service names no KeepalivedGroup and none is the default one: annotate it with one"
     return Refusal(Reason.GROUP_NOT_FOUND, message)
@@ -256,6 +259,8 @@ def _progress(case: Case, lacking: Sequence[str]) -> str:
     for name in lacking:
         if name in ground.states and ground.states[name].refused:
             return f"{text}; {name} refuses the configuration: {ground.states[name].refused}"
+    if not any(name in ground.states for name in lacking):
+        return f"{text}; why no agent answers, Ready of KeepalivedGroup {ground.key} says"
     return text
 
 

@@ -31,7 +31,8 @@ from kavip.vrrp.instances import Instance
 
 SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
 _MOST_INSTANCES: Final = 510
-_ONE_POD: Final = re.compile(r'pods "[^"]*" is forbidden')  # the name changes with every attempt
+_ONE_POD: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # the name changes with every attempt
+_FOLDED: Final = "(combined from similar events): "
 _POD_SECURITY: Final = "violates PodSecurity"
 _LONGEST: Final = 1000
 _WORST: Final = (FAULT, "INIT", BACKUP)
@@ -175,11 +176,14 @@ def _complaint(view: View) -> str:
     served = {pod.spec.node_name for pod in view.pods}
     if not view.complaint or all(node.metadata.name in served for node in view.roster.nodes):
         return ""  # every node has its pod: what was said before is over
-    words = _ONE_POD.sub("pods are forbidden", view.complaint).rstrip(". ")[:_LONGEST]
-    if _POD_SECURITY not in words:
-        return f"; its DaemonSet says: {words}"
-    namespace = view.group.metadata.namespace
-    return f"; its DaemonSet says: {words}; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
+    words = _ONE_POD.sub(r"pods are \1", view.complaint.removeprefix(_FOLDED)).rstrip(". ")[:_LONGEST]
+    namespace, name = view.group.metadata.namespace, view.group.metadata.name
+    remedy = f"; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
+    again = f"kubectl annotate daemonset {name} --namespace {namespace} --overwrite retried=$(date +%s)"
+    return (
+        f"; its DaemonSet says: {words}{remedy if _POD_SECURITY in words else ''}; "
+        f"Kubernetes tries again ever more rarely, and at once after: {again}"
+    )
 
 
 def _trouble(view: View) -> str:

@@ -100,7 +100,7 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     if changed is None:
         return
     yield Key(Kind.GROUP, changed.key)
-    if before and after and before.spec == after.spec and before.metadata.labels == after.metadata.labels:
+    if before and after and _terms(before) == _terms(after):
         if before.status.router_ids != after.status.router_ids:
             yield from (Key(Kind.GROUP, group.key) for group in snapshot.neighbours(after))
         return
@@ -109,6 +109,11 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     if any(group is not None and group.is_default for group in (before, after)):
         yield from (_service(service.key) for service in snapshot.candidates(""))
     yield from (_service(service.key) for service in snapshot.candidates(changed.key))
+
+
+def _terms(group: KeepalivedGroup) -> object:
+    """What of a group matters to its Services, besides what becomes of them: also that it goes."""
+    return group.spec, group.metadata.labels, bool(group.metadata.deletion_timestamp)
 
 
 def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:

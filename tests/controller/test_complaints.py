@@ -12,6 +12,10 @@ REFUSED = (
     'Error creating: pods "edge-{}" is forbidden: violates PodSecurity "baseline:latest": '
     "host namespaces (hostNetwork=true)"
 )
+AGAIN = (
+    "; Kubernetes tries again ever more rarely, and at once after: "
+    "kubectl annotate daemonset edge --namespace lb --overwrite retried=$(date +%s)"
+)
 
 
 def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid: str = "uid-DaemonSet") -> Event:
@@ -48,7 +52,7 @@ def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
     assert message == (
         "0 of 2 pods are ready; waiting for those on n1, n2; its DaemonSet says: Error creating: pods are forbidden: "
         'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
-        "label namespace lb with pod-security.kubernetes.io/enforce=privileged"
+        f"label namespace lb with pod-security.kubernetes.io/enforce=privileged{AGAIN}"
     )
     world.objects.see(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
     assert not world.group().writes
@@ -58,7 +62,24 @@ def test_other_errors_are_told_as_they_are(world: World) -> None:
     """A quota has nothing to do with labels; of several complaints the last counts."""
     world.objects.see(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
     world.objects.see(None, event(REFUSED.format("x7kq2"), name="e2"))
-    assert ready(world)[2].endswith("its DaemonSet says: Error creating: exceeded quota")
+    assert ready(world)[2].endswith(f"its DaemonSet says: Error creating: exceeded quota{AGAIN}")
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        'Error creating: Pod "edge-{}" is invalid: spec.containers[0].resources.requests: Invalid value: "32Mi"',
+        'Error creating: pods "edge-{}" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1',
+    ],
+    ids=["limit range", "quota"],
+)
+def test_the_same_complaint_is_told_once(world: World, note: str) -> None:
+    """However many pods it was about, and whether the DaemonSet counts or tells them."""
+    world.objects.see(None, event(note.format("x7kq2")))
+    assert "x7kq2" not in ready(world)[2]
+    folded = f"(combined from similar events): {note.format('abcde')}"
+    world.objects.see(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
+    assert not world.group().writes
 
 
 def test_a_complaint_is_over_when_the_pods_are_there(world: World) -> None:

@@ -24,7 +24,10 @@ def test_the_first_message_is_still_true_when_the_vrid_is_there() -> None:
     world = World(cluster(web(), build.group(), build.pool()))
     world.service(WEB)
     first = programmed_of(world)
-    assert first == "0 of 2 nodes run a configuration with 192.0.2.128; waiting for n1, n2"
+    assert first == (
+        "0 of 2 nodes run a configuration with 192.0.2.128; waiting for n1, n2; "
+        "why no agent answers, Ready of KeepalivedGroup lb/edge says"
+    )
     world.group()
     assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
     assert not world.service(WEB).writes

@@ -34,6 +34,15 @@ def test_programmed_group_not_found() -> None:
     assert "none is the default one" in body_of(plan)["conditions"][-1]["message"]
 
 
+def test_programmed_group_is_being_deleted() -> None:
+    """Its pods may be gone already, and no agent is left to take back what it said."""
+    metadata = msgspec.structs.replace(build.group().metadata, deletion_timestamp="2026-02-01T00:00:00Z")
+    leaving = msgspec.structs.replace(build.group(router_ids={WEB: 1}), metadata=metadata)
+    plan = plan_service(cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "lb/edge is being deleted" in body_of(plan)["conditions"][-1]["message"]
+
+
 def test_programmed_namespace_not_allowed() -> None:
     """The group's selector of namespaces is obeyed, whatever admission let pass."""
     group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))

@@ -9,7 +9,7 @@ import pytest
 
 from kavip import names
 from kavip.agent.localize import _password_fault
-from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Waiting
+from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Terminated, Waiting
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.controller.group import plan_group
 from kavip.controller.observed import LeftOut, NodeState, Sight
@@ -153,6 +153,17 @@ def waiting(reason: str, **kind: Any) -> PodStatus:
     return PodStatus(**{each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind})
 
 
+def ending(**how: Any) -> PodStatus:
+    """The status of a pod with a container that is started again and again."""
+    state, before = (
+        ContainerState(waiting=Waiting(reason="CrashLoopBackOff")),
+        ContainerState(terminated=Terminated(**how)),
+    )
+    return PodStatus(
+        container_statuses=[ContainerStatus(name="agent", state=state, last_state=before, restart_count=2)]
+    )
+
+
 UNSCHEDULED = PodStatus(
     conditions=[PodCondition(type="PodScheduled", status="False", message="1 node(s) didn't have free ports. ")]
 )
@@ -164,6 +175,14 @@ UNSCHEDULED = PodStatus(
         (waiting("ErrImagePull", container_statuses=1), "image registry.example/k:1 cannot be pulled"),
         (waiting("ImagePullBackOff", init_container_statuses=1), "image registry.example/k:1 cannot be pulled"),
         (waiting("CreateContainerConfigError", container_statuses=1), "CreateContainerConfigError"),
+        (
+            ending(reason="OOMKilled", exit_code=137),
+            "container agent needs more memory than its limit (OOMKilled): see spec.resources, LimitRange",
+        ),
+        (
+            ending(reason="Error", exit_code=2),
+            "container agent ends again and again, with exit code 2: see its log",
+        ),
         (UNSCHEDULED, "1 node(s) didn't have free ports"),
     ],
 )

@@ -92,6 +92,14 @@ def test_what_a_node_or_a_group_has_itself_concerns_its_pool() -> None:
     assert POOL in woken(snapshot, own, plain)
 
 
+def test_a_group_that_is_to_go_concerns_its_services() -> None:
+    """They are to name another one, however long a finalizer keeps it."""
+    group = build.group()
+    metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-02-01T00:00:00Z")
+    leaving = msgspec.structs.replace(group, metadata=metadata)
+    assert woken(cluster(group, build.pool(), web()), group, leaving) >= {WEB, EDGE}
+
+
 def test_a_pool_that_goes_concerns_who_is_being_written_an_address_of_it() -> None:
     """The write has not come back yet; when it does, it is a mere echo that wakes nobody."""
     snapshot = cluster(build.group(), build.pool(), web())
