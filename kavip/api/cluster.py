@@ -167,10 +167,8 @@ class Pod(Wire, frozen=True):
         for entry in self.status.conditions or ():
             if entry.type == "PodScheduled" and entry.status == "False":
                 return entry.message
-        for each in (*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())):
-            if each.trouble:
-                return each.trouble
-        return ""
+        every = [*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())]
+        return next((each.trouble for each in every if each.trouble), "")
 
 
 _UNPULLED: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
