@@ -135,19 +135,30 @@ class Seen:
 
 @contextmanager
 def watching(rig: Rig, vips: Sequence[str]) -> Iterator[Seen]:
-    """Ask *vips* every 10 ms, hear the wire and compare the daemons' counters as long as the block lasts."""
+    """
+    Ask *vips* every 10 ms, hear the wire and compare the daemons' counters as long as the block lasts.
+
+    What fails in the block tells the story until then.
+    """
     seen = Seen()
     seen.router_ids, seen.instances = router_ids(rig.text), instances(rig.text, vips)
     before = rig.transitions()
     command = [*BEFORE_OTHERS, sys.executable, "-m"]
     ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire", str(len(rig.leaders()))))
     mouth = _Worker(rig.lan.client.command(*command, "tests.changes.client", *vips))
+
+    def end() -> None:
+        rows, adverts = mouth.end(), ears.end()
+        seen.rows = {vip: [(sent, took, node) for sent, took, node in found] for vip, found in rows.items()}
+        seen.adverts = [Advert(*each) for each in adverts]
+
     try:
         yield seen
-    finally:
-        rows, adverts = mouth.end(), ears.end()
-    seen.rows = {vip: [(sent, took, node) for sent, took, node in found] for vip, found in rows.items()}
-    seen.adverts = [Advert(*each) for each in adverts]
+    except BaseException as error:
+        end()
+        error.add_note(seen.story())
+        raise
+    end()
     seen.transitions = changes(before, rig.transitions())
     seen.router_ids |= router_ids(rig.text)
     seen.instances |= instances(rig.text, vips)
