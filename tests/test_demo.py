@@ -1,6 +1,8 @@
 """What the demo measures with."""
 
 import asyncio
+import socket
+from contextlib import suppress
 
 from hack.demo import prober, tour
 from hack.demo.story import MANIFESTS
@@ -26,6 +28,42 @@ async def test_a_closed_port_is_no_answer() -> None:
     server.close()
     await server.wait_closed()
     assert await prober.ask(f"http://127.0.0.1:{port}/") is None
+
+
+async def test_who_was_not_there_at_once_is_no_answer() -> None:
+    """A connection that comes about when TCP knocks again tells of an outage; a slow answer does not."""
+    standing: set[asyncio.StreamWriter] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        standing.add(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(1.5)  # longer than TCP waits before it knocks again
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\nhere")
+            await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        standing.remove(writer)
+
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for each in (first, second):  # one is accepted by the kernel, and the other waits: the place is taken
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        asking = asyncio.create_task(prober.ask(f"http://127.0.0.1:{port}/"))
+        await asyncio.sleep(0.5)
+        full.setblocking(False)
+        server = await asyncio.start_server(answer, sock=full)
+        assert await asking is None
+        assert await prober.ask(f"http://127.0.0.1:{port}/") == "here"
+        server.close()
+        for each in (first, second):
+            each.close()
+        while standing:
+            await asyncio.sleep(0.01)
 
 
 def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:

@@ -3,6 +3,7 @@
 import statistics
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,8 +11,10 @@ import yaml
 
 from hack.demo import tour
 from hack.demo.story import MANIFESTS, PATIENCE, Story
-from hack.refusals import Manifest
+from hack.refusals import Case, Manifest
+from hack.testbed.errors import TestbedError
 from hack.testbed.place import run
+from hack.testbed.process import wait_for
 
 GROUP, SERVICE, ADDED = "lb/edge", "shop/web", "shop/web0"
 ASSIGNED = ("shop/first", "shop/second", "shop/beside", "shop/both")
@@ -86,6 +89,7 @@ def refuse(story: Story) -> None:
         story.wait("the tour's Services have their addresses", lambda: all(map(story.address, tour.SERVICES)))
         for number, case in enumerate(tour.cases(), start=1):
             file = _written(Path(folder) / f"{number:02}-{case.when.replace(' ', '-')}.yaml", case.asked)
+            _heard(story, file, case)
             before = time.monotonic()
             done = story.kubectl("apply", "-f", file, check=False)
             refused = done.returncode != 0 and done.stderr.endswith(case.words)
@@ -93,6 +97,17 @@ def refuse(story: Story) -> None:
         story.kubectl("delete", "services", "--all", "-n", "shop")
         story.kubectl("delete", "keepalivedgroups", "closed", "full", "other", "-n", "lb")
         story.kubectl("delete", "vippool", "staff")
+
+
+def _heard(story: Story, file: str, case: Case) -> None:
+    """Wait until kavip knows what a case is asked of, which it hears by watches."""
+
+    def refused() -> bool:
+        done = story.cluster.kubectl("apply", "-f", file, "--dry-run=server", check=False)
+        return done.returncode != 0 and done.stderr.endswith(case.words)
+
+    with suppress(TestbedError):
+        wait_for(case.when, refused, timeout=PATIENCE, interval=0.2)
 
 
 def _written(file: Path, *manifests: Manifest) -> str:
@@ -149,7 +164,8 @@ def add(story: Story, *, times: int = 5) -> None:
             seconds.append(answered)
             print(f"   {name} {address}: {answered:.2f} s from kubectl apply to the first answer", flush=True)
     story.figure("VIP of an added Service answers after (median)", f"{statistics.median(seconds):.2f} s")
-    story.claim("every added VIP answers, half of them within 5 s", statistics.median(seconds) < 5)
+    story.claim("every added VIP answers", max(seconds) < PATIENCE)
+    story.claim("half of them within 5 s", statistics.median(seconds) < 5, timed=True)
     story.claim("no request to the first VIP failed meanwhile", neighbour.failed == 0, f"{neighbour.asked} asked")
 
 

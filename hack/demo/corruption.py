@@ -41,7 +41,7 @@ def deliver(story: Story, *, service: str) -> None:
         time.sleep(1)
     story.claim("the last good one runs on: no request to the VIP failed", outage.failed == 0, f"{outage.asked} asked")
     _scale(story, 2)
-    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=120s")
+    story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=240s")
     story.wait("kavip is back, and the nodes run its configuration", lambda: _is_current(story))
 
 

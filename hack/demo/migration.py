@@ -46,6 +46,7 @@ def take_over(story: Story) -> None:
         "the VIP was never away, not for one advertisement",
         outage.silence < ADVERTISEMENT,
         f"{outage.failed} of {outage.asked} requests lost",
+        timed=True,
     )
     story.figure("VIP silent while keepalived-operator is taken over", f"{outage.silence:.2f} s")
 

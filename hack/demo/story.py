@@ -32,6 +32,7 @@ class Claim:
     text: str
     holds: bool
     detail: str = ""
+    timed: bool = False  # of how fast something is: so on a machine that has nothing else to do
 
 
 @dataclass(slots=True)
@@ -57,9 +58,9 @@ class Story:
         """Begin a chapter."""
         print(f"\n\033[1m== {text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
 
-    def claim(self, text: str, holds: bool, detail: str = "") -> bool:
+    def claim(self, text: str, holds: bool, detail: str = "", *, timed: bool = False) -> bool:
         """State *text* and whether it is so."""
-        self.claims.append(Claim(text, holds, detail))
+        self.claims.append(Claim(text, holds, detail, timed))
         print(f"   {'ok ' if holds else 'NOT'} {text}{f' ({detail})' if detail else ''}", flush=True)
         return holds
 

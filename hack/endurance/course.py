@@ -48,11 +48,12 @@ def _nothing() -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One disturbance: when it was, *at* what moment it struck, and what was written meanwhile."""
+    """One disturbance: when it was, *at* what moment it struck, when it was *over*, and what was written meanwhile."""
 
     name: str
     since: float
     at: float
+    over: float
     until: float
     record: Record = field(default_factory=_nothing)
 
@@ -98,8 +99,9 @@ class Course:
         time.sleep(_CALM)
         since = time.monotonic()
         struck = disturbance(self.cluster)
+        over = time.monotonic()
         time.sleep(_CALM)
-        self.legs.append(Leg(name, since, struck or since, time.monotonic()))
+        self.legs.append(Leg(name, since, struck or since, over, time.monotonic()))
 
     def table(self) -> str:
         """What there is to report."""

@@ -55,7 +55,7 @@ def delete(cluster: Cluster) -> None:
 def drain(cluster: Cluster) -> None:
     """``kubectl drain`` of the node of the replica that the API server asks most, and ``kubectl uncordon``."""
     victim, node = _busiest(cluster)
-    cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+    cluster.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s")
     cluster.kubectl("uncordon", node)
     _replaced(cluster, {victim})
 

@@ -113,6 +113,7 @@ def _kubelet(home: Path, ca: Path) -> dict[str, object]:
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
+        "syncFrequency": "10m0s",  # what waits for kubelet to look by itself is seen to wait
         # the disk is this machine's, not the node's: its being full evicts nobody
         "localStorageCapacityIsolation": False,
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),

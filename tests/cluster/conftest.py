@@ -1,6 +1,6 @@
 """A cluster with kavip on it, and what a cluster held when a test on it failed: that is gone before anybody reads."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,16 +8,20 @@ import pytest
 from hack.demo.__main__ import image
 from hack.demo.story import Story
 from hack.testbed.cluster import Cluster
+from hack.testbed.process import tail
 from tests import files
-from tests.cluster.ground import RELEASE
+from tests.cluster.ground import release
 
 HERE = Path(__file__).parent
 
 LOOKS = (
     ("get", "services,vippools,keepalivedgroups,pods", "--all-namespaces", "--output=wide"),
     ("describe", "services", "--all-namespaces"),
+    ("describe", "keepalivedgroups,vippools", "--all-namespaces"),
+    ("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"),
     ("logs", "deployment/kavip", f"--namespace={files.NAMESPACE}", "--all-pods", "--tail=60"),
 )
+GROUPED = "--selector=keepalivedGroup"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def installed(cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster of one node with kavip on it, and that is all."""
     found = cluster(nodes=1, images=(image(),))
-    found.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=replicaCount=2")
+    found.helm("upgrade", "--install", *release(found), "--create-namespace", "--set=replicaCount=2")
     return found
 
 
@@ -42,7 +46,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             for look in LOOKS:
                 seen = found.kubectl(*look, check=False)
                 report.sections.append((f"kubectl {' '.join(look)}", seen.stdout + seen.stderr))
+            report.sections += list(_nodes(found))
     return report
+
+
+def _nodes(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """What agents and kubelets said last."""
+    path = "--output=jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
+    pods = cluster.kubectl("get", "pods", "--all-namespaces", GROUPED, path, check=False).stdout
+    for namespace, name in (line.split() for line in pods.splitlines()):
+        said = cluster.kubectl("logs", name, f"--namespace={namespace}", "--all-containers", "--tail=40", check=False)
+        yield f"logs of {namespace}/{name}", said.stdout + said.stderr
+    for node in cluster.nodes:
+        yield f"kubelet of {node.name}", tail(node.home / "kubelet.log", 40)
 
 
 def _clusters(item: pytest.Item) -> list[Cluster]:

@@ -4,16 +4,41 @@ What tests on a cluster have in common: how kavip is installed, and how they sta
 They run in any order, and each alone. Who comes next finds no Service, pool or namespace of the one before.
 """
 
+import re
+import shutil
+from pathlib import Path
+
 from hack.demo.__main__ import REPOSITORY, TAG
 from hack.testbed.cluster import Cluster
+from hack.testbed.errors import TestbedError
 from hack.testbed.process import wait_for
 from tests import files
 
 OWN = f"--namespace={files.NAMESPACE}"
-RELEASE = ("kavip", str(files.CHART), OWN, "--wait=watcher", f"--set=image.repository={REPOSITORY},image.tag={TAG}")
-"""What `helm upgrade` is told."""
-
+IMAGE = f"--set=image.repository={REPOSITORY},image.tag={TAG}"
 PATIENCE = 240.0
+_WEBHOOK = Path("templates") / "webhook.yaml"
+_LONGEST = "timeoutSeconds: 30"
+
+
+def chart(cluster: Cluster) -> Path:
+    """
+    The chart, with webhooks that may take as long as an API server waits.
+
+    A machine that stalls for seconds would else cost a call, and with it a test that is about something else.
+    """
+    folder = cluster.state / "chart"
+    if not folder.exists():
+        shutil.copytree(files.CHART, folder)
+        text, changed = re.subn(r"timeoutSeconds: \d+", _LONGEST, (folder / _WEBHOOK).read_text())
+        assert changed
+        (folder / _WEBHOOK).write_text(text)
+    return folder
+
+
+def release(cluster: Cluster) -> tuple[str, ...]:
+    """What `helm upgrade` is told."""
+    return "kavip", str(chart(cluster)), OWN, "--wait=watcher", IMAGE
 
 
 def made(cluster: Cluster, *namespaces: str) -> None:
@@ -28,10 +53,17 @@ def removed(cluster: Cluster, *what: tuple[str, ...]) -> None:
         insist(cluster, "delete", *each, "--ignore-not-found", "--timeout=60s")
 
 
-def insist(cluster: Cluster, *command: str) -> None:
-    """Have kubectl try until it succeeds."""
+def insist(cluster: Cluster, *command: str, given: str | None = None) -> None:
+    """Have kubectl try until it succeeds; a failure tells what it said last."""
+    said = ""
 
     def succeeds() -> bool:
-        return cluster.kubectl(*command, check=False).returncode == 0
+        nonlocal said
+        done = cluster.kubectl(*command, input=given, check=False)
+        said = done.stderr
+        return done.returncode == 0
 
-    wait_for(f"kubectl {' '.join(command)} succeeds", succeeds, timeout=PATIENCE, interval=1)
+    try:
+        wait_for(f"kubectl {' '.join(command)} succeeds", succeeds, timeout=PATIENCE, interval=1)
+    except TestbedError as error:
+        raise AssertionError(f"{error}: {said}") from None

@@ -14,7 +14,7 @@ from kavip import names
 from kavip.cli import cli
 from tests.agent.pod import connected
 from tests.app.conftest import a_group
-from tests.cluster.ground import made
+from tests.cluster.ground import PATIENCE, made
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -52,8 +52,8 @@ def test_the_presets_pass_on_a_real_node(installed: Cluster) -> None:
     group = a_group("edge", checks=CHECKS, virtualIPs=[{"address": f"{VIP}/24"}])
     try:
         installed.kubectl("create", "--filename=-", input=json.dumps(group))
-        wait_for("the VIP is there", lambda: has(node, VIP), timeout=120, interval=1)
-        wait_for("both were asked", lambda: "not asked yet" not in answers(node).values(), timeout=120, interval=1)
+        wait_for("the VIP is there", lambda: has(node, VIP), timeout=PATIENCE, interval=1)
+        wait_for("both were asked", lambda: "not asked yet" not in answers(node).values(), timeout=PATIENCE, interval=1)
         assert answers(node) == {"api": "status 200", "kubelet": "status 200"}
     finally:
         installed.kubectl("delete", "namespace", "lb", "--wait=false")
@@ -77,8 +77,10 @@ def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
     manifest.parent.mkdir(exist_ok=True)
     manifest.write_text(rendered.stdout)
     try:
-        wait_for("the VIP is there", lambda: has(node, STATIC_VIP), timeout=180, interval=1)
-        wait_for("its agent answers", lambda: state(node, STATIC_PORT).get("refused") == "", timeout=120, interval=1)
+        wait_for("the VIP is there", lambda: has(node, STATIC_VIP), timeout=PATIENCE, interval=1)
+        wait_for(
+            "its agent answers", lambda: state(node, STATIC_PORT).get("refused") == "", timeout=PATIENCE, interval=1
+        )
     finally:
         manifest.unlink()
-    wait_for("the VIP is gone", lambda: not has(node, STATIC_VIP), timeout=120, interval=1)
+    wait_for("the VIP is gone", lambda: not has(node, STATIC_VIP), timeout=PATIENCE, interval=1)

@@ -7,7 +7,7 @@ import pytest
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
-from tests.cluster.ground import OWN, RELEASE
+from tests.cluster.ground import OWN, PATIENCE, insist, release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -24,8 +24,8 @@ def test_it_passes_where_kavip_answers(installed: Cluster) -> None:
 
 def test_it_passes_on_the_host_network(installed: Cluster) -> None:
     """With webhook.hostNetwork the API server reaches kavip at the node's own address."""
-    installed.helm("upgrade", *RELEASE, "--set=webhook.hostNetwork=true,replicaCount=1")
-    wait_for("the old pods are gone", lambda: len(pods(installed).split()) == 1, timeout=120, interval=1)
+    installed.helm("upgrade", *release(installed), "--set=webhook.hostNetwork=true,replicaCount=1")
+    wait_for("the old pods are gone", lambda: len(pods(installed).split()) == 1, timeout=PATIENCE, interval=1)
     addresses = "--output=jsonpath={.items[0].status.hostIP} {.items[0].status.podIP}"
     host, pod = installed.kubectl("get", "pods", OWN, *SELECTED, addresses).stdout.split()
     assert host == pod
@@ -35,7 +35,7 @@ def test_it_passes_on_the_host_network(installed: Cluster) -> None:
 def test_it_fails_where_nobody_answers(installed: Cluster) -> None:
     """With kavip scaled to zero the test fails, and its log says that the webhook was not reached."""
     installed.kubectl("scale", "deployment", "kavip", OWN, "--replicas=0")
-    wait_for("the pods are gone", lambda: not pods(installed), timeout=120, interval=1)
+    wait_for("the pods are gone", lambda: not pods(installed), timeout=PATIENCE, interval=1)
     failed = installed.helm("test", "kavip", OWN, "--logs", "--timeout=240s", check=False)
     assert failed.returncode
     log = installed.kubectl("logs", "kavip-test", OWN).stdout
@@ -46,7 +46,7 @@ def test_it_fails_where_nobody_answers(installed: Cluster) -> None:
 def test_it_goes_without_a_trace(installed: Cluster) -> None:
     """After `helm uninstall` no webhook comes back while the pods end, and Services of kavip can be made again."""
     installed.helm("uninstall", "kavip", OWN, "--wait")
-    wait_for("the pods are gone", lambda: not pods(installed), timeout=120, interval=1)
+    wait_for("the pods are gone", lambda: not pods(installed), timeout=PATIENCE, interval=1)
     kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     assert not installed.kubectl("get", kinds, "--output=name").stdout
     subject = {
@@ -55,7 +55,7 @@ def test_it_goes_without_a_trace(installed: Cluster) -> None:
         "metadata": {"name": "orphan", "annotations": {names.GROUP_ANNOTATION: "lb/none"}},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
     }
-    installed.kubectl("create", "--filename=-", "--namespace=default", "--dry-run=server", input=json.dumps(subject))
+    insist(installed, "create", "--filename=-", "--namespace=default", "--dry-run=server", given=json.dumps(subject))
 
 
 def assert_passes(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_pool, a_service, object_of
 from tests.cluster.caller import EVERY, Row
-from tests.cluster.ground import RELEASE, made, removed
+from tests.cluster.ground import PATIENCE, insist, made, release, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -28,14 +28,15 @@ HOME = "local"
 NOTES = {names.GROUP_ANNOTATION: f"{HOME}/follow", names.POOL_ANNOTATION: "local"}
 BACKEND = Path(__file__).with_name("backend.py")
 SECOND = "192.0.2.206"
-PATIENCE = 120.0
 
 
 @pytest.fixture
 def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     """Three nodes, kavip, a group and a pool; gone afterwards."""
     found = Story(cluster(nodes=3, images=(image(),)))
-    found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    found.cluster.helm(
+        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
+    )
     group = object_of("KeepalivedGroup", "follow", namespace=HOME, version="redhatcop.redhat.io/v1alpha1")
     group["spec"] = {"interface": "eth0"}
     made(found.cluster, HOME)
@@ -77,7 +78,7 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     apply(story, object_of("Deployment", "backend", namespace=HOME, version="apps/v1", spec=spec))
-    story.cluster.kubectl("rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=110s")
+    insist(story.cluster, "rollout", "status", "deployment/backend", f"--namespace={HOME}", "--timeout=100s")
 
 
 @contextmanager

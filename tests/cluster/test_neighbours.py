@@ -11,11 +11,10 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_group, a_pool, a_service
-from tests.cluster.ground import made, removed
+from tests.cluster.ground import PATIENCE, made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-PATIENCE = 180.0
 OWN = "192.0.2.145"
 """An address that the node has besides the one that Kubernetes knows: nobody can refuse it at admission."""
 

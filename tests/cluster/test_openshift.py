@@ -19,7 +19,7 @@ from hack.testbed.process import stop, wait_for
 from kavip import names
 from tests import files
 from tests.app.conftest import a_pool, a_service, crd, object_of
-from tests.cluster.ground import RELEASE, made, removed
+from tests.cluster.ground import PATIENCE, made, release, removed
 from tests.cluster.prometheus import ACCOUNT, Prometheus, scraping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -28,7 +28,6 @@ HOME, NAME = "keepalived-operator", "keepalivedgroup-workers"
 NOTES = {names.GROUP_ANNOTATION: f"{HOME}/{NAME}"}
 ROLE = "node-role.kubernetes.io/loadbalancer"
 VIP, INGRESS = "192.0.2.178", "192.0.2.195"
-PATIENCE = 150.0
 KINDS = {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}
 NETWORK = crd("config.openshift.io", "Network", "networks", scope="Cluster")
 
@@ -38,7 +37,9 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     """Three nodes, two of them load balancers, kavip, and OpenShift's word on external IPs; gone afterwards."""
     found = Story(cluster(nodes=3, images=(image(),)))
     kubectl = found.cluster.kubectl
-    found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    found.cluster.helm(
+        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
+    )
     made(found.cluster, HOME, "demo", ACCOUNT[0])
     apply(found, NETWORK)
     found.cluster.plane.wait_established()
@@ -171,7 +172,7 @@ def check_monitoring(story: Story, home: Path) -> None:
     for kind, plural in KINDS.items():
         apply(story, crd("monitoring.coreos.com", kind, plural, scope="Namespaced"))
     wait_for("there is a PodMonitor", lambda: story.get("podmonitor", NAME, "-n", HOME), timeout=PATIENCE)
-    story.cluster.helm("upgrade", *RELEASE, "--reuse-values", "--set=serviceMonitor.enabled=true")
+    story.cluster.helm("upgrade", *release(story.cluster), "--reuse-values", "--set=serviceMonitor.enabled=true")
     assert kavips(story) == before, "nothing was restarted"
     pod_monitor = story.get("podmonitor", NAME, "-n", HOME)
     service_monitor = story.get("servicemonitor", "kavip", "-n", files.NAMESPACE)
@@ -184,7 +185,7 @@ def check_monitoring(story: Story, home: Path) -> None:
     finally:
         story.cluster.kubectl("delete", "rolebinding", "prometheus", f"--namespace={files.NAMESPACE}")
         # a release cannot be upgraded any more when the kind of one of its objects is gone
-        story.cluster.helm("upgrade", *RELEASE, "--reuse-values", "--set=serviceMonitor.enabled=false")
+        story.cluster.helm("upgrade", *release(story.cluster), "--reuse-values", "--set=serviceMonitor.enabled=false")
 
 
 def check_metrics(story: Story, prometheus: Prometheus) -> None:

@@ -54,7 +54,8 @@ def web(small: Cluster) -> Cluster:
     small.kubectl(
         "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [deployment, service]})
     )
-    small.kubectl("rollout", "status", "deployment/web", "--timeout=110s")
+    status = ("rollout", "status", "deployment/web", "--timeout=60s")
+    process.wait_for("the pods run", lambda: not small.kubectl(*status, check=False).returncode, timeout=240)
     return small
 
 
@@ -64,10 +65,11 @@ def test_services_answer_in_both_families(web: Cluster) -> None:
     assert len(addresses) == 2
     for address in addresses:
         url = f"http://[{address}]/" if ":" in address else f"http://{address}/"
-        assert (
-            web.nodes[0]
-            .exec("curl", "-sS", "-m5", "--retry", "5", "--retry-connrefused", url)
-            .stdout.startswith("web-")
+        asked = ("curl", "-sS", "-m20", url)
+        process.wait_for(
+            f"{url} answers",
+            lambda asked=asked: web.nodes[0].exec(*asked, check=False).stdout.startswith("web-"),
+            timeout=180,
         )
 
 
@@ -78,7 +80,7 @@ def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
     answered: set[str] = set()
 
     def both() -> bool:
-        answered.add(web.client.exec("curl", "-sS", "-m5", f"http://{VIP}/", check=False).stdout)
+        answered.add(web.client.exec("curl", "-sS", "-m20", f"http://{VIP}/", check=False).stdout)
         return len(answered - {""}) == 2
 
     process.wait_for("both pods have answered", both, timeout=180)
