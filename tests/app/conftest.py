@@ -197,6 +197,11 @@ class Installation:
         self._emptied("vippools,nodes")
         self._emptied("leases,secrets", "-n", "kavip")
 
+    def undefine(self, kind: str) -> None:
+        """Delete a definition, and wait until it is gone: objects of it can take the API server a minute."""
+        self.plane.kubectl("delete", "crd", kind, "--wait=false")
+        wait_for(f"{kind} is gone", lambda: self.get("crd", kind) is None, patience=240)
+
     def _emptied(self, kinds: str, *where: str) -> None:
         """Delete all of *kinds*, once the API server has heard, by a watch, that there are no webhooks any more."""
         said = ""

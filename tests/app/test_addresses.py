@@ -215,7 +215,7 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
         counts = {"total": 28, "assigned": 1, "available": 27}
         wait_for("the pool counts them out", lambda: installation.get("vippool", "edge")["status"]["ipv4"] == counts)
     finally:
-        plane.kubectl("delete", "crd", "networks.config.openshift.io")
+        installation.undefine("networks.config.openshift.io")
 
 
 def test_the_group_gets_its_objects_and_its_router_ids_first(installation: Installation) -> None:

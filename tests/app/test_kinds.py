@@ -33,7 +33,7 @@ def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation)
         kept = [installation.get(kind, name, "-n", "lb")["metadata"]["resourceVersion"] for kind, name in named]
         assert (kept[0], kept[2]) == (versions[0], versions[2])
     finally:
-        installation.plane.kubectl("delete", "crd", PODMONITORS)
+        installation.undefine(PODMONITORS)
 
 
 def test_a_service_may_come_before_its_group(installation: Installation) -> None:

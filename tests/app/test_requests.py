@@ -59,6 +59,12 @@ def found(kavip: Installation, kind: str, name: str, **status: Any) -> None:
     kavip.plane.kubectl("patch", kind, name, *where, "--subresource=status", "--type=merge", "--patch", body)
 
 
+def usage(kavip: Installation, pool: str) -> dict[str, int]:
+    """What the status of a pool says of IPv4."""
+    counts: dict[str, int] = kavip.get("vippool", pool).get("status", {}).get("ipv4", {})
+    return counts
+
+
 def ingress(*addresses: str) -> dict[str, Any]:
     """A status with these addresses."""
     return {"loadBalancer": {"ingress": [{"ip": address} for address in addresses]}}
@@ -163,12 +169,14 @@ def test_what_others_hold_is_given_to_nobody(kavip: Installation) -> None:
     ranges = ("198.51.100.64/28",)
     kavip.applied(object_of("Node", "n1"), a_group("own", virtualIPs=[{"address": "198.51.100.65/28"}]))
     found(kavip, "node", "n1", addresses=[{"type": "InternalIP", "address": "198.51.100.64"}])
-    kavip.wait_known("keepalivedgroup", "own", "-n", "lb")
     plain = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
     kavip.applied(a_service("external", externalIPs=["198.51.100.66"], **plain))
     kavip.applied(a_service("theirs", loadBalancerClass="example.com/other"))
     found(kavip, "service", "theirs", **ingress("198.51.100.67"))
-    kavip.applied(a_pool("outside", *ranges, autoAssign=False), in_pool("driven", "outside"))
+    kavip.applied(a_pool("outside", *ranges, autoAssign=False))
+    counts = {"total": 16, "assigned": 2, "available": 12}
+    wait_for("kavip knows of all four", lambda: usage(kavip, "outside") == counts, told=lambda: usage(kavip, "outside"))
+    kavip.applied(in_pool("driven", "outside"))
     gets(kavip, "driven", "198.51.100.68")
     seen = [{"type": "InternalIP", "address": each} for each in ("198.51.100.64", "198.51.100.68")]
     found(kavip, "node", "n1", addresses=seen)  # which holds the VIP, as it seems

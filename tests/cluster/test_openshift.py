@@ -157,8 +157,7 @@ def check_ingress(story: Story, home: Path) -> None:
         return held[0] if len(held) == 1 else ""
 
     try:
-        wait_for("one node holds the VIP", lambda: holder() != "", timeout=PATIENCE)
-        first = holder()
+        first = story.holder(INGRESS).name
         stop([ingresses[first]])
         (other,) = {"n1", "n2"} - {first}
         wait_for("the VIP goes where the ingress is well", lambda: holder() == other, timeout=PATIENCE)
