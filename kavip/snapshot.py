@@ -31,7 +31,7 @@ from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.reported import Reports, addresses_of
 from kavip.ipam.rest import Rests
-from kavip.rows import Rows
+from kavip.rows import Rows, ShareOf
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
@@ -276,13 +276,23 @@ class Snapshot:
             return None
         return default.key
 
-    def derived(self, group: str, spec: object, make: Callable[[Service], D]) -> tuple[D, ...]:
-        """What *make* makes of each member of *group* for *spec*: again only of a Service or for a spec that is new."""
-        return self._rows.derived(group, spec, make)
+    def derived(
+        self, group: str, spec: object, make: Callable[[Service], D], share_of: ShareOf
+    ) -> Mapping[str, tuple[D, ...]]:
+        """
+        What *make* makes of each member of *group* for *spec*, by *share_of* its key, which may depend on *spec* alone.
+
+        It is made again only of a Service or for a spec that is new. A share where nothing was is the same object.
+        """
+        return self._rows.derived(group, spec, make, share_of)
 
     def members(self, group: str) -> Sequence[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""
         return self._rows.members(group)
+
+    def parts(self, group: str) -> Mapping[str, tuple[Service, ...]]:
+        """The same in small shares: one in which no Service is another is the same object as before."""
+        return self._rows.parts(group)
 
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""

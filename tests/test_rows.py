@@ -1,12 +1,14 @@
-"""The row of a group is what somebody would see who looks at all Services for the first time."""
+"""The rows of a group are what somebody would see who looks at all Services for the first time."""
 
 import random
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
 from kavip import names
 from kavip.api.meta import LabelSelector
-from kavip.api.service import Ingress, LoadBalancer, ServiceStatus
+from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.snapshot import Snapshot
 from tests import build
 
@@ -38,6 +40,20 @@ def happen(snapshot: Snapshot, luck: random.Random) -> None:
             snapshot.drop(names.NAMESPACE, key.partition("/")[0])
 
 
+def shared_out(services: Iterable[Service]) -> dict[str, tuple[Service, ...]]:
+    """*services* by the last letter of their names."""
+    found: dict[str, list[Service]] = {}
+    for each in services:
+        found.setdefault(each.key[-1], []).append(each)
+    return {share: tuple(found[share]) for share in sorted(found)}
+
+
+def in_order(shares: Mapping[str, tuple[Service, ...]]) -> list[Service]:
+    """All of them, and each share is in order."""
+    assert all(list(some) == sorted(some, key=lambda each: each.key) for some in shares.values())
+    return sorted(chain.from_iterable(shares.values()), key=lambda each: each.key)
+
+
 def test_rows_are_those_of_a_first_look() -> None:
     """Whatever happened, and whenever somebody asked: members and what was made of them are as if nothing was kept."""
     luck = random.Random(11)
@@ -52,6 +68,26 @@ def test_rows_are_those_of_a_first_look() -> None:
                 expected = [each for _, each in sorted(snapshot.services.items()) if first.group_of(each) == key]
                 assert list(snapshot.members(key)) == expected
                 group = snapshot.groups.get(key)
-                assert snapshot.derived(key, group and group.spec, id) == tuple(map(id, expected))
+                assert in_order(snapshot.parts(key)) == expected
+                derived = snapshot.derived(key, group and group.spec, lambda each: each, lambda each: each[-1])
+                assert dict(derived) == shared_out(expected)
                 found.add((key, len(expected), group is snapshot.default_group))
     assert {(size, is_default) for _, size, is_default in found} >= {(0, True), (0, False), (2, True), (2, False)}
+
+
+def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
+    """And those that were handed out stay what they were."""
+    snapshot = Snapshot.from_objects([build.group(GROUPS[0]), *(build.service(key, group=GROUPS[0]) for key in KEYS)])
+
+    def ask() -> Mapping[str, tuple[Service, ...]]:
+        return snapshot.derived(GROUPS[0], None, lambda each: each, lambda key: key[-1])
+
+    before = ask()
+    kept = dict(before)
+    assert ask() is before
+    snapshot.put(build.service("shop/b", group=GROUPS[0], labels={"a": "b"}))
+    after = ask()
+    assert [after[share] is before[share] for share in "abc"] == [True, False, True]
+    snapshot.drop(names.SERVICE, "shop/c")
+    snapshot.drop(names.SERVICE, "lab/c")
+    assert (list(ask()), dict(before) == kept) == (["a", "b"], True)

@@ -21,6 +21,7 @@ from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
+from kavip.vrrp.shares import Shares
 
 _ADDRESSES: Final = attrgetter("addresses")
 
@@ -65,21 +66,20 @@ def elsewhere_of(snapshot: Snapshot, objects: Objects, group: KeepalivedGroup) -
 
 
 def withhold(
-    members: Iterable[Member], running: Mapping[str, Running], elsewhere: Elsewhere
-) -> tuple[tuple[Member, ...], Mapping[str, Refusal]]:
+    members: Shares, running: Mapping[str, Running], elsewhere: Elsewhere
+) -> tuple[Shares, Mapping[str, Refusal]]:
     """
     *members* without the addresses that are not *running* here yet and run elsewhere.
 
     Also, by Service, what they wait for.
     """
-    found = tuple(members)
     if not elsewhere.texts:
-        return found, {}
+        return members, {}
     here = frozenset[Address]().union(*(run.carried for run in running.values()))
-    held = elsewhere.holders(set(chain.from_iterable(map(_ADDRESSES, found))) - here)
+    held = elsewhere.holders(set(chain.from_iterable(map(_ADDRESSES, members))) - here)
     if not held:
-        return found, {}
-    waiting = {each.key: min(held.keys() & set(each.addresses)) for each in found if held.keys() & set(each.addresses)}
+        return members, {}
+    waiting = {each.key: min(both) for each in members if (both := held.keys() & set(each.addresses))}
     told = {
         key: Refusal(
             Reason.PENDING,
@@ -88,7 +88,7 @@ def withhold(
         )
         for key, address in waiting.items()
     }
-    return tuple(_without(each, held) if each.key in waiting else each for each in found), told
+    return members.map(lambda each: _without(each, held) if each.key in waiting else each), told
 
 
 def _without(member: Member, held: Mapping[Address, str]) -> Member:

@@ -4,7 +4,7 @@ What fits into one ConfigMap: where a group's text does not, its youngest Servic
 Freezing the group instead would cost every Service its changes because of one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +15,12 @@ from kavip.vrrp import config
 from kavip.vrrp.config import Config
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member
+from kavip.vrrp.shares import Shares
 from kavip.vrrp.virtualips import is_anchor
 
 _HEAD: Final = "\nvrrp_instance "
 
-Build = Callable[[Sequence[Member]], tuple[Model, Config]]
+Build = Callable[[Iterable[Member]], tuple[Model, Config]]
 """The model of some members and its text."""
 
 
@@ -32,7 +33,7 @@ class Fitted:
     left_out: Mapping[str, Refusal]
 
 
-def fit(members: Sequence[Member], build: Build) -> Fitted:
+def fit(members: Shares, build: Build) -> Fitted:
     """Build *members*; leave out the youngest until what is left fits, or nobody is left."""
     model, text = build(members)
     if not text.oversized:

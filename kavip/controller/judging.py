@@ -7,6 +7,7 @@ are served and say so it is remembered, until their object is another or a node 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
@@ -21,7 +22,7 @@ from kavip.controller.standing import subjects_of
 from kavip.memo import last
 
 _SPARE: Final = 1000
-_RUN: Final = 64
+_NAME: Final = attrgetter("name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class Judged:
 def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Doubt]) -> Judged:
     """Compare what is so with what Services say; new ones have a plan of their own."""
     problems = dict(roster.model.problems) if roster.model else {}
-    problems |= {member.key: member.problem for member in roster.members if member.problem}
+    problems |= {member.key: member.problem for member in roster.members.troubled if member.problem}
     problems |= roster.left_out
-    members = ground.snapshot.members(ground.key)
+    members = ground.snapshot.parts(ground.key)
     special = problems.keys() | ground.snapshot.ledger.disputing()
-    memory = _recalled(ground, mastership, len(members))
+    memory = _recalled(ground, mastership, sum(map(len, members.values())))
     wrong, waits, doubts = [], [], {}
     for service in _unknown(members, memory, special):
         if not news.was_judged(service):
@@ -65,7 +66,7 @@ def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mappin
             doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=mastership.at)
         if wait := advertised.wait_for(held_by, doubts.get(name), mastership):
             waits.append(wait)
-    return Judged(tuple(wrong), doubts, tuple(waits))
+    return Judged(tuple(sorted(wrong, key=_NAME)), doubts, tuple(waits))
 
 
 class _Fine(NamedTuple):
@@ -93,8 +94,8 @@ class _Memory:
 
     def __init__(self) -> None:
         self.fine: dict[int, _Fine] = {}
-        self.whole: dict[int, Sequence[Service]] = {}
-        """Runs of members that are all fine, by where they begin."""
+        self.whole: dict[str, Sequence[Service]] = {}
+        """Shares of members that are all fine."""
 
 
 @last(256)
@@ -126,19 +127,18 @@ def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) ->
     return found
 
 
-def _unknown(members: Sequence[Service], memory: _Memory, special: Collection[str]) -> Sequence[Service]:
+def _unknown(members: Mapping[str, Sequence[Service]], memory: _Memory, special: Collection[str]) -> Sequence[Service]:
     """Those that have to be looked at: not those that are fine, unless there is something *special* about them."""
     fine, found = memory.fine, list[Service]()
-    if special:
-        return [each for each in members if id(each) not in fine or each.key in special]
-    for begin in range(0, len(members), _RUN):  # to compare runs costs a tenth of what it costs to look each one up
-        run = members[begin : begin + _RUN]
-        if memory.whole.get(begin) == run:
+    for share, some in members.items():
+        if special:
+            found += [each for each in some if id(each) not in fine or each.key in special]
+        elif memory.whole.get(share) is some:
             continue
-        if unknown := [each for each in run if id(each) not in fine]:
+        elif unknown := [each for each in some if id(each) not in fine]:
             found += unknown
         else:
-            memory.whole[begin] = run
+            memory.whole[share] = some
     return found
 
 

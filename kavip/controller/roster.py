@@ -33,6 +33,7 @@ from kavip.vrrp.identity import Running, identities_of
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
+from kavip.vrrp.shares import Shares, count_of, share_of
 from kavip.vrrp.succession import Succession
 
 _ALONE: Final = Succession()
@@ -50,7 +51,7 @@ class Roster:
     *staying*: nodes that keep a pod, though none would be made for them any more.
     """
 
-    members: tuple[Member, ...]
+    members: Shares
     nodes: tuple[Node, ...]
     assignment: Assignment
     router_ids: dict[str, int]
@@ -139,9 +140,7 @@ def roster_of(
     )
 
 
-def _used(
-    snapshot: Snapshot, group: KeepalivedGroup, *, members: Sequence[Member], elsewhere: Elsewhere
-) -> frozenset[int]:
+def _used(snapshot: Snapshot, group: KeepalivedGroup, *, members: Shares, elsewhere: Elsewhere) -> frozenset[int]:
     """The VRIDs that others' nodes run still, where *group* needs another one."""
     held = group.status.router_ids or {}
     if held.keys() >= set(keys.wanted_keys(group, members)):
@@ -158,7 +157,7 @@ def _staying(snapshot: Snapshot, group: KeepalivedGroup, scene: Scene | None) ->
 
 def _assignment(
     group: KeepalivedGroup,
-    members: Sequence[Member],
+    members: Shares,
     running: Mapping[str, Running],
     *,
     taken: frozenset[int],
@@ -205,15 +204,23 @@ def _is_pruned(status: GroupStatus) -> bool:
     return conditions.find(status.conditions, Condition.PROGRAMMED) is not None and not status.observed_generation
 
 
-def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Iterable[Member]:
+def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Shares:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
-    members = snapshot.derived(group.key, group.spec, lambda each: member_of(each, group))
-    disputing = snapshot.ledger.disputing()
+    count = count_of(group)
+    made = snapshot.derived(
+        group.key, group.spec, lambda each: member_of(each, group), lambda key: share_of(key, count)
+    )
+    members, disputing = Shares(group.key, count, made), snapshot.ledger.disputing()
     if group.spec.allowed_namespaces is None and not disputing:
         return members
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
-    allowed = (each for each in members if snapshot.allows(group, each.key.partition("/")[0]))
-    return [_own(snapshot, group.key, each, found) if each.key in disputing else each for each in allowed]
+
+    def own(each: Member) -> Member | None:
+        if not snapshot.allows(group, each.key.partition("/")[0]):
+            return None
+        return _own(snapshot, group.key, each, found) if each.key in disputing else each
+
+    return members.map(own)
 
 
 def _own(snapshot: Snapshot, group: str, member: Member, found: dict[Address, frozenset[str] | None]) -> Member:
@@ -247,7 +254,7 @@ def _fitted(
     snapshot: Snapshot,
     group: KeepalivedGroup,
     *,
-    members: tuple[Member, ...],
+    members: Shares,
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
     running: Mapping[str, Running],
@@ -255,7 +262,7 @@ def _fitted(
 ) -> tuple[Fitted | None, Refusal | None]:
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
 
-    def build(kept: Sequence[Member]) -> tuple[Model, Config]:
+    def build(kept: Iterable[Member]) -> tuple[Model, Config]:
         model = succession.of(instances.model_of(group, kept, peers, router_ids, anchors=anchors), peers)
         return model, config.render(model, beside=most_bytes(snapshot, group, model))
 
@@ -280,7 +287,7 @@ def _ahead(
     fitted: Fitted,
     running: Mapping[str, Running],
     *,
-    members: Sequence[Member],
+    members: Shares,
     peers: Sequence[Peer],
     assignment: Assignment,
     persisted: Mapping[str, int],
@@ -294,7 +301,7 @@ def _ahead(
     wanted = fitted.model
     if succession.old:
         return _Ahead(wanted, fitted.config, None)
-    kept = [each for each in members if each.key not in fitted.left_out] if fitted.left_out else members
+    kept = members.map(lambda each: None if each.key in fitted.left_out else each) if fitted.left_out else members
     goal = wanted
     if persisted.keys() != assignment.ids.keys():
         anchors = {name: each.identity.anchor.address for name, each in running.items()}

@@ -11,7 +11,8 @@ measurements decide the shape of the text. The way through the package, in the o
   lines that users may write;
 * :mod:`kavip.vrrp.targets`: what health checks may ask;
 * :mod:`kavip.vrrp.keys`, :mod:`kavip.vrrp.units`: what needs a VRID, and who carries which address
-  (:mod:`kavip.vrrp.virtualips`); :mod:`kavip.vrrp.lots`: the Services of each Shared instance;
+  (:mod:`kavip.vrrp.virtualips`); :mod:`kavip.vrrp.shares`, :mod:`kavip.vrrp.lots`: the Services of each Shared
+  instance;
 * :mod:`kavip.vrrp.instances`: the model of one group, with :mod:`kavip.vrrp.globals`, :mod:`kavip.vrrp.priorities`,
   :mod:`kavip.vrrp.timing` and :mod:`kavip.vrrp.tracking`;
 * :mod:`kavip.vrrp.config`: the model as the text of ``keepalived.conf``;

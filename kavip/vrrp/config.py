@@ -8,8 +8,9 @@ second word, a brace, a comment, a macro or a new line.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,9 +32,17 @@ REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector th
 
 HASH_LENGTH: Final = 16
 
-_MADE: Final = frozenset({int, Address, VirtualIP})  # kavip makes their text
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
 _ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n +([0-9A-Fa-f:.]+)/", re.MULTILINE)
+
+
+class _Lines(str):
+    """Whole lines, of which every value was guarded when they were made."""
+
+    __slots__ = ()
+
+
+_MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # kavip makes their text
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,16 @@ def render(model: Model, *, beside: int = 0) -> Config:
 
 @last(4096)
 def _block(_name: tuple[str, str], instance: Instance) -> str:
-    return _INSTANCE.render(instance=instance, unlisted=UNLISTED)
+    return _INSTANCE.render(instance=instance, unlisted=UNLISTED, lines=_lines)
+
+
+def _lines(vips: Iterable[VirtualIP]) -> _Lines:
+    return _Lines("".join(map(_line, vips)))
+
+
+@lru_cache(1 << 14)  # a Shared instance has hundreds, of which one is another
+def _line(vip: VirtualIP) -> str:
+    return f"        {guard(vip)} dev {guard(vip.interface)}\n"
 
 
 def guard(value: object) -> object:

@@ -8,7 +8,7 @@ still runs elsewhere starts with the switch. Those that can start before do: whe
 these have settled masters, and the move costs no election.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -39,7 +39,7 @@ def hold(
     running: Mapping[str, Running],
     *,
     group: KeepalivedGroup,
-    members: Sequence[Member],
+    members: Iterable[Member],
     peers: Sequence[Peer],
 ) -> Model:
     """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
@@ -48,7 +48,7 @@ def hold(
         return wanted
     by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
     owners = {address: member.key for member in by_age for address in member.addresses}
-    ground = _Ground(group, peers, {member.key: member for member in members}, owners)
+    ground = _Ground(group, peers, {member.key: member for member in by_age}, owners)
     leaving = frozenset(vip.address for each in moving.values() for vip in each)
     now, fresh = [], []
     for each in wanted.instances:
@@ -91,7 +91,7 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:
     family = identity.anchor.address.family
     unit_name = keys.unit_name(run.name, family)
     before, where = group.spec.interface, identity.anchor.interface
-    placed = {vip.address: replace(vip, interface=where) if vip.interface == before else vip for vip in vips}
+    placed = {vip.address: vip._replace(interface=where) if vip.interface == before else vip for vip in vips}
     is_slot = is_anchor(identity.anchor.address)
     for vip in () if is_slot else (identity.anchor, *identity.also):
         placed.setdefault(vip.address, vip)

@@ -16,7 +16,7 @@ from typing import Final
 from kavip.api.address import Address, read_address
 from kavip.memo import last
 from kavip.vrrp.instances import Instance
-from kavip.vrrp.virtualips import VirtualIP, is_anchor
+from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
 _OPEN: Final = re.compile(r"vrrp_instance (\S+) \{\n")
 _CLOSE: Final = "\n}"
@@ -57,7 +57,7 @@ class Running:
     @cached_property
     def carried(self) -> frozenset[Address]:
         """The addresses of the VIPs."""
-        return frozenset(vip.address for vip in self.virtual_ips)
+        return addresses_of(self.virtual_ips)
 
 
 NOTHING: Final[Mapping[str, Running]] = MappingProxyType({})
@@ -104,7 +104,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _essence(identity: Identity) -> Identity:
-    anchor, *also = (replace(vip, prefix=0) for vip in (identity.anchor, *identity.also))
+    anchor, *also = (vip._replace(prefix=0) for vip in (identity.anchor, *identity.also))
     return replace(identity, anchor=anchor, also=tuple(sorted(also)))
 
 

@@ -10,7 +10,7 @@ An address may be in one instance only. Where Services share one, the oldest car
 it is (:class:`Sharing`). What cannot be done for one Service is a problem of that Service and of no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -88,7 +88,7 @@ class Instance:
     @cached_property
     def carried(self) -> frozenset[Address]:
         """The addresses of the VIPs."""
-        return frozenset(vip.address for vip in self.virtual_ips)
+        return virtualips.addresses_of(self.virtual_ips)
 
     @property
     def nobody(self) -> Address:
@@ -128,7 +128,7 @@ class Model:
 
 def model_of(
     group: KeepalivedGroup,
-    members: Sequence[Member],
+    members: Iterable[Member],
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
     *,

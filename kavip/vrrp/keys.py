@@ -5,17 +5,15 @@ The names under which VRIDs are kept, and which Service lives where.
 ``ns/name/virtualips``. Instances have the same names, the IPv6 one of two with ``/v6`` behind it.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
 from kavip.memo import last
 from kavip.vrrp.members import Member, is_name
+from kavip.vrrp.shares import count_of, shares_of, slot_names
 
-SHARED_PREFIX: Final = "group"
 OWN_SUFFIX: Final = "virtualips"
 _IPV6: Final = "/v6"
 
@@ -30,11 +28,10 @@ def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str,
     ``ns/name``, with ``spreadvips`` ``ns/name/ip``; in Shared mode ``group/<n>``, and what has instances of its own.
     """
     if group.is_shared:
-        own = list(slot_names(group.spec.instances.count))
+        own, members = list(slot_names(count_of(group))), shares_of(group, members).local
     else:
         own = [own_key(group)] if group.spec.virtual_ips else []
-    some = [each for each in members if each.local] if group.is_shared else members
-    return (*own, *(key for each in sorted(some, key=lambda each: each.age_key) for key in keys_of(group, each)))
+    return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
 
 
 def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
@@ -56,40 +53,29 @@ def published_ids(
     """
     if not group.is_shared:
         return dict(sorted(router_ids.items()))
-    services = _fitting(tuple(member.key for member in members if not member.local))
-    return _shown(group.key, services, group.spec.instances.count, router_ids, held)
-
-
-def _fitting(services: tuple[str, ...]) -> tuple[str, ...]:
-    if sum(map(len, services)) <= MOST_SHOWN:
-        return services
-    return tuple(key for key, end in zip(services, accumulate(map(len, services)), strict=True) if end <= MOST_SHOWN)
+    return _shown(group.key, shares_of(group, members).names, router_ids, held)
 
 
 @last(64)
 def _shown(
-    _group: str, services: Sequence[str], count: int, router_ids: Mapping[str, int], held: dict[str, int]
+    _group: str, services: Mapping[str, tuple[str, ...]], router_ids: Mapping[str, int], held: dict[str, int]
 ) -> dict[str, int]:
-    slots = ((key, slot_of(key, count)) for key in services)
-    shown = {**{key: router_ids[slot] for key, slot in slots if slot in router_ids}, **router_ids}
+    every = {key: router_ids[slot] for slot, some in services.items() if slot in router_ids for key in some}
+    shown = {**_fitting(every), **router_ids}
     return held if shown == held else dict(sorted(shown.items()))
+
+
+def _fitting(services: dict[str, int]) -> dict[str, int]:
+    if sum(map(len, services)) <= MOST_SHOWN:
+        return services
+    names = sorted(services)
+    fits = zip(names, accumulate(map(len, names)), strict=True)
+    return {key: services[key] for key, end in fits if end <= MOST_SHOWN}
 
 
 def own_key(group: KeepalivedGroup) -> str:
     """The key of the group's own VIPs: three parts, so that no Service can have it, and the last is no address."""
     return f"{group.key}/{OWN_SUFFIX}"
-
-
-@lru_cache
-def slot_names(count: int) -> tuple[str, ...]:
-    """The names of *count* Shared instances."""
-    return tuple(f"{SHARED_PREFIX}/{number}" for number in range(count))
-
-
-@lru_cache(16384)  # the plan of a group asks for all of its Services
-def slot_of(key: str, count: int) -> str:
-    """The Shared instance of the Service *key*: always the same while *count* is."""
-    return slot_names(count)[int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % count]
 
 
 def instance_name(unit: str, family: int) -> str:

@@ -5,22 +5,21 @@ Thousands of them change one at a time. Of those that have nothing special about
 are put together once for each instance, and again where one of its Services is another.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from itertools import chain, groupby, repeat
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.memo import last
-from kavip.vrrp import keys, virtualips
-from kavip.vrrp.members import Member, is_name
-from kavip.vrrp.virtualips import VirtualIP
+from kavip.vrrp.members import Member
+from kavip.vrrp.shares import MOST, Shares
+from kavip.vrrp.virtualips import VirtualIP, host
 
-_MOST: Final = 1024
-_KEY: Final = attrgetter("key")
-
-_Pick = Callable[[Sequence[Member]], tuple[Member, ...]]
+_ADDRESSES: Final = attrgetter("addresses")
+_FAMILY: Final = attrgetter("family")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,82 +39,84 @@ class Lot:
 NONE: Final = Lot()
 
 
-def lots_of(
-    group: str, members: Sequence[Member], *, count: int, interface: str, reserved: Collection[Address]
-) -> Mapping[str, Lot]:
-    """
-    The lots of *group* with *count* Shared instances; an address that is *reserved*, or that several have, is special.
-    """
-    members = tuple(members)
-    names = tuple(map(_KEY, members))
-    shares = {slot: pick(members) for slot, pick in _picks(group, names, count).items()}
-    addresses = {slot: _addresses((group, slot), some) for slot, some in shares.items()}
-    special = _special(tuple(addresses.values()), reserved)
+def lots_of(shares: Shares, *, interface: str, reserved: Collection[Address]) -> Mapping[str, Lot]:
+    """The lots of *shares*; an address that is *reserved*, or that several have, is special."""
+    found = {slot: _addresses((shares.group, slot), some) for slot, some in shares.members.items()}
+    tally = _tally(shares.group)
+    tally.see({slot: each.every for slot, each in found.items()})
+    special = frozenset[Address]().union(
+        tally.several, filter(tally.shares.__contains__, reserved), *(each.twice for each in found.values())
+    )
     return {
-        slot: _lot((group, slot), some, interface, special & addresses[slot][0] if special else special)
-        for slot, some in shares.items()
+        slot: _lot((shares.group, slot), some, interface, special & found[slot].every if special else special)
+        for slot, some in shares.members.items()
     }
 
 
-@last(64)
-def _picks(_group: str, names: Sequence[str], count: int) -> Mapping[str, _Pick]:
-    places: dict[str, list[int]] = {}
-    for index, name in enumerate(names):
-        places.setdefault(keys.slot_of(name, count), []).append(index)
-    return {slot: _pick(indices) for slot, indices in places.items()}
+class _Addresses(NamedTuple):
+    """All addresses of a share, and those that several of its members have."""
+
+    every: frozenset[Address]
+    twice: frozenset[Address]
 
 
-def _pick(indices: Sequence[int]) -> _Pick:
-    if len(indices) > 1:
-        return itemgetter(*indices)
-    (index,) = indices
-    return itemgetter(slice(index, index + 1))
-
-
-@last(_MOST)
-def _addresses(_slot: tuple[str, str], members: Sequence[Member]) -> tuple[frozenset[Address], frozenset[Address]]:
-    """All addresses of *members*, and those that several of them have."""
+@last(MOST)
+def _addresses(_share: tuple[str, str], members: tuple[Member, ...]) -> _Addresses:
+    found = list(_flat(members))
+    every = frozenset(found)
+    if len(every) == len(found):
+        return _Addresses(every, frozenset())
     seen: set[Address] = set()
     twice: set[Address] = set()
     for member in members:
         mine = set(member.addresses)
         twice |= seen & mine
         seen |= mine
-    return frozenset(seen), frozenset(twice)
+    return _Addresses(every, frozenset(twice))
 
 
-def _special(
-    found: Sequence[tuple[frozenset[Address], frozenset[Address]]], reserved: Collection[Address]
-) -> frozenset[Address]:
-    every = frozenset[Address]().union(*(some for some, _ in found))
-    special = frozenset[Address]().union(every.intersection(reserved), *(twice for _, twice in found))
-    if len(every) == sum(len(some) for some, _ in found):
-        return special
-    seen: set[Address] = set()
-    across: set[Address] = set()
-    for some, _ in found:
-        across |= seen & some
-        seen |= some
-    return special | across
+class _Tally:
+    """In how many *shares* of one group each address is, and which are in *several*, as they were seen last."""
+
+    def __init__(self) -> None:
+        self.shares: dict[Address, int] = {}
+        self.several: set[Address] = set()
+        self._seen: Mapping[str, frozenset[Address]] = {}
+
+    def see(self, found: Mapping[str, frozenset[Address]]) -> None:
+        """The shares have these addresses now: count on from what they had."""
+        none = frozenset[Address]()
+        for slot in self._seen.keys() | found.keys():
+            before, now = self._seen.get(slot, none), found.get(slot, none)
+            if before is not now:
+                self._count(before - now, -1)
+                self._count(now - before, 1)
+        self._seen = found
+
+    def _count(self, addresses: Iterable[Address], step: int) -> None:
+        for address in addresses:
+            number = self.shares[address] = self.shares.get(address, 0) + step
+            if not number:
+                del self.shares[address]
+            (self.several.add if number > 1 else self.several.discard)(address)
 
 
-@last(_MOST)
-def _lot(_slot: tuple[str, str], members: Sequence[Member], interface: str, special: frozenset[Address]) -> Lot:
-    plain: list[Member] = []
-    rest: list[Member] = []
-    for each in members:
-        is_special = bool(special) and not special.isdisjoint(each.addresses)
-        (plain if _is_plain(each) and not is_special else rest).append(each)
-    vips: dict[int, list[VirtualIP]] = {}
-    for address in sorted({address for each in plain for address in each.addresses}):
-        vips.setdefault(address.family, []).append(virtualips.host(address, interface))
-    return Lot(
-        tuple(members),
-        tuple(sorted(each.key for each in plain if each.addresses)),
-        {family: tuple(some) for family, some in vips.items()},
-        tuple(rest),
-    )
+@last(64)
+def _tally(_group: str) -> _Tally:
+    return _Tally()
 
 
-def _is_plain(member: Member) -> bool:
-    return not (member.local or member.lines or member.problem) and is_name(member.key)
+@last(MOST)
+def _lot(_share: tuple[str, str], members: tuple[Member, ...], interface: str, special: frozenset[Address]) -> Lot:
+    rest = tuple(each for each in members if not each.is_plain or not special.isdisjoint(each.addresses))
+    plain = members
+    if rest:
+        apart = set(map(id, rest))
+        plain = tuple(each for each in members if id(each) not in apart)
+    addresses = sorted(dict.fromkeys(_flat(plain)))  # from the order of names, which is often theirs
+    vips = {family: tuple(map(host, some, repeat(interface))) for family, some in groupby(addresses, _FAMILY)}
+    return Lot(members, tuple(sorted(each.key for each in plain if each.addresses)), vips, rest)
+
+
+def _flat(members: Iterable[Member]) -> Iterable[Address]:
+    return chain.from_iterable(map(_ADDRESSES, members))

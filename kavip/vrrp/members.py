@@ -4,7 +4,7 @@ What a group's configuration is made from: its Services as :class:`Member` value
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -34,6 +34,7 @@ class Member:
 
     *spread* wants an instance per address. *local* wants instances of its own, also in Shared mode. *problem* is what
     is wrong with the Service's own lines: it is served without them, for a VIP is worth more than a tuned one.
+    *is_plain*: there is nothing special about it as far as it can be told without another Service.
     """
 
     key: str
@@ -43,6 +44,12 @@ class Member:
     local: bool = False
     lines: tuple[Line, ...] = ()
     problem: Refusal | None = None
+    is_plain: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Tell once what is asked of thousands."""
+        is_plain = not (self.local or self.lines or self.problem) and is_name(self.key)
+        object.__setattr__(self, "is_plain", is_plain)
 
     @property
     def age_key(self) -> tuple[str, str]:

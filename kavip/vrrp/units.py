@@ -6,7 +6,7 @@ then Services by age, and whoever comes first carries an address. What cannot be
 that Service, and of no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kavip.api.address import Address
@@ -18,6 +18,7 @@ from kavip.vrrp import keys, verbatim, virtualips
 from kavip.vrrp.grammar import Line, is_interface
 from kavip.vrrp.lots import NONE, Lot, lots_of
 from kavip.vrrp.members import Member, Peer, is_name
+from kavip.vrrp.shares import count_of, shares_of, slot_names, slot_of
 from kavip.vrrp.virtualips import VirtualIP
 
 
@@ -67,12 +68,11 @@ class Draft:
     """Gathers units: whoever comes first carries an address."""
 
     def __init__(self, group: KeepalivedGroup, peers: Sequence[Peer], router_ids: Mapping[str, int]) -> None:
-        count = group.spec.instances.count if group.is_shared else 0
         self.units: dict[str, Unit] = {}
         self.problems: dict[str, Refusal] = {}
         self._group = group
         self._ids = router_ids
-        self._slots = keys.slot_names(count)
+        self._slots = slot_names(count_of(group))
         self._node_of = {address: peer.name for peer in peers for address in peer.addresses}
         self._carriers: dict[Address, Unit] = {}
         self._holders: dict[Address, list[str]] = {}
@@ -93,7 +93,7 @@ class Draft:
         if vips:
             self._place(own, vips, unit=self._slot(own) or own)
 
-    def add_all(self, members: Sequence[Member]) -> None:
+    def add_all(self, members: Iterable[Member]) -> None:
         """Add all Services of the group, the older ones first; those of a slot that are alike, all at once."""
         rest: list[Member] = [] if self._slots else list(members)
         for slot, lot in self._lots(members).items() if self._slots else ():
@@ -146,14 +146,13 @@ class Draft:
             if len(holders) > 1
         )
 
-    def _lots(self, members: Sequence[Member]) -> Mapping[str, Lot]:
+    def _lots(self, members: Iterable[Member]) -> Mapping[str, Lot]:
         reserved = {*self._node_of, *self._carriers}
-        where = self._group.spec.interface
-        return lots_of(self._group.key, members, count=len(self._slots), interface=where, reserved=reserved)
+        return lots_of(shares_of(self._group, members), interface=self._group.spec.interface, reserved=reserved)
 
     def _slot(self, key: str) -> str:
         """The slot of *key*; "" where the group has none."""
-        return keys.slot_of(key, len(self._slots)) if self._slots else ""
+        return slot_of(key, len(self._slots)) if self._slots else ""
 
     def _place(self, holder: str, vips: list[VirtualIP], *, unit: str, lines: tuple[Line, ...] = ()) -> None:
         """Put those of *vips* that nobody carries yet into the *unit* of that name."""

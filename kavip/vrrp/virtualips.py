@@ -5,10 +5,11 @@ keepalived would also take ``0.0.0.0``, multicast, loopback and a prefix length 
 interface. Addresses of Services come from pools that were checked; those that a group itself names are checked here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from kavip.api.address import BITS, Address
 from kavip.errors import BadInput
@@ -18,13 +19,13 @@ ANCHOR_IPV4: Final = 0xA9FEFF00
 ANCHOR_IPV6: Final = 0xFE80 << 112 | 0x6B61 << 16
 """fe80::6b61:0: the same for IPv6; 0x6b61 is "ka"."""
 
-_ANCHOR_BITS: Final = {4: 8, 6: 16}
+_ANCHORS: Final = {4: range(ANCHOR_IPV4, ANCHOR_IPV4 + (1 << 8)), 6: range(ANCHOR_IPV6, ANCHOR_IPV6 + (1 << 16))}
 _SHORTEST_PREFIX: Final = {4: 8, 6: 16}
+_ADDRESS: Final = attrgetter("address")
 _SHAPE: Final = "want an address, with or without a prefix length, such as 192.0.2.10/24 or 2001:db8::10"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class VirtualIP:
+class VirtualIP(NamedTuple):
     """One VIP on one interface."""
 
     address: Address
@@ -49,8 +50,12 @@ def anchor(family: int, router_id: int, interface: str) -> VirtualIP:
 
 def is_anchor(address: Address) -> bool:
     """Whether *address* is one of those that :func:`anchor` gives."""
-    base = ANCHOR_IPV4 if address.family == 4 else ANCHOR_IPV6
-    return address.value >> _ANCHOR_BITS[address.family] == base >> _ANCHOR_BITS[address.family]
+    return address.value in _ANCHORS[address.family]
+
+
+def addresses_of(vips: Iterable[VirtualIP]) -> frozenset[Address]:
+    """Those of *vips*, without prefix lengths and interfaces."""
+    return frozenset(map(_ADDRESS, vips))
 
 
 def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:

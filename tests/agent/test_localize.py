@@ -266,7 +266,7 @@ def test_what_is_named_is_known_though_it_is_refused() -> None:
         assert named(scene.mounted(text), facts()) == every
     node = facts(held=(held("198.51.100.1/24", "ens3"),))
     moved = named(scene.mounted(TEXT, interface_from_ip="198.51.100.9"), node)
-    assert moved == {replace(each, interface="ens3") for each in every}
+    assert moved == {each._replace(interface="ens3") for each in every}
 
 
 def test_leftovers_are_what_was_recorded_and_does_not_run() -> None:

@@ -14,6 +14,7 @@ from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer, member_of, peer_of
+from kavip.vrrp.shares import slot_names, slot_of
 from tests import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
@@ -266,9 +267,9 @@ def test_slots_of_both_families() -> None:
 
 def test_service_never_moves_between_slots() -> None:
     """The slot of a Service depends on its name alone, and slots are used evenly."""
-    used = [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
-    assert used == [keys.slot_of(f"a/s{number}", 16) for number in range(1600)]
-    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(keys.slot_names(16), True)
+    used = [slot_of(f"a/s{number}", 16) for number in range(1600)]
+    assert used == [slot_of(f"a/s{number}", 16) for number in range(1600)]
+    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(slot_names(16), True)
 
 
 def test_more_than_255_services() -> None:
@@ -281,7 +282,7 @@ def test_more_than_255_services() -> None:
     assert (len(found.instances), found.problems) == (16, {})
     status = keys.published_ids(group, members, ids, held={})
     assert len(status) == 1016
-    assert all(status[each.key] == ids[keys.slot_of(each.key, 16)] for each in members)
+    assert all(status[each.key] == ids[slot_of(each.key, 16)] for each in members)
     assert (
         routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids == ids
     )
@@ -338,7 +339,7 @@ def test_slot_without_vrid() -> None:
     group = build.group(instances=shared(2))
     members = [member_of(annotated(f"a/s{number}", f"192.0.2.{number}"), group) for number in range(1, 9)]
     found = model_of(group, members, nodes(2), {"group/1": 9})
-    homeless = {each.key for each in members if keys.slot_of(each.key, 2) == "group/0"}
+    homeless = {each.key for each in members if slot_of(each.key, 2) == "group/0"}
     assert 0 < len(homeless) < 8
     assert found.problems.keys() == homeless
 

@@ -1,0 +1,85 @@
+"""What is put together for each Shared instance is what somebody would find who looks at all Services anew."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip.api.address import Address
+from kavip.memo import forget
+from kavip.names import Reason
+from kavip.vrrp import verbatim
+from kavip.vrrp.lots import _tally, lots_of
+from kavip.vrrp.members import Member
+from kavip.vrrp.shares import Shares, shares_of
+from tests import build
+from tests.vrrp.samples import shared
+
+GROUP = build.group(instances=shared(3))
+KEYS = [f"shop/s{number}" for number in range(9)]
+ADDRESSES = [Address(4, number) for number in range(1, 12)] + [Address(6, 1)]
+TROUBLE = verbatim.shared("lb/edge")
+
+
+def some_member(key: str, luck: random.Random) -> Member:
+    """One with few or no addresses, mostly of its own, and sometimes something special."""
+    own = ADDRESSES[KEYS.index(key)]
+    addresses = luck.choice(((own,), (own,), (own,), (), tuple(luck.sample(ADDRESSES, 2)), (own, own)))
+    problem = TROUBLE if luck.random() < 0.1 else None
+    return Member(key=key, addresses=addresses, local=luck.random() < 0.1, problem=problem)
+
+
+def changed(shares: Shares, member: Member) -> Shares:
+    """*shares* with *member* in place of the one of its name; all others are the same objects."""
+    return shares.map(lambda each: member if each.key == member.key else each)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:
+    """After any history; and whoever has an address that is reserved, or that another one has, is decided by itself."""
+    forget()
+    shares = shares_of(GROUP, [some_member(key, luck) for key in KEYS])
+    history = []
+    for _ in range(20):
+        if luck.random() < 0.2:
+            shares = shares_of(GROUP, [some_member(key, luck) for key in luck.sample(KEYS, luck.randint(0, len(KEYS)))])
+        shares = changed(shares, some_member(luck.choice(KEYS), luck))
+        reserved = set(luck.sample(ADDRESSES, luck.choice((0, 0, 1))))
+        history.append((shares, reserved, lots_of(shares, interface="eth0", reserved=reserved)))
+        assert _tally(GROUP.key).shares.keys() == {address for each in shares for address in each.addresses}
+    for then, reserved, kept in history:
+        forget()
+        assert lots_of(then, interface="eth0", reserved=reserved) == kept
+        several = [address for address in ADDRESSES if sum(address in each.addresses for each in then) > 1]
+        for lot in kept.values():
+            apart = {each.key for each in lot.members if not reserved.union(several).isdisjoint(each.addresses)}
+            odd = {each.key for each in lot.members if each.local or each.problem}
+            assert {each.key for each in lot.rest} == apart | odd
+            plain = [each for each in lot.members if each not in lot.rest]
+            assert lot.services == tuple(sorted(each.key for each in plain if each.addresses))
+            found = [vip.address for family in (4, 6) for vip in lot.vips.get(family, ())]
+            assert found == sorted({address for each in plain for address in each.addresses})
+
+
+def test_members_are_shared_out_once() -> None:
+    """By name, whatever they are; who lives elsewhere is not among those that the status shows."""
+    members = [Member(key=key, addresses=(), local=key == KEYS[4], problem=TROUBLE) for key in KEYS]
+    shares = shares_of(GROUP, members)
+    assert shares_of(GROUP, shares) is shares
+    assert sorted(shares, key=lambda each: each.key) == members
+    assert (len(shares), shares.local) == (len(members), (members[4],))
+    assert {each.key for each in shares.troubled} == set(KEYS)
+    assert sorted(name for names in shares.names.values() for name in names) == [*KEYS[:4], *KEYS[5:]]
+    other = shares_of(build.group(instances=shared(2)), shares)
+    assert (other.count, sorted(other.members)) == (2, ["group/0", "group/1"])
+    assert list(shares_of(build.group(), shares).members) == [""]
+
+
+def test_what_is_plain_is_told_by_the_member_alone() -> None:
+    """Its name, its lines, its policy."""
+    assert Member(key="shop/web", addresses=()).is_plain
+    assert not Member(key="group/1", addresses=()).is_plain
+    assert not Member(key="shop/web", addresses=(), local=True).is_plain
+    assert TROUBLE.reason is Reason.INVALID_VERBATIM
+    assert not Member(key="shop/web", addresses=(), problem=TROUBLE).is_plain
