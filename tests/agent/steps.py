@@ -26,6 +26,14 @@ def master(pod: Pod, *instances: str) -> Pod:
     return pod
 
 
+def led(pods: list[Pod], instance: str) -> tuple[Pod, Pod]:
+    """Of two *pods* the one that is to lead *instance*, when it does, and the other one: nothing moves any more."""
+    pods[0].wait_until("all know it", lambda: all(each.role(instance) for each in pods))
+    other, leader = sorted(pods, key=lambda each: int(each.instances()[instance]["priority"]))
+    leader.wait_until("it leads", lambda: [leader.role(instance), other.role(instance)] == ["MASTER", "BACKUP"])
+    return leader, other
+
+
 def alone(make: MakePod, text: str = ONE) -> Pod:
     """The only pod of the segment, master of the Service's instance."""
     return master(started(make("n1"), text), WEB)

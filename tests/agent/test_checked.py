@@ -96,7 +96,7 @@ def test_a_service_that_fails_loses_the_vip(sites: list[Site]) -> None:
     leader, other = led(sites)
     leader.answers(503)
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master)
-    assert leader.pod.instances()[WEB]["state"] == "FAULT"
+    leader.pod.wait_until("it says why", lambda: leader.pod.role(WEB) == "FAULT")
     (told,) = leader.pod.state()["checks"]
     assert (told["name"], told["ok"], told["message"]) == ("web", False, "status 503")
     assert leader.pod.state()["note"] == "health check web fails"

@@ -19,6 +19,7 @@ from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.steps import started
 from tests.controller.grouping import WEB, serving
 from tests.controller.scenes import GROUP, NOW, World, cluster
+from tests.vrrp.samples import STEADY
 
 pytestmark = pytest.mark.netns
 
@@ -32,7 +33,7 @@ class Told:
         """Nothing is asked yet."""
         self.story: list[str] = []
         self._pods, self._began = pods, time.monotonic()
-        self._world = World(cluster(serving(WEB, VIP), build.group(**scene.FAST)))
+        self._world = World(cluster(serving(WEB, VIP), build.group(**STEADY)))
         self._world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
 
     def during(self, *steps: Callable[[], None]) -> list[str]:
@@ -59,7 +60,7 @@ class Told:
                 await asyncio.to_thread(step)
                 while self._look(probe, due) == before:
                     await asyncio.sleep(0.05)
-                for _ in range(15):  # what would follow, if the change were not the end of it
+                for _ in range(40):  # what would follow, if the change were not the end of it
                     self._look(probe, due)
                     await asyncio.sleep(0.1)
             watching.cancel()
@@ -82,7 +83,7 @@ class Told:
 
 def test_the_master_is_told_through_a_death_and_a_return(pod: MakePod) -> None:
     """A killed daemon and its return are one change each: no gap, no split brain, whatever the answers' order."""
-    text = scene.rendered({WEB: VIP})
+    text = scene.rendered({WEB: VIP}, **STEADY)
     pods = [started(pod(node), text) for node in ("n1", "n2")]
     other, owner = sorted(pods, key=lambda each: int(each.instances()[WEB]["priority"]))
     owner.wait_until("master", lambda: WEB in owner.masters() and WEB not in other.masters())

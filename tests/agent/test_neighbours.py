@@ -6,7 +6,7 @@ from kavip import names
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.steps import WEB, WEB_VIP, started
+from tests.agent.steps import WEB, WEB_VIP, led, started
 from tests.vrrp.samples import STEADY
 
 pytestmark = pytest.mark.netns
@@ -81,8 +81,8 @@ def test_a_node_with_ipvs_holds_every_vip_on_a_dummy(pod: MakePod) -> None:
             started(each, EDGE)
             assert each.state()["leftOut"] == []
             assert "without strictARP" in each.state()["note"]
-        pods[0].wait_until("one holds it", lambda: holders(pods, WEB_VIP) == 1)
-        (holder,) = [each for each in pods if WEB_VIP in each.addresses()]
+        holder, _ = led(pods, WEB)
+        holder.wait_until("it alone holds it", lambda: WEB_VIP in holder.addresses() and holders(pods, WEB_VIP) == 1)
         holder.kill_keepalived()
         holder.wait_until("it is off eth0", lambda: not holder.addresses() & {*vips})
         for each in pods:

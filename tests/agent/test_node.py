@@ -9,7 +9,7 @@ from hack.testbed import process
 from kavip import names
 from tests.agent import scene
 from tests.agent.conftest import MakePod
-from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, master, started
+from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, led, master, started
 
 pytestmark = pytest.mark.netns
 
@@ -22,12 +22,11 @@ def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
     """Each VIP of both families has exactly one master, which holds the address; probes and metrics agree."""
     pods = [started(pod(node), ONE) for node in ("n1", "n2")]
     for address, instance in ((WEB_VIP, WEB), ("2001:db8:2::130", f"{WEB}/v6")):
+        ranked = led(pods, instance)
         pods[0].wait_until(
-            f"one master of {instance}",
-            lambda instance=instance: sorted(each.role(instance) for each in pods) == ["BACKUP", "MASTER"],
+            f"the first alone holds {address}",
+            lambda address=address, ranked=ranked: [address in each.addresses() for each in ranked] == [True, False],
         )
-        holders = [each for each in pods if address in each.addresses()]
-        assert [instance in each.masters() for each in holders] == [True]
     for each in pods:
         state = each.state()
         assert state["node"] == each.host.name and state["group"] == "lb/edge"
@@ -149,9 +148,7 @@ def test_a_node_that_answers_for_others_says_so(pod: MakePod) -> None:
 def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
     """Its peer takes over alone, and the daemon that kubelet starts serves again."""
     pods = [started(pod(node), ONE) for node in ("n1", "n2")]
-    pods[0].wait_until("one master", lambda: sum(WEB in each.masters() for each in pods) == 1)
-    (loser,) = [each for each in pods if WEB in each.masters()]
-    (winner,) = [each for each in pods if each is not loser]
+    loser, winner = led(pods, WEB)
     loser.kill_keepalived()
     loser.wait_until("the VIPs are gone", lambda: not loser.addresses() & {WEB_VIP, "2001:db8:2::130"})
     master(winner, WEB, f"{WEB}/v6")
