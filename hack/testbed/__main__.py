@@ -9,6 +9,7 @@ from hack.testbed import debian, images, need, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
+from hack.testbed.segment import BOTH
 
 ARCHIVE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
 NAME = click.option("--name", default="default", show_default=True, help="Which cluster.")
@@ -75,12 +76,13 @@ def get_image(
 @NAME
 @click.option("--nodes", default=3, show_default=True)
 @click.option("--load", "archives", multiple=True, type=ARCHIVE, help="An image archive for every node.")
-def up(name: str, nodes: int, archives: tuple[Path, ...]) -> None:
+@click.option("--ipv6-only", is_flag=True, help="No IPv4 address anywhere.")
+def up(name: str, nodes: int, archives: tuple[Path, ...], *, ipv6_only: bool) -> None:
     """Start a cluster and leave it running."""
     runs.sweep()
     built = programs.ensure()
     state = runs.create(name)
-    cluster = Cluster(built, state, nodes=nodes, images=archives)
+    cluster = Cluster(built, state, nodes=nodes, images=archives, families=(6,) if ipv6_only else BOTH)
     try:
         with step(f"Start cluster {name}", f"{nodes} nodes, each a set of namespaces; ten seconds or so"):
             cluster.start()

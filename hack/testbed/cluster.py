@@ -1,7 +1,7 @@
 """A cluster: a control plane and nodes on one segment, with a client beside them. It needs root.
 
 n0 runs the control plane and no pods; n1, n2, ... are nodes; `client` is a machine on the same segment that knows
-nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses.
+nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, unless one family alone is asked for.
 """
 
 import shlex
@@ -20,16 +20,24 @@ from hack.testbed.node import Node, pod_routes
 from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 from hack.testbed.programs import Programs
-from hack.testbed.segment import Host, Segment, numbered
+from hack.testbed.segment import BOTH, Host, Segment, numbered
 
-SERVICES = "10.96.0.0/16,2001:db8:96::/112"
+SERVICES = ("10.96.0.0/16", "2001:db8:96::/112")
 _READY = 300.0  # seconds; 15 on four idle cores
 
 
 class Cluster:
     """A running cluster. Use it as a context manager, or `start` and `stop` it."""
 
-    def __init__(self, programs: Programs, state: Path, *, nodes: int = 3, images: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        state: Path,
+        *,
+        nodes: int = 3,
+        images: Sequence[Path] = (),
+        families: tuple[int, ...] = BOTH,
+    ) -> None:
         """`images`: archives to load into every node, besides those of the testbed."""
         self.state = state
         self._programs = programs
@@ -38,11 +46,19 @@ class Cluster:
         self.nodes = tuple(Node(name, state / name, number, programs) for number, name in numbered(nodes))
         self._segment = Segment(state, nodes=0, others=[self.control, *self.nodes])
         self.client = self._segment.client
+        for host in self._segment.hosts:
+            host.families = families
         self._route()
         self.plane = ControlPlane(
             programs,
             state,
-            address=Address(self.control.ipv4, 6443, 2379, 2380, services=SERVICES),
+            address=Address(
+                self.control.spoken(self.control.ipv4, self.control.ipv6)[0],
+                6443,
+                2379,
+                2380,
+                services=",".join(self.control.spoken(*SERVICES)),
+            ),
             place=self.control,
             components=("kube-controller-manager", "kube-scheduler"),
         )

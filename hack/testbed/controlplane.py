@@ -63,7 +63,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """The API server's URL."""
-        return f"https://{self.address.host}:{self.address.port}"
+        return f"https://{self.address.authority}"
 
     @functools.cached_property
     def authority(self) -> Authority:
@@ -194,7 +194,7 @@ class ControlPlane:
     def _write_files(self) -> None:
         write_private(self.state / "sa.key", private_key())
         (self.state / "audit-policy.json").write_text(json.dumps(self._policy))
-        hosts = ["127.0.0.1", self.address.host, "localhost", "kubernetes.default.svc", "10.96.0.1"]
+        hosts = ["127.0.0.1", self.address.host, "localhost", "kubernetes.default.svc", *self.address.first]
         self.authority.issue("kube-apiserver", hosts=hosts).write(self.state, "apiserver")
         self.authority.issue("kube-apiserver", ADMINS).write(self.state, "to-kubelet")
         write_private(self.kubeconfig, self.authority.kubeconfig(self.server, "admin", ADMINS).encode())

@@ -17,7 +17,7 @@ from hack.testbed import runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
-from hack.testbed.segment import Segment
+from hack.testbed.segment import BOTH, Segment
 
 MakeSegment = Callable[..., Segment]
 
@@ -31,16 +31,17 @@ class Clusters:
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
         self._stack = ExitStack()
-        self._asked: tuple[int, tuple[Path, ...]] | None = None
+        self._asked: tuple[object, ...] | None = None
         self._found: Cluster | None = None
 
-    def __call__(self, nodes: int = 3, images: tuple[Path, ...] = ()) -> Cluster:
+    def __call__(self, nodes: int = 3, images: tuple[Path, ...] = (), families: tuple[int, ...] = BOTH) -> Cluster:
         """A cluster, which others may have used."""
-        if self._found is None or self._asked != (nodes, images):
+        asked = nodes, images, families
+        if self._found is None or self._asked != asked:
             self.end()
             state = self._stack.enter_context(runs.temporary())
-            self._found = self._stack.enter_context(Cluster(self._programs, state, nodes=nodes, images=images))
-            self._asked = nodes, images
+            made = Cluster(self._programs, state, nodes=nodes, images=images, families=families)
+            self._found, self._asked = self._stack.enter_context(made), asked
         return self._found
 
     def end(self) -> None:

@@ -1,6 +1,7 @@
 """The command lines of the control plane's programs: addresses in, flags out, nothing else."""
 
 from dataclasses import dataclass, replace
+from ipaddress import ip_network
 from pathlib import Path
 
 from hack.testbed.ports import free_ports
@@ -17,6 +18,16 @@ class Address:
     etcd_port: int = 0
     etcd_peer_port: int = 0
     services: str = "10.96.0.0/16,fd00:96::/112"  # Services may have both families
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as URLs write them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def first(self) -> list[str]:
+        """The addresses of the Service `kubernetes`."""
+        return [str(ip_network(each)[1]) for each in self.services.split(",")]
 
     def chosen(self) -> "Address":
         """The same with every port 0 replaced by a free one."""

@@ -11,7 +11,7 @@ from hack.testbed import images, process
 from hack.testbed.programs import Programs
 from hack.testbed.segment import Address, Host
 
-PODS = "198.18.0.0/16,2001:db8:18::/48"
+PODS = ("198.18.0.0/16", "2001:db8:18::/48")
 _SOCKET = "/run/containerd/containerd.sock"
 _PLUGINS = "/usr/lib/cni"
 
@@ -28,7 +28,7 @@ class Node(Host):
         config = self.home / "containerd.toml"
         config.write_text(_containerd(self.home))
         (self.home / "cni").mkdir(exist_ok=True)
-        (self.home / "cni" / "10-pods.conflist").write_text(json.dumps(_network(self.number)))
+        (self.home / "cni" / "10-pods.conflist").write_text(json.dumps(_network(self)))
         self.spawn("containerd", f"--config={config}", log=self.home / "containerd.log")
         inside = Path(f"/proc/{self.init}/root{_SOCKET}")
         process.wait_for(f"containerd on {self.name}", inside.is_socket, timeout=150)
@@ -50,7 +50,7 @@ class Node(Host):
             f"--root-dir={self.home / 'kubelet'}",
             f"--cert-dir={self.home / 'pki'}",
             f"--hostname-override={self.name}",
-            f"--node-ip={self.ipv4},{self.ipv6}",
+            f"--node-ip={','.join(self.spoken(self.ipv4, self.ipv6))}",
             log=self.home / "kubelet.log",
         )
         self.spawn(
@@ -58,7 +58,7 @@ class Node(Host):
             f"--kubeconfig={state / 'system-kube-proxy.kubeconfig'}",
             f"--hostname-override={self.name}",
             "--proxy-mode=nftables",  # kernels without IPVS and xt_statistic have this one
-            f"--cluster-cidr={PODS}",
+            f"--cluster-cidr={','.join(self.spoken(*PODS))}",
             "--conntrack-max-per-core=0",  # 0: leave alone what only the real machine may set
             "--conntrack-tcp-timeout-established=0s",
             "--conntrack-tcp-timeout-close-wait=0s",
@@ -71,10 +71,11 @@ def pod_routes(to: Address) -> tuple[str, str]:
     return f"198.18.{to.number}.0/24 via {to.ipv4}", f"2001:db8:18:{to.number}::/64 via {to.ipv6}"
 
 
-def _network(number: int) -> dict[str, object]:
+def _network(node: Node) -> dict[str, object]:
     """CNI: a cable from each pod to its node, and routes; no bridge, so every packet passes the node's nftables."""
-    ranges = [[{"subnet": f"198.18.{number}.0/24"}], [{"subnet": f"2001:db8:18:{number}::/64"}]]
-    ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    subnets = node.spoken(f"198.18.{node.number}.0/24", f"2001:db8:18:{node.number}::/64")
+    routes = [{"dst": dst} for dst in node.spoken("0.0.0.0/0", "::/0")]
+    ipam = {"type": "host-local", "ranges": [[{"subnet": subnet}] for subnet in subnets], "routes": routes}
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": ipam}]}
 
 

@@ -17,6 +17,7 @@ from hack.testbed.place import run
 
 MOST = 15  # nodes: their addresses end below .32, and VIP pools of tests begin at .128
 CLIENT = 20
+BOTH: tuple[int, ...] = (4, 6)  # families
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ class Host(Machine):
         self.address = Address(number)
         self.ipv4 = self.address.ipv4
         self.ipv6 = self.address.ipv6
+        self.families = BOTH
         self.routes: tuple[str, ...] = ()  # for `ip route add`, each time it is switched on
+
+    def spoken(self, *texts: str) -> tuple[str, ...]:
+        """Those of *texts*, be they addresses, ranges or routes, that are of its families."""
+        return tuple(text for text in texts if (6 if ":" in text else 4) in self.families)
 
 
 class Segment:
@@ -113,8 +119,9 @@ class Segment:
                 f"link set {port} master br0 up",
             ],
         )
-        addresses = [f"addr add {host.ipv4}/24 dev eth0", f"addr add {host.ipv6}/64 dev eth0 nodad"]
-        _ip(host, ["link set eth0 up", *addresses, *(f"route add {route}" for route in host.routes)])
+        addresses = host.spoken(f"addr add {host.ipv4}/24 dev eth0", f"addr add {host.ipv6}/64 dev eth0 nodad")
+        routes = (f"route add {route}" for route in host.spoken(*host.routes))
+        _ip(host, ["link set eth0 up", *addresses, *routes])
 
     def power_off(self, host: Host) -> None:
         """Cut the power of a host: silence on the segment first, then everything in it is gone."""

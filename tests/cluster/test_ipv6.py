@@ -1,0 +1,89 @@
+"""A cluster without any IPv4 address: API server, nodes, pods, Services, and kavip with all that it asks and tells."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hack.demo.__main__ import image
+from hack.demo.story import Story
+from hack.testbed.cluster import Cluster
+from hack.testbed.images import WEB
+from hack.testbed.process import wait_for
+from kavip import names
+from tests.app.conftest import a_group, a_pool, a_service, object_of
+from tests.cluster.ground import OWN, PATIENCE, RELEASE, made
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+CHECKS = [
+    {"name": "api", "url": "kube-apiserver", "onFailure": "LowerPriority"},
+    {"name": "kubelet", "url": "kubelet"},
+]
+GROUPS = {
+    "unicast": {"checks": CHECKS},
+    "multicast": {"unicastEnabled": False},
+    "shared": {"instances": {"mode": "Shared", "count": 2}, "interfaceFromIP": "2001:db8:2::1"},
+}
+SERVICES = {"web": "unicast", "local": "unicast", "old": "multicast", "many": "shared"}
+
+
+@pytest.fixture
+def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
+    """Two nodes with kavip, a backend, and a group of each kind."""
+    found = Story(cluster(nodes=2, images=(image(),), families=(6,)))
+    kubectl = found.cluster.kubectl
+    found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    made(found.cluster, "lb", "shop")
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": WEB}]}}
+    backend = object_of("Deployment", "web", namespace="shop", version="apps/v1")
+    backend["spec"] = {"selector": {"matchLabels": labels}, "template": pod}
+    groups = [a_group(name, **spec) for name, spec in GROUPS.items()]
+    for each in (backend, a_pool("six", "2001:db8:2::100/120"), *groups):
+        kubectl("apply", "--filename=-", input=json.dumps(each))
+    yield found
+
+
+def test_kavip_works_without_ipv4(story: Story) -> None:
+    """VIPs of each kind of group answer; agents and checks are asked, admission and leader do their work."""
+    for name, group in SERVICES.items():
+        notes = {names.GROUP_ANNOTATION: f"lb/{group}"}
+        policy = "Local" if name == "local" else "Cluster"
+        service = a_service(name, annotations=notes, selector={"app": "web"}, externalTrafficPolicy=policy)
+        story.cluster.kubectl("apply", "--filename=-", input=json.dumps(service))
+    for name in SERVICES:
+        key = f"shop/{name}"
+        wait_for(f"{key} has its address", lambda key=key: story.address(key), timeout=PATIENCE, interval=1)
+        vip = story.address(key)
+        wait_for(f"{vip} answers", lambda vip=vip: story.answers(vip), timeout=PATIENCE, interval=1)
+        wait_for(
+            f"{key} is advertised",
+            lambda key=key: is_true(story, "service", key, "kavip.io/Advertised"),
+            timeout=PATIENCE,
+        )
+    for name in GROUPS:
+        for kind in ("Programmed", "Ready"):
+            wait_for(
+                f"{name} is {kind}",
+                lambda n=name, k=kind: is_true(story, "keepalivedgroup", f"lb/{n}", k),
+                timeout=PATIENCE,
+            )
+    assert checks(story) == {("api", "status 200"), ("kubelet", "status 200")}
+    shown = story.cluster.kubectl("exec", "deployment/kavip", OWN, "--", "kavip", "status").stdout
+    assert shown.count("Master") == len(SERVICES)
+    assert "refused, as it should be" in story.cluster.helm("test", "kavip", OWN, "--logs").stdout
+
+
+def is_true(story: Story, kind: str, key: str, condition: str) -> bool:
+    """Whether a condition of an object holds."""
+    return story.condition(kind, key, condition)[0] == "True"
+
+
+def checks(story: Story) -> set[tuple[str, str]]:
+    """What the agents of the group with checks were answered, each by its URL with brackets."""
+    found = story.get("keepalivedgroup", "unicast", "-n", "lb")
+    port = found["status"]["metricsPort"]
+    urls = [f"http://[{node.ipv6}]:{port}{names.STATE_PATH}" for node in story.cluster.nodes]
+    told = [json.loads(story.cluster.control.exec("curl", "--silent", "--globoff", url).stdout) for url in urls]
+    return {(each["name"], each["message"]) for state in told for each in state["checks"]}
