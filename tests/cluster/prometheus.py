@@ -15,7 +15,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 
 ACCOUNT = ("openshift-monitoring", "prometheus-k8s")
-PATIENCE = 150.0
+PATIENCE = 240.0
 _HERE = "127.0.0.1:9090"
 
 
@@ -48,7 +48,7 @@ class Prometheus:
 
 @contextmanager
 def scraping(cluster: Cluster, home: Path, *monitors: Mapping[str, Any]) -> Iterator[Prometheus]:
-    """Scrape what *monitors* select, every second."""
+    """Scrape what *monitors* select, every two seconds."""
     need.packages("Prometheus", ("prometheus",))
     jobs = [
         {
@@ -57,7 +57,7 @@ def scraping(cluster: Cluster, home: Path, *monitors: Mapping[str, Any]) -> Iter
         }
         for each in monitors
     ]
-    config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    config = {"global": {"scrape_interval": "2s", "scrape_timeout": "2s"}, "scrape_configs": jobs}
     file, log = home / "prometheus.yml", home / "prometheus.log"
     file.write_text(yaml.safe_dump(config))
     started = cluster.control.spawn(

@@ -193,7 +193,7 @@ def check_metrics(story: Story, prometheus: Prometheus) -> None:
     nodes = {f"{story.cluster.node(name).ipv4}:{port}": 1.0 for name in ("n1", "n2")}
     prometheus.wait_until("both nodes are scraped", lambda: prometheus.query("keepalived_up") == nodes)
     holder = story.holder(VIP)
-    master = 'rate(keepalived_vrrp_advert_sent{name="demo/demo"}[5s]) > 0'
+    master = 'rate(keepalived_vrrp_advert_sent{name="demo/demo"}[30s]) > 0'
     prometheus.wait_until("the master sends", lambda: set(prometheus.query(master)) == {f"{holder.ipv4}:{port}"})
     leaders = "sum(kavip_leader)"
     prometheus.wait_until("one replica leads", lambda: prometheus.query(leaders) == {"": 1.0})

@@ -13,7 +13,7 @@ from hack.faults.checker import Checker
 from hack.faults.demand import Demand
 from hack.faults.history import History
 from hack.faults.replicas import Pair, Replica
-from hack.testbed import runs
+from hack.testbed import process, runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 
@@ -31,6 +31,8 @@ def plane(programs: Programs) -> Iterator[ControlPlane]:
     """One for both tests."""
     with runs.temporary() as state, course.stage(programs, state) as started:
         yield started
+        for log in sorted(state.glob("kavip-*.log")):
+            print(f"--- {log.name}", process.tail(log, 40), sep="\n")  # noqa: T201 - shown when the test fails
 
 
 async def until(condition: Callable[[], object], *, every: float = 0.1) -> None:
