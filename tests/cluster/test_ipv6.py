@@ -12,7 +12,7 @@ from hack.testbed.images import WEB
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_group, a_pool, a_service, object_of
-from tests.cluster.ground import OWN, PATIENCE, RELEASE, made
+from tests.cluster.ground import OWN, PATIENCE, made, release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -33,7 +33,9 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
     """Two nodes with kavip, a backend, and a group of each kind."""
     found = Story(cluster(nodes=2, images=(image(),), families=(6,)))
     kubectl = found.cluster.kubectl
-    found.cluster.helm("upgrade", "--install", *RELEASE, "--create-namespace", "--set=image.pullPolicy=Never")
+    found.cluster.helm(
+        "upgrade", "--install", *release(found.cluster), "--create-namespace", "--set=image.pullPolicy=Never"
+    )
     made(found.cluster, "lb", "shop")
     labels = {"app": "web"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": WEB}]}}
