@@ -60,6 +60,12 @@ class Seen:
         found = (_silences([(sent, took is not None) for sent, took, _ in rows]) for rows in self.rows.values())
         return max((each for silences in found for each in silences), default=0.0)
 
+    @property
+    def pause(self) -> float:
+        """Seconds for which the machine kept the client, and so maybe others, from doing anything, at most."""
+        pauses = (then - sent for rows in self.rows.values() for (sent, *_), (then, *_) in pairwise(rows))
+        return max(pauses, default=0.0)
+
     def silences(self, vip: str, *, since: float = 0.0) -> list[float]:
         """How long *vip* was unanswered, each time; connections that stood and were reset do not count."""
         rows = [(sent, took is not None) for sent, took, who in self.rows[vip] if who != RESET]
@@ -106,9 +112,9 @@ class Seen:
         told.sort()
         lines = [f"  +{moment - told[0][0]:.3f} {what}" for moment, what in told]
         more = [f"  ... and {len(lines) - _LINES} more"] if len(lines) > _LINES else []
-        pauses = [then - sent for rows in self.rows.values() for (sent, *_), (then, *_) in pairwise(rows)]
-        pause = f"the client paused for up to {max(pauses, default=0.0):.3f} s"
-        return "\n".join([f"{self.transitions}; {pause}", *lines[:_LINES], *more])
+        return "\n".join(
+            [f"{self.transitions}; the client paused for up to {self.pause:.3f} s", *lines[:_LINES], *more]
+        )
 
     @property
     def double_masters(self) -> tuple[Double, ...]:

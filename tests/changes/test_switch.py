@@ -27,7 +27,7 @@ WEB, CART, SIX = "192.0.2.130", "192.0.2.131", "2001:db8:2::131"
 VIPS = [WEB, CART, SIX]
 SERVICES = [service("shop/web", WEB), service("shop/cart", CART, SIX)]
 FAIL_OVER = 4 * INTERVAL
-"""What a silent death costs: three intervals and the skew, which is less than one more."""
+"""What a silent death costs: three intervals and the skew, less than one more. What the machine adds is measured."""
 TOO_LATE = {"LEAD": 6.0, "FROZEN": 5.0, "LAST_LOOK": 4.5, "TOO_LATE": 0.5}
 LATE = {"n2": 5.7}
 """Later than the last look before the instant, and not after it; a busy machine has seconds for the look."""
@@ -125,7 +125,7 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig, monkeypatch: pytest.Mo
     assert published(rig).current.text.count("unicast_peer") == 4
     for each in (seen, changed(rig, unicast_enabled=False)):
         assert each.double_masters == (), each.story()
-        assert each.longest_silence <= FAIL_OVER, each.story()
+        assert each.longest_silence <= FAIL_OVER + each.pause, each.story()
 
 
 def test_what_a_master_goes_on_with(make_rig: MakeRig) -> None:
@@ -159,11 +159,11 @@ def test_per_service_to_shared_and_back(make_rig: MakeRig) -> None:
     """The VIPs move into masters that are there already; nobody waits for an election."""
     rig = started(make_rig, 3)
     seen = changed(rig, **SHARED)
-    assert seen.longest_silence < FAIL_OVER / 2, seen.story()
+    assert seen.longest_silence < FAIL_OVER / 2 + seen.pause, seen.story()
     assert seen.double_masters == (), seen.story()
     assert set(rig.pods["n1"].instances()) == {"group/0", "group/0/v6", "group/1", "group/1/v6"}
     seen = changed(rig)
-    assert seen.longest_silence <= FAIL_OVER, seen.story()
+    assert seen.longest_silence <= FAIL_OVER + seen.pause, seen.story()
 
 
 def test_nobody_switches_to_where_nobody_is_heard(make_rig: MakeRig) -> None:
