@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +60,14 @@ def entered(netns: str, work: Callable[[], T]) -> T:
 def connected(netns: str, host: str, port: int) -> socket.socket:
     """A connection from within another network namespace."""
     return entered(netns, lambda: socket.create_connection((host, port), timeout=10))
+
+
+def kill_together(pids: Iterable[int]) -> None:
+    """End processes that look after each other: nobody says goodbye for another, or starts it anew."""
+    family = [one for pid in pids if (one := process.find(pid))]
+    for one in family:
+        one.signal(signal.SIGSTOP)
+    process.kill(family)
 
 
 class Pod:
@@ -120,10 +128,7 @@ class Pod:
     def kill_keepalived(self) -> None:
         """End keepalived with all its processes, without a goodbye."""
         if self.keepalived:
-            family = [one for pid in process.children([self.keepalived.pid]) if (one := process.find(pid))]
-            for one in family:  # or else the one that dies last says goodbye, or is started anew
-                one.signal(signal.SIGSTOP)
-            process.kill(family)
+            kill_together(process.children([self.keepalived.pid]))
         self.keepalived = None
 
     def kill_agent(self) -> None:

@@ -11,7 +11,7 @@ from hack.testbed import process
 from kavip import names
 from tests.agent import scene
 from tests.agent.conftest import MakePod
-from tests.agent.pod import Pod
+from tests.agent.pod import Pod, kill_together
 from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, master, started
 
 pytestmark = pytest.mark.netns
@@ -220,8 +220,7 @@ def test_a_zombie_is_no_daemon(pod: MakePod) -> None:
     node.start_agent()
     node.runs(config_hash)
     master(node, WEB)
-    family = [process.find(pid) for pid in process.children([parent.pid]) - {parent.pid}]
-    process.kill([each for each in family if each])
+    kill_together(process.children([parent.pid]) - {parent.pid})
     node.wait_until("its VIP is gone", lambda: WEB_VIP not in node.addresses())
     node.wait_until("it is not alive", lambda: node.get(names.LIVE_PATH)[0] == 503)
     node.start_keepalived()
