@@ -14,7 +14,6 @@ import socket
 import struct
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from itertools import combinations
@@ -64,9 +63,13 @@ class Reign(NamedTuple):
         """When it spoke again: by then it has done what a new master does. For ever, if it never did."""
         return next((each.moment for each in self.adverts[1:] if each.target == self.adverts[0].target), math.inf)
 
-    def within(self, since: float, until: float) -> int:
-        """How often it spoke after *since*, to *until*: each time to every peer."""
-        return max(Counter(each.target for each in self.adverts if since < each.moment <= until).values(), default=0)
+    def turns(self, since: float, until: float) -> int:
+        """How often its time came after *since*, to *until*: to every peer, and in answer, it speaks at once."""
+        found, last = 0, -math.inf
+        for each in self.adverts:
+            if since < each.moment <= until and each.moment - last > each.interval / 2:
+                found, last = found + 1, each.moment
+        return found
 
 
 class Double(NamedTuple):
@@ -120,14 +123,14 @@ def doubles(adverts: Sequence[Advert]) -> tuple[Double, ...]:
     """
     Every time that two nodes were master of the same VRID: each went on when the other had been heard.
 
-    Adverts may cross: a master that was about to send one sends it, and hears the other one afterwards. So each is
-    excused one, however late it is; between two of a node's own lies an interval, in which it did not listen.
+    Adverts may cross: a master that was about to send one sends it, and hears and answers the other one afterwards. So
+    one turn is excused, however late it is; between two lies an interval, in which it did not listen.
     """
     found = []
     for (router_id, family), heard in by_router(adverts).items():
         for first, second in combinations(reigns(heard), 2):
             since, until = second.began, min(first.ended, second.ended)
-            if first.node != second.node and first.within(since, until) > 1:
+            if first.node != second.node and first.turns(since, until) > 1:
                 found.append(Double(router_id, family, (first.node, second.node), until - since))
     return tuple(found)
 
