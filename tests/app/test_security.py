@@ -42,7 +42,7 @@ def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
     staffed.applied(a_group("edge"))
     wait_for("the group says why it has no pods", lambda: "violates PodSecurity" in ready(staffed))
     assert 'pods are forbidden: violates PodSecurity "baseline:latest": ' in ready(staffed)
-    assert ready(staffed).endswith(f"label namespace lb with {LABEL}=privileged")
+    assert f"; label namespace lb with {LABEL}=privileged; " in ready(staffed)
     staffed.plane.kubectl("label", "--overwrite", "namespace", "lb", f"{LABEL}=privileged")
     again = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}  # the controller is backing off
     staffed.plane.kubectl("patch", "daemonset", "edge", "-n", "lb", "--type=merge", "-p", json.dumps(again))
