@@ -117,7 +117,7 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
     kept = without(whole, {**unfits, **found.faults}, spares)
     if isinstance(kept, Refused) or kept.note:
         return kept
-    return replace(kept, note=_astray(kept.text, facts))
+    return replace(kept, note="; ".join(filter(None, (_astray(kept.text, facts), _voiceless(kept, facts)))))
 
 
 def strays(following: Localized, good: Localized | None, facts: Facts) -> str:
@@ -140,7 +140,21 @@ def _astray(text: str, facts: Facts) -> str:
             there = min(places[source])
             return (
                 f"VRRP goes out by {interface}, but {source}, from which it is sent, is on {there}: other "
-                "nodes may not hear it; let spec.vrrpInterface name that one, or set unicastEnabled: false"
+                f"nodes may not hear it, so let spec.vrrpInterface name {there}, or set unicastEnabled: false"
+            )
+    return ""
+
+
+def _voiceless(found: Localized, facts: Facts) -> str:
+    """What is to be said where multicast has no IPv4 address to come from: keepalived is in FAULT, and says no word."""
+    speaking = {each.virtual_ip.interface for each in facts.held if each.address.family == 4}
+    mute = {each.name for each in found.configuration.instances if each.family == 4 and each.interface not in speaking}
+    for block in split(found.text) if mute else ():
+        if block.name in mute and " unicast_src_ip " not in block.text:
+            interface = next(each.interface for each in found.configuration.instances if each.name == block.name)
+            return (
+                f"{interface} has no IPv4 address, from which VRRP could be sent for VIPs of IPv4, so keepalived is in "
+                "FAULT: give it one, or let spec.vrrpInterface name an interface that has one"
             )
     return ""
 

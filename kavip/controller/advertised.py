@@ -59,12 +59,12 @@ def look(case: Case, mastership: Mastership) -> Found:
     return Found(Verdict("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, mastership)}"))
 
 
-def _one_each(held: _Held, _mastership: Mastership) -> Verdict | None:
+def _one_each(held: _Held, mastership: Mastership) -> Verdict | None:
     for vip, each in held.items():
         if each.reason == Reason.SPLIT_BRAIN:
             message = (
                 f"{vip} is held by nodes {', '.join(each.nodes)} at once: they do not hear each other's VRRP packets; "
-                "look for a firewall or a switch between them"
+                f"look for a firewall or a switch between them{_noted(each.nodes, mastership)}"
             )
             return Verdict("False", Reason.SPLIT_BRAIN, message)
     return None
@@ -82,9 +82,14 @@ def _faulty(vip: Address, mastership: Mastership) -> str:
     nodes = mastership.faults(vip)
     if not nodes:
         return ""
-    noted = next((f"{node} says: {note}" for node in nodes if (note := mastership.states[node].note)), "")
-    where = noted or f"see the agents' {names.STATE_PATH}"
+    where = _noted(nodes, mastership, before="") or f"see the agents' {names.STATE_PATH}"
     return f"; keepalived is in FAULT on {few(nodes)}: {where}"
+
+
+def _noted(nodes: Sequence[str], mastership: Mastership, *, before: str = "; ") -> str:
+    """What is unusual on the first of *nodes* that notes something."""
+    states = ((node, mastership.states.get(node)) for node in nodes)
+    return next((f"{before}{node} says: {state.note}" for node, state in states if state and state.note), "")
 
 
 def _known_each(held: _Held, _mastership: Mastership) -> Verdict | None:

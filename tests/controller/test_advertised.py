@@ -184,6 +184,9 @@ def test_two_masters_at_one_time_are_a_split_brain() -> None:
     found = condition(world)
     assert found is not None and found[:2] == ("False", "SplitBrain")
     assert f"{VIP} is held by nodes n1, n2 at once" in found[2]
+    say(world, heard=heard, n1=node("MASTER"), n2=replace(node("MASTER"), note="VRRP goes out by eth9"))
+    found = condition(world)
+    assert found is not None and found[2].endswith("between them; n2 says: VRRP goes out by eth9")
     say(world, n1=node("MASTER"), n2=node())
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
 
