@@ -5,13 +5,15 @@ From the Snapshot to the status patch with its conditions, as a worker asks for 
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import cycle
 
 import msgspec
 
-from bench.objects import LABELS, LARGE, cluster, first_of, pool, service, services
+from bench.objects import GROUP, LABELS, LARGE, cluster, first_of, pool, service, services
 from bench.settled import NOW, Settled, settled
 from bench.timing import MICRO, best, flat, frozen, plain, within
+from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.controller import wakes
@@ -46,6 +48,8 @@ def main() -> None:
         flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
         for size, found in zip(CROWDS, (few, many), strict=True):
             plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
+    for size in CROWDS:
+        plain(f"  of which the text of {size:,} takes to be hashed", f"{hashing(size) * 1e3:.2f} ms")
 
 
 def plans(size: int) -> dict[str, float]:
@@ -105,6 +109,13 @@ def events(size: int) -> dict[str, float]:
             "an event that leaves the VIPs alone": best(20, turns(scene, first, labelled)),
             "an event that changes them, the group's plan included": best(20, turns(scene, wider, other)),
         }
+
+
+def hashing(size: int) -> float:
+    """What nobody can save where one VIP is another: the name of a text is the hash of all of it."""
+    data = settled(crowd(size)).objects.configmaps[GROUP].data or {}
+    text = data[names.CONFIG_KEY]
+    return best(20, lambda: sha256(text.encode()).hexdigest())
 
 
 def turns(scene: Settled, one: Service, other: Service) -> Callable[[], None]:

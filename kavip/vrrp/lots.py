@@ -108,7 +108,7 @@ def _tally(_group: str) -> _Tally:
 
 @last(MOST)
 def _lot(_share: tuple[str, str], members: tuple[Member, ...], interface: str, special: frozenset[Address]) -> Lot:
-    rest = tuple(each for each in members if not each.is_plain or not special.isdisjoint(each.addresses))
+    rest = tuple(each for each in members if not each.is_plain or (special and not special.isdisjoint(each.addresses)))
     plain = members
     if rest:
         apart = set(map(id, rest))
