@@ -8,6 +8,7 @@ import pytest
 from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result, run
+from hack.testbed.process import tail
 from hack.testbed.programs import Programs
 from tests.chart.release import Helm
 
@@ -29,3 +30,4 @@ def server(programs: Programs) -> Iterator[ControlPlane]:
     """A control plane that nobody else uses: webhooks without a server would refuse for all."""
     with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield started
+        print("--- API server", tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201 - shown when the test fails

@@ -1,7 +1,10 @@
-"""How often a Service is written of which only agents speak."""
+"""How often a Service is written: seldom where only agents speak of it, and not before the API server allows it."""
+
+import asyncio
 
 from kavip.controller import restraint
 from kavip.controller.outcome import Key, Kind
+from kavip.errors import Throttled
 from tests import build
 from tests.controller.shop import web, working
 
@@ -50,3 +53,20 @@ def test_services_that_rest_are_forgotten() -> None:
     for number in range(10_000):
         found.spend(web(f"shop/s{number}"), now=float(number))
     assert len(found) < 2_000
+
+
+async def test_retry_after_is_obeyed() -> None:
+    """A throttled write comes back when the API server said, not sooner."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        times: list[float] = []
+
+        def answer() -> bool:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) == 1:
+                raise Throttled(429, "TooManyRequests", "slow down", retry_after=0.3)
+            return True
+
+        shop.writer.answers = [answer, answer]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(times) == 2)
+        assert times[1] - times[0] >= 0.29  # the loop's clock is coarse

@@ -14,7 +14,7 @@ from kavip.controller.observed import Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Plan, StatusPatch
 from kavip.controller.owner import Foreign
 from kavip.controller.worker import FOLD, POOL_REST
-from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Throttled, Unavailable
+from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
 from kavip.ipam.request import read_request
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
@@ -154,25 +154,6 @@ async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert counted("service", "error") == before + 1
-
-
-async def test_retry_after_is_obeyed() -> None:
-    """A throttled write comes back when the API server said, not sooner."""
-    async with working(web(), build.group(), build.pool()) as shop:
-        times: list[float] = []
-
-        def throttled() -> bool:
-            times.append(asyncio.get_running_loop().time())
-            raise Throttled(429, "TooManyRequests", "slow down", retry_after=0.3)
-
-        def taken() -> bool:
-            times.append(asyncio.get_running_loop().time())
-            return True
-
-        shop.writer.answers = [throttled, taken]
-        shop.queue.add(WEB)
-        await shop.until(lambda: len(times) == 2)
-        assert times[1] - times[0] >= 0.29  # the loop's clock is coarse
 
 
 async def test_a_plan_that_fails_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
