@@ -77,16 +77,25 @@ class Seen:
 
         keepalived says that it is master before it has the address, and the other one lets go at once; a busy machine
         may take its time for that. So their order is judged: no master said goodbye before another spoke, and what is
-        lost was sent after a new one spoke first and before it spoke again, or waited for the old one's answer.
+        lost was sent before a new one spoke again, and not before one that the old one answered.
         """
         heard = self.reigns(vip)
-        rises = [new for old, new in pairwise(heard) if new.node != old.node and new.began >= since]
+        rises = [(old, new) for old, new in pairwise(heard) if new.node != old.node and new.began >= since]
         lost = [(sent, why) for sent, took, why in self.rows[vip] if sent >= since and took is None and why != RESET]
         return (
             len(rises) <= moves
             and all(each.goodbye is None or each.goodbye < since for each in heard)
-            and all(any(_cost(each, sent, why) for each in rises) for sent, why in lost)
+            and all(any(self._cost(vip, *each, sent, why) for each in rises) for sent, why in lost)
         )
+
+    def _cost(self, vip: str, old: wire.Reign, new: wire.Reign, sent: float, why: str) -> bool:
+        """Whether the change from *old* to *new* is why a request was lost: one gone, or the other not there yet."""
+        if why == UNANSWERED and sent <= new.began <= sent + TIMEOUT:
+            return True
+        if new.began <= sent <= new.stood:
+            return True
+        later = {who for asked, took, who in self.rows[vip] if sent < asked <= new.stood and took is not None}
+        return new.began - new.interval <= sent < new.began and old.node not in later  # it waited in a queue
 
     def reigns(self, vip: str) -> list[wire.Reign]:
         """Who was heard as master of the instance that *vip* belongs to, by their beginning."""
@@ -226,11 +235,6 @@ def instances(text: str, vips: Iterable[str]) -> dict[str, str]:
     held = {vip: re.compile(rf"^ +{re.escape(vip)}[/ \n]", re.MULTILINE) for vip in vips}
     found = ((vip, name) for name, block in blocks for vip, line in held.items() if line.search(block))
     return {vip: name.removesuffix("/v6") for vip, name in found}
-
-
-def _cost(reign: wire.Reign, sent: float, why: str) -> bool:
-    """Whether the beginning of *reign* is why a request was lost: its owner was not there yet, or the last one gone."""
-    return reign.began <= sent <= reign.stood or (why == UNANSWERED and sent <= reign.began <= sent + TIMEOUT)
 
 
 class _Worker:

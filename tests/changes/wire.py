@@ -59,6 +59,11 @@ class Reign(NamedTuple):
         return self.adverts[-1].moment
 
     @property
+    def interval(self) -> float:
+        """How often it said that it would speak, in seconds."""
+        return self.adverts[0].interval
+
+    @property
     def stood(self) -> float:
         """When it spoke again: by then it has done what a new master does. For ever, if it never did."""
         return next((each.moment for each in self.adverts[1:] if each.target == self.adverts[0].target), math.inf)
