@@ -4,9 +4,11 @@ What tests on a cluster have in common: how kavip is installed, and how they sta
 They run in any order, and each alone. Who comes next finds no Service, pool or namespace of the one before.
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from hack.demo.__main__ import REPOSITORY, TAG
 from hack.testbed.cluster import Cluster
@@ -45,6 +47,12 @@ def made(cluster: Cluster, *namespaces: str) -> None:
     """Make *namespaces*, as soon as what a test before had in them is gone: its pods hold ports and addresses."""
     for name in namespaces:
         insist(cluster, "create", "namespace", name)
+
+
+def applied(cluster: Cluster, *objects: dict[str, Any]) -> None:
+    """What a user does; again where a replica of kavip has not seen yet what an object refers to."""
+    for each in objects:
+        insist(cluster, "apply", "--filename=-", given=json.dumps(each))
 
 
 def removed(cluster: Cluster, *what: tuple[str, ...]) -> None:

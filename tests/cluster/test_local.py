@@ -20,7 +20,7 @@ from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_pool, a_service, object_of
 from tests.cluster.caller import EVERY, Row
-from tests.cluster.ground import PATIENCE, insist, made, release, removed
+from tests.cluster.ground import PATIENCE, applied, insist, made, release, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -54,8 +54,7 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
 
 def apply(story: Story, *objects: dict[str, Any]) -> None:
     """What a user does."""
-    for each in objects:
-        story.cluster.kubectl("apply", "--filename=-", input=json.dumps(each))
+    applied(story.cluster, *objects)
 
 
 def deployed(story: Story, node: str, *, replicas: int = 1) -> None:

@@ -1,6 +1,5 @@
 """One tenant's mistake on a real cluster: a node refuses the VRRP instance of one Service, and of no other."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.process import wait_for
 from kavip import names
 from tests.app.conftest import a_group, a_pool, a_service
-from tests.cluster.ground import PATIENCE, made, removed
+from tests.cluster.ground import PATIENCE, applied, made, removed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -43,7 +42,7 @@ def story(installed: Cluster) -> Iterator[Story]:
 
 def apply(story: Story, obj: dict[str, Any]) -> None:
     """What a user does."""
-    story.cluster.kubectl("apply", "--filename=-", input=json.dumps(obj))
+    applied(story.cluster, obj)
 
 
 def serve(story: Story, name: str, annotations: dict[str, str] | None = None) -> None:

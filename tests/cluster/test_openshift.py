@@ -19,7 +19,7 @@ from hack.testbed.process import stop, wait_for
 from kavip import names
 from tests import files
 from tests.app.conftest import a_pool, a_service, crd, object_of
-from tests.cluster.ground import PATIENCE, made, release, removed
+from tests.cluster.ground import PATIENCE, applied, made, release, removed
 from tests.cluster.prometheus import ACCOUNT, Prometheus, scraping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -68,8 +68,7 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
 
 def apply(story: Story, *objects: dict[str, Any]) -> None:
     """What a user does."""
-    for each in objects:
-        story.cluster.kubectl("apply", "--filename=-", input=json.dumps(each))
+    applied(story.cluster, *objects)
 
 
 def served(story: Story, vip: str) -> bool:
