@@ -16,9 +16,11 @@ class Started(AbstractContextManager["Started"]):
 
     log: list[str]
 
-    def __init__(self, programs: Programs, state: Path, *, nodes: int, images: tuple[Path, ...]) -> None:
+    def __init__(
+        self, programs: Programs, state: Path, *, nodes: int, images: tuple[Path, ...], families: tuple[int, ...]
+    ) -> None:
         """Of so many nodes."""
-        self.nodes = nodes
+        self.nodes = nodes if len(families) == 2 else f"{nodes} of {families}"
 
     def __enter__(self) -> Self:
         """Start."""
@@ -44,5 +46,6 @@ def test_one_cluster_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert log == ["start 1", "stop 1", "start 3"]
     clusters.end()
     clusters(nodes=3)
+    clusters(nodes=3, families=(6,))
     clusters.end()
-    assert log[3:] == ["stop 3", "start 3", "stop 3"]
+    assert log[3:] == ["stop 3", "start 3", "stop 3", "start 3 of (6,)", "stop 3 of (6,)"]
