@@ -59,6 +59,26 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
     wait_for("the configuration has its VIP", lambda: "192.0.2.128" in text())
 
 
+def test_a_group_that_goes_and_comes_again(installation: Installation) -> None:
+    """As long as a finalizer keeps it its Services say that it goes; made again it serves them where they were."""
+    installation.start(webhook=False)
+    installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=NOTES))
+    wait_for("it has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
+
+    def programmed() -> str:
+        return installation.condition("web", "kavip.io/Programmed").get("message", "")
+
+    kubectl, group = installation.plane.kubectl, ("keepalivedgroup", "edge", "-n", "lb")
+    kubectl("patch", *group, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/wait"]}}')
+    kubectl("delete", *group, "--wait=false")
+    wait_for("the Service says that it goes", lambda: "lb/edge is being deleted" in programmed())
+    kubectl("patch", *group, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    wait_for("it says that it is gone", lambda: "lb/edge does not exist" in programmed())
+    installation.applied(a_group("edge"))
+    wait_for("it is served again", lambda: "no node matches" in programmed())
+    assert installation.addresses("web") == ["192.0.2.128"]
+
+
 def test_without_that_a_group_has_to_come_first(installation: Installation) -> None:
     """By default the Service is refused."""
     installation.start()

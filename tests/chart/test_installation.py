@@ -42,7 +42,8 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     assert policies(server) == {"Ignore"}
     assert bundles(server) == {BUNDLE}
 
-    helm("uninstall", "kavip", NAMESPACE, kubeconfig=server.kubeconfig)
+    said = helm("uninstall", "kavip", NAMESPACE, kubeconfig=server.kubeconfig)
+    assert all(path.stem in said.stdout + said.stderr for path in files.CRDS), "it says what it leaves"
     assert of_the_release(server) == [
         f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS
     ]
