@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hack.testbed import need
+from hack.testbed import need, process
 from hack.testbed.errors import TestbedError
 from hack.testbed.machine import Machine
 from hack.testbed.place import run
@@ -137,9 +137,14 @@ class Segment:
         run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
 
     def mend(self, host: Host) -> None:
-        """End a `cut` or a `silence`."""
+        """End a `cut` or a `silence`; the bridge opens a port that was down only when the kernel has seen it come up."""
         _ip(self.bridge, [f"link set {_port(host)} up"])
-        run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3"))
+        forward = self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3")
+
+        def opened() -> bool:
+            return run(forward, check=False).returncode == 0
+
+        process.wait_for(f"the port of {host.name} is open", opened, timeout=60, interval=0.01)
 
 
 def numbered(nodes: int) -> list[tuple[int, str]]:
