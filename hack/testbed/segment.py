@@ -137,7 +137,7 @@ class Segment:
         run(self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "0"))
 
     def mend(self, host: Host) -> None:
-        """End a `cut` or a `silence`; the bridge opens a port that was down only when the kernel has seen it come up."""
+        """End a `cut` or a `silence`; the bridge opens a port that was down when the kernel has seen it come up."""
         _ip(self.bridge, [f"link set {_port(host)} up"])
         forward = self.bridge.command("bridge", "link", "set", "dev", _port(host), "state", "3")
 
