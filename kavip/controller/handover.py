@@ -115,10 +115,11 @@ class Sighted:
         take = self.takeover
         if any(tracking.weight_of(each) != tracking.FAULT for each in tracking.checks_of(take.group.spec)):
             return ""  # a check may have lowered whoever is to take it, which then comes first when the holder goes
+        ready = self._names()
         for instance in model.instances:
             if any(line.keyword in _STAYS for line in instance.lines):
                 continue
-            heirs = [each for each in take.succession.heirs(instance) if each in self._names()]
+            heirs = [each for each in take.succession.heirs(instance) if each in ready]
             found = {each: self._able(each, instance) for each in heirs}
             able = [each for each in heirs if found[each]]
             if able and MASTER not in found.values():
