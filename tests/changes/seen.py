@@ -66,11 +66,6 @@ class Seen:
         pauses = (then - sent for rows in self.rows.values() for (sent, *_), (then, *_) in pairwise(rows))
         return max(pauses, default=0.0)
 
-    def silences(self, vip: str, *, since: float = 0.0) -> list[float]:
-        """How long *vip* was unanswered, each time; connections that stood and were reset do not count."""
-        rows = [(sent, took is not None) for sent, took, who in self.rows[vip] if who != RESET]
-        return _silences(row for row in rows if row[0] >= since)
-
     def is_kept(self, vip: str, *, moves: int, since: float = 0.0) -> bool:
         """
         Whether *vip* moved no more than so often since then, each time from a master that lived, and lost nothing else.
