@@ -47,7 +47,8 @@ NEW: Final[Mapping[str, Any]] = MappingProxyType(
 """What the mutating webhook gives a new group, but for an interval that forgives more."""
 
 _PAUSE: Final = 0.1
-_STAY: Final = 3.5 * INTERVAL  # by then a backup that hears nobody has become master
+_STAY: Final = 3.5  # intervals: by then a backup that hears nobody has become master
+_ADVERT_INT: Final = re.compile(r"^ +advert_int ([0-9.]+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
 
@@ -154,16 +155,30 @@ class Rig:
     def calm(self) -> dict[str, str]:
         """Wait until each instance has the master that it is to have, and keeps it; who that is."""
         wanted = self.leaders()
-        seen: list[dict[str, dict[str, tuple[int, ...]]]] = []
-
-        def settled() -> bool:
-            for name, node in wanted.items():
-                self.lead(name, node)
-            seen.append(self.transitions())
-            return len(seen) > 1 and seen[-1] == seen[-2]
-
-        process.wait_for("the masters stay", settled, timeout=PATIENCE, interval=_STAY)
+        for name, node in wanted.items():
+            self.lead(name, node)
+        self.rest()
+        for name, node in wanted.items():
+            self.lead(name, node)
         return wanted
+
+    def rest(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """
+        Wait until no daemon has risen or stood back for as long as one waits for a master; the transitions until then.
+
+        Daemons that start together may rise together: the second an instant after it was seen as backup.
+        """
+        intervals = (float(each) for each in _ADVERT_INT.findall(self.text))
+        seen = [self.transitions()]
+
+        def stayed() -> bool:
+            seen.append(self.transitions())
+            return seen[-1] == seen[-2]
+
+        stay = _STAY * max(intervals, default=INTERVAL)
+        time.sleep(stay)
+        process.wait_for("the masters stay", stayed, timeout=PATIENCE, interval=stay)
+        return seen[-1]
 
     def lead(self, instance: str, node: str) -> None:
         """Wait until *node* is the only master of *instance*."""

@@ -148,11 +148,11 @@ def watching(rig: Rig, vips: Sequence[str]) -> Iterator[Seen]:
     """
     Ask *vips* every 10 ms, hear the wire and compare the daemons' counters as long as the block lasts.
 
-    What fails in the block tells the story until then.
+    It begins when the masters stay as they are. What fails in the block tells the story until then.
     """
     seen = Seen()
     seen.router_ids, seen.instances = router_ids(rig.text), instances(rig.text, vips)
-    before = rig.transitions()
+    before = rig.rest()
     command = [*BEFORE_OTHERS, sys.executable, "-m"]
     ears = _Worker(rig.lan.bridge.command(*command, "tests.changes.wire", str(len(rig.leaders()))))
     mouth = _Worker(rig.lan.client.command(*command, "tests.changes.client", *vips))

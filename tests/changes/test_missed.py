@@ -20,7 +20,6 @@ from tests.changes.test_switch import (
     edited,
     mount_passwords,
     published,
-    settle,
     started,
     switched,
 )
@@ -64,7 +63,7 @@ def comes_back(rig: Rig) -> None:
     with watching(rig, VIPS) as seen:
         lost.start()
         process.wait_for("all run the same", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
-        settle(rig)
+        rig.calm()
     assert seen.double_masters == (), seen.story()
     assert lost.state()["newPassword"] == ""
 
@@ -78,7 +77,7 @@ def test_a_password_that_is_replaced_in_place(make_rig: MakeRig) -> None:
     rig = make_rig(2)
     rig.secret = {"one": "s3cr3t_1"}
     rig.apply(group(**WITH_PASSWORD), *SERVICES)
-    settle(rig)
+    rig.calm()
     mount_passwords(rig, one="s3cr3t_2")
     missed(rig, **WITH_PASSWORD)
     comes_back(rig)
@@ -94,7 +93,7 @@ def test_a_password_that_is_replaced_in_place(make_rig: MakeRig) -> None:
     process.wait_for("it is told", lambda: rig.step() or published(rig).next is not None, timeout=PATIENCE)
     other.mount_password("vrrp", one="s3cr3t_3")
     process.wait_for("all switch", lambda: switched(rig) and bool(fresh.masters()), timeout=PATIENCE, interval=0.05)
-    settle(rig)
+    rig.calm()
     assert all("auth_pass s3cr3t_3\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
 
 

@@ -42,25 +42,8 @@ def started(make_rig: MakeRig, nodes: int, **spec: Any) -> Rig:
     """Nodes on which the Services have their masters."""
     rig = make_rig(nodes)
     rig.apply(group(**spec), *SERVICES)
-    settle(rig)
+    rig.calm()
     return rig
-
-
-def settle(rig: Rig) -> None:
-    """Wait until every instance has the master that ranks first."""
-
-    def ranked() -> bool:
-        found = [
-            (each["name"], each["priority"], each["state"])
-            for pod in rig.pods.values()
-            for each in pod.state()["instances"]
-        ]
-        first: dict[str, int] = {}
-        for name, priority, _ in found:
-            first[name] = max(priority, first.get(name, 0))
-        return all((state == "MASTER") == (priority == first[name]) for name, priority, state in found)
-
-    process.wait_for("masters rank first", ranked, timeout=PATIENCE, interval=0.1)
 
 
 def changed(rig: Rig, **spec: Any) -> Seen:
@@ -71,7 +54,7 @@ def changed(rig: Rig, **spec: Any) -> Seen:
         process.wait_for(
             "all switch", lambda: switched(rig) and published(rig).current != old, timeout=PATIENCE, interval=0.05
         )
-        settle(rig)
+        rig.calm()
     return seen
 
 
@@ -121,7 +104,7 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig, monkeypatch: pytest.Mo
         assert published(rig).current.text.count("unicast_peer") == 0
         rig.world.snapshot.put(service("shop/new", "192.0.2.140"))
         process.wait_for("all switch", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
-        settle(rig)
+        rig.calm()
     assert published(rig).current.text.count("unicast_peer") == 4
     for each in (seen, changed(rig, unicast_enabled=False)):
         assert each.double_masters == (), each.story()
@@ -140,6 +123,7 @@ def test_what_a_master_goes_on_with(make_rig: MakeRig) -> None:
             "all see it", lambda: all(pod.state()["newPassword"] for pod in rig.pods.values()), timeout=PATIENCE
         )
         process.wait_for("all switch", lambda: switched(rig), timeout=PATIENCE, interval=0.05)
+        rig.calm()
     noticed_nothing(seen)
     assert all("auth_pass s3cr3t_3\n" in (pod.run_dir / "keepalived.conf").read_text() for pod in rig.pods.values())
 
