@@ -1,6 +1,7 @@
 """The Snapshot answers who belongs to which group, whatever the order in which objects came."""
 
 import random
+from typing import Any
 
 import msgspec
 
@@ -164,7 +165,7 @@ def test_who_says_nothing_is_ready_and_ends_not() -> None:
 
 def test_slices_are_wanted_of_local_services_without_a_health_port() -> None:
     """Of those that kavip manages, until they are gone or are so no longer."""
-    local = {"external_traffic_policy": "Local", "group": "lb/edge", "external_ips": ["192.0.2.1"]}
+    local: dict[str, Any] = {"external_traffic_policy": "Local", "group": "lb/edge", "external_ips": ["192.0.2.1"]}
     node_port = build.service("a/port", type="NodePort", **local)
     snapshot = Snapshot.from_objects(
         [

@@ -20,8 +20,8 @@ from tests.build import group
 
 PASSWORD = "s3cr3t_9"
 DIGEST = "what is next"
-FAST = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
-WITH_PASSWORD = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
+FAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3, "advert_interval_milliseconds": 200}
+WITH_PASSWORD: dict[str, Any] = {"vrrp_version": 2, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"))}
 
 
 def disguised() -> dict[str, str]:

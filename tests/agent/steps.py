@@ -1,6 +1,7 @@
 """What tests of a whole node begin with: a pod that runs something, and is master of it."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.agent import scene
 from tests.agent.conftest import MakePod
@@ -12,7 +13,7 @@ ONE = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130"})
 TWO = scene.rendered({WEB: f"{WEB_VIP},2001:db8:2::130", "shop/cart": "192.0.2.131"})
 
 
-def started(pod: Pod, text: str, **meta: object) -> Pod:
+def started(pod: Pod, text: str, **meta: Any) -> Pod:
     """*pod*, when it runs *text*."""
     config_hash = pod.config.write(text, **meta)
     pod.start()

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -304,7 +305,12 @@ async def test_a_password_that_changes_is_logged_and_not_shown(node: Node, tmp_p
     for key, password in (("one", "s3cret_1"), ("two", "s3cret_2")):
         (secret / key).write_text(password)
     services = {"shop/web": "198.18.0.1"}
-    more = {"nodes": 1, "interface": "lo", "unicast_enabled": False, "advert_interval_milliseconds": 1000}
+    more: dict[str, Any] = {
+        "nodes": 1,
+        "interface": "lo",
+        "unicast_enabled": False,
+        "advert_interval_milliseconds": 1000,
+    }
     text, other = (
         scene.rendered(each, **more, **scene.WITH_PASSWORD) for each in (services, {**services, "shop/b": "198.18.0.2"})
     )

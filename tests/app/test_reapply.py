@@ -70,7 +70,12 @@ def test_the_same_manifest_changes_nothing(kavip: Installation, first: tuple[str
 def test_the_other_value_leaves_a_default_for_good(kavip: Installation) -> None:
     """Whoever writes the other value has it, and the first manifest, which says nothing, does not bring it back."""
     manifest = a_group("edge")
-    other = {"unicastEnabled": False, "segment": "rack-7", "vrrpVersion": 2, "advertIntervalMilliseconds": 1000}
+    other: dict[str, Any] = {
+        "unicastEnabled": False,
+        "segment": "rack-7",
+        "vrrpVersion": 2,
+        "advertIntervalMilliseconds": 1000,
+    }
     write(kavip, manifest, "apply")
     write(kavip, a_group("edge", **other), "apply")
     generation, spec = spec_of(kavip)

@@ -169,7 +169,7 @@ def test_what_others_hold_is_given_to_nobody(kavip: Installation) -> None:
     ranges = ("198.51.100.64/28",)
     kavip.applied(object_of("Node", "n1"), a_group("own", virtualIPs=[{"address": "198.51.100.65/28"}]))
     found(kavip, "node", "n1", addresses=[{"type": "InternalIP", "address": "198.51.100.64"}])
-    plain = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
+    plain: dict[str, Any] = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
     kavip.applied(a_service("external", externalIPs=["198.51.100.66"], **plain))
     kavip.applied(a_service("theirs", loadBalancerClass="example.com/other"))
     found(kavip, "service", "theirs", **ingress("198.51.100.67"))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
     wait_for("the pods are there", lambda: staffed.get("pods", "-n", "lb")["items"])
     patience = 60.0
     pods = staffed.get("pods", "-n", "lb")["items"]
-    binding = {"target": {"kind": "Node", "name": "n1"}}
+    binding: dict[str, Any] = {"target": {"kind": "Node", "name": "n1"}}
     for pod in pods:  # nobody schedules here
         body = object_of("Binding", pod["metadata"]["name"], namespace="lb", **binding)
         staffed.plane.kubectl(

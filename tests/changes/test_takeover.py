@@ -106,7 +106,8 @@ def test_each_vip_moves_once_and_is_never_away(make_migration: MakeMigration) ->
 
 def test_a_vip_of_policy_local_stays_where_endpoints_are(make_migration: MakeMigration, tmp_path: Path) -> None:
     """Its old daemons ask kube-proxy by a script; a node with an endpoint takes it from its holder, which lives."""
-    vip, policy = "192.0.2.140", {"external_traffic_policy": "Local", "health_check_node_port": PORT}
+    vip = "192.0.2.140"
+    policy: dict[str, Any] = {"external_traffic_policy": "Local", "health_check_node_port": PORT}
     web = build.service(WEB, group=GROUP, external_ips=[vip], **policy)
     rig = make_migration(conf(instance(WEB, 7, vip, health_port=PORT)), web)
     proxies = Proxies(rig, tmp_path / "proxies")

@@ -68,7 +68,11 @@ def answers(node: Node) -> dict[str, str]:
 def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
     """What ``kavip render --static`` prints runs from kubelet's folder, and goes with its file."""
     (node,) = installed.nodes
-    spec = {"metricsPort": STATIC_PORT, "blacklistRouterIDs": [1], "virtualIPs": [{"address": f"{STATIC_VIP}/24"}]}
+    spec: dict[str, Any] = {
+        "metricsPort": STATIC_PORT,
+        "blacklistRouterIDs": [1],
+        "virtualIPs": [{"address": f"{STATIC_VIP}/24"}],
+    }
     group = json.dumps(a_group("edge", **spec) | {"metadata": {"name": "api", "namespace": "kube-system"}})
     flags = ["--static", f"--image={REPOSITORY}:{TAG}", f"--node={node.name}={node.ipv4}"]
     rendered = CliRunner().invoke(cli, ["render", "--filename=-", *flags], input=group)

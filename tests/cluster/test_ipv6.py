@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ CHECKS = [
     {"name": "api", "url": "kube-apiserver", "onFailure": "LowerPriority"},
     {"name": "kubelet", "url": "kubelet"},
 ]
-GROUPS = {
+GROUPS: dict[str, dict[str, Any]] = {
     "unicast": {"checks": CHECKS},
     "multicast": {"unicastEnabled": False},
     "shared": {"instances": {"mode": "Shared", "count": 2}, "interfaceFromIP": "2001:db8:2::1"},

@@ -35,7 +35,11 @@ def annotation(cluster: Cluster) -> str:
 def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None:
     """The group says SecretMissing; once the Secret is there, it is programmed before kubelet looks by itself."""
     made(installed, "lb")
-    auth = {"passwordAuth": {"secretRef": {"name": "vrrp"}}, "vrrpVersion": 2, "advertIntervalMilliseconds": 1000}
+    auth: dict[str, Any] = {
+        "passwordAuth": {"secretRef": {"name": "vrrp"}},
+        "vrrpVersion": 2,
+        "advertIntervalMilliseconds": 1000,
+    }
     auth |= {"virtualIPs": [{"address": "192.0.2.250/24"}]}  # without an instance there is nothing to authenticate
     try:
         installed.kubectl("create", "--filename=-", input=json.dumps(a_group("edge", **auth)))

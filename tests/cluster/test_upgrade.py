@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 OTHER = "other"
 """Another tag of the same image: what counts is that it differs."""
-GROUPS = {"kept": {"updateStrategy": {"type": "OnDelete"}}, "rolled": {}}
+GROUPS: dict[str, dict[str, Any]] = {"kept": {"updateStrategy": {"type": "OnDelete"}}, "rolled": {}}
 
 
 @pytest.fixture

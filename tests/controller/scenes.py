@@ -59,7 +59,7 @@ def running(
     )
 
 
-def seen(group: str = GROUP, **states: NodeState) -> Observed:
+def seen(group: str = GROUP, /, **states: NodeState) -> Observed:
     """The agents' answers, by node."""
     return Observed({group: states})
 

@@ -1,6 +1,7 @@
 """Advertised: who holds the VIPs, when that is told, and when it waits."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from kavip.api.service import Service, ServicePort
 from kavip.controller.observed import Hearing, NodeState, Observed, Sight
 from kavip.controller.outcome import Key, Kind
 from kavip.controller.probe import since
+from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track
 from tests import build
 from tests.controller.grouping import with_pods
@@ -52,7 +54,7 @@ def work(world: World) -> None:
             world.service(key.name)
 
 
-def served(*services: object, nodes: int = 2, **group: object) -> World:
+def served(*services: Object, nodes: int = 2, **group: Any) -> World:
     """A world in which the Service has its address and its VRID, and nobody has answered."""
     objects = services or (web(),)
     world = World(cluster(*objects, build.group(**group), build.pool(), nodes=nodes))
@@ -100,7 +102,7 @@ def test_a_fail_over_is_one_write_and_no_event() -> None:
     say(world, n1=node("MASTER"), n2=node())
     world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node()}})
     plan = world.group()
-    assert (plan.also, plan.requeue_after) == ((), pytest.approx(5.0))
+    assert plan.also == () and plan.requeue_after == pytest.approx(5.0)
     assert not world.service(WEB).writes
     world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
     assert world.group().also == (SERVICE,)
@@ -255,7 +257,11 @@ def test_both_families_and_spread_vips_name_each_node() -> None:
 
 def test_services_that_share_an_address_say_the_same() -> None:
     """The VIP is looked at, not the instance: which of the two Services has it does not matter."""
-    shared = {"group": GROUP, "annotations": {names.SHARING_KEY_ANNOTATION: "k"}, "external_ips": ["192.0.2.130"]}
+    shared: dict[str, Any] = {
+        "group": GROUP,
+        "annotations": {names.SHARING_KEY_ANNOTATION: "k"},
+        "external_ips": ["192.0.2.130"],
+    }
     world = served(
         build.service(WEB, type="ClusterIP", ports=[ServicePort(port=80)], **shared),
         build.service("shop/api", type="ClusterIP", ports=[ServicePort(port=443)], **shared),
@@ -303,7 +309,7 @@ def test_instances_keep_their_node_through_a_fail_over() -> None:
     say(world, n1=node("MASTER"), n2=node())
 
     def instance() -> tuple[str, str]:
-        (only,) = world.snapshot.groups[GROUP].status.instances or ()
+        (only,) = world.snapshot.groups[GROUP].status.instances or []
         return only.node, only.state
 
     assert instance() == ("n1", "MASTER")
@@ -331,7 +337,7 @@ def test_a_vip_that_nobody_answers_on_says_so() -> None:
     idle = {name: replace(node(*state), unready=track) for name, state in (("n1", ("MASTER",)), ("n2", ()))}
     for policy, told_ in (("Local", NOBODY), ("Cluster", "")):
         world = served(web(external_traffic_policy=policy, health_check_node_port=30100))
-        say(world, **idle)
+        say(world, heard=None, **idle)
         assert condition(world) == ("True", "Master", f"node n1 holds {VIP}{told_}")
-        say(world, **{**idle, "n2": node()})
+        say(world, heard=None, **{**idle, "n2": node()})
         assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -59,7 +60,7 @@ def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_lat
     order: tuple[int, ...],
 ) -> None:
     """After a restart the older Service is looked at first; the holder of the last IPv6 address is in the ledger."""
-    dual = {"families": ("IPv4", "IPv6"), "ip_family_policy": "PreferDualStack"}
+    dual: dict[str, Any] = {"families": ("IPv4", "IPv6"), "ip_family_policy": "PreferDualStack"}
     objects = (
         web(holds=["192.0.2.128"], **dual),
         web("shop/late", holds=[SIX], families=("IPv6",)),

@@ -1,6 +1,7 @@
 """What nodes of another group run still: no address of theirs is taken, and no VRID."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ MOVED, KEPT, OWN = "192.0.2.130", "192.0.2.140", "192.0.2.150"
 SPEC = {"segment": "default", "vrrp_version": 3, "advert_interval_milliseconds": 200}
 
 
-def group(key: str, **spec: object) -> KeepalivedGroup:
+def group(key: str, **spec: Any) -> KeepalivedGroup:
     """A new group."""
     return build.group(key, **{**SPEC, **spec})
 

@@ -10,7 +10,7 @@ from kavip.vrrp.tracking import local_track
 from tests import build
 from tests.controller.scenes import GROUP, World, cluster, pod
 
-LOCAL = {"group": GROUP, "external_traffic_policy": "Local"}
+LOCAL: dict[str, Any] = {"group": GROUP, "external_traffic_policy": "Local"}
 WEB = build.service("shop/web", holds=["192.0.2.130"], health_check_node_port=30100, **LOCAL)
 PLAIN = build.service("shop/plain", type="NodePort", external_ips=["192.0.2.131"], **LOCAL)
 

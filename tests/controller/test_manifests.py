@@ -246,7 +246,7 @@ def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
     given = {name.removeprefix("KAVIP_AGENT_").lower(): text for name, text in env(containers(group)["agent"]).items()}
     known = {each.name: each.type for each in dataclasses.fields(AgentSettings)}
     assert given.keys() <= known.keys()
-    fixed = {"node_name": "n1", "node_ip": "192.0.2.11", "port": int(given["port"])}
+    fixed: dict[str, Any] = {"node_name": "n1", "node_ip": "192.0.2.11", "port": int(given["port"])}
     settings = AgentSettings(**{**given, **fixed})
     assert (settings.config_dir, settings.run_dir) == ("/etc/kavip/config", "/run/kavip")
     assert settings.password_dir == "/etc/kavip/password"

@@ -150,7 +150,8 @@ def test_ready_pods_not_ready() -> None:
 def waiting(reason: str, **kind: Any) -> PodStatus:
     """The status of a pod with a container that waits."""
     state = ContainerState(waiting=Waiting(reason=reason))
-    return PodStatus(**{each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind})
+    found: Any = {each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind}
+    return PodStatus(**found)
 
 
 def ending(**how: Any) -> PodStatus:

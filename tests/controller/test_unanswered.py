@@ -1,5 +1,7 @@
 """Writes without an answer: what they were to give is nobody's until it is known whether they were done."""
 
+from typing import Any
+
 from kavip import names
 from kavip.controller.outcome import Key, Kind, Plan, StatusPatch
 from tests import build
@@ -50,7 +52,7 @@ def test_a_service_that_is_nobodys_meanwhile_gives_back_what_it_may_have_got() -
 
 def test_who_waits_with_the_same_words_settles_it_as_well() -> None:
     """An older holder lets go of the address and has it again before an answer comes: the Service waits as it did."""
-    older = {"group": GROUP, "created": "2025-01-01T00:00:00Z"}
+    older: dict[str, Any] = {"group": GROUP, "created": "2025-01-01T00:00:00Z"}
     holder = told(build.service("shop/old", holds=[VIP], **older), ASSIGNED, "True", "Assigned")
     world = World(cluster(web(wants=VIP), build.group(), ONE, holder))
     world.settle(KEY)

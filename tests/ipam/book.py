@@ -1,5 +1,7 @@
 """Ledgers to ask, and Services to look at."""
 
+from typing import Any
+
 import msgspec
 
 from kavip import names
@@ -14,7 +16,7 @@ from tests.build import pool
 
 EDGE = pool("edge", "192.0.2.0/29", "2001:db8::/125")
 SHARE = {names.SHARING_KEY_ANNOTATION: "web"}
-DUAL = {"families": ("IPv4", "IPv6")}
+DUAL: dict[str, Any] = {"families": ("IPv4", "IPv6")}
 
 
 def ip(text: str) -> Address:

@@ -82,7 +82,7 @@ class Play:
         families = {"ipv4": ["IPv4"], "ipv6": ["IPv6"], "dual": ["IPv4", "IPv6"]}[step["family"]]
         return self.ask(step, families, step["policy"], pool=step.get("pool", ""))
 
-    def ask(self, step: Json, families: list[str], policy: str, **more: str) -> str:
+    def ask(self, step: Json, families: list[str], policy: str, **more: Any) -> str:
         """Apply the Service of an allocator step and compare."""
         more_spec: dict[str, Any] = {"ports": ports(step.get("ports", ()))}
         if "backend_key" in step:

@@ -1,6 +1,7 @@
 """Whom pools serve: as if every pool were looked at, without looking at every pool."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -58,9 +59,9 @@ def test_the_eligible_pools_are_those_that_match_in_order(seed: int) -> None:
 def test_a_request_is_not_compared_with_every_pool(demand: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 300 pools, each for somebody else, a decision looks at the few that may be meant."""
 
-    def mine(number: int) -> dict[str, object]:
+    def mine(number: int) -> dict[str, Any]:
         common, own = {"env": "prod"}, {"team": f"t{number}"}
-        return {
+        demands: dict[str, dict[str, Any]] = {
             "groups": {"groups": [f"lb/g{number}", f"lb/h{number}"]},
             "namespace_selector": {"namespace_selector": LabelSelector(match_labels=common | own)},
             "service_selector": {"service_selector": LabelSelector(match_labels=common | own)},
@@ -68,7 +69,8 @@ def test_a_request_is_not_compared_with_every_pool(demand: str, monkeypatch: pyt
                 "namespace_selector": LabelSelector(match_expressions=[Requirement("team", "In", list(own.values()))])
             },
             "equal": {"service_selector": LabelSelector(match_labels=common)},
-        }[demand]
+        }
+        return demands[demand]
 
     pools = Pools.of(
         pool(f"p{number:03}", f"10.{number // 250}.{number % 250}.0/24", **mine(number)) for number in range(300)

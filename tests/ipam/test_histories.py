@@ -1,5 +1,7 @@
 """Whatever happens, in whatever order it is seen: no address is held by two, moves without cause, or is left unused."""
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,7 +23,7 @@ POOLS = (
     pool("named", "203.0.113.0/31", auto_assign=False),
 )
 WIDER = (pool("dual", "192.0.2.0/30", "2001:db8::/126"), *POOLS[1:])
-STACKS = st.sampled_from(
+STACKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"families": ("IPv4",), "ip_family_policy": "SingleStack"},
         {"families": ("IPv6",), "ip_family_policy": "SingleStack"},

@@ -29,7 +29,7 @@ from tests.controller.scenes import GROUP, World, cluster
 
 MANIFESTS = Path(__file__).parent / "manifests"
 ROUTER, SECOND = "keepalived-operator/keepalivedgroup-router", "test-keepalived-operator/keepalivedgroup-test2"
-MULTICAST = {"unicast_enabled": None}
+MULTICAST: dict[str, Any] = {"unicast_enabled": None}
 
 
 def external(key: str, *vips: str, **more: Any) -> Service:

@@ -1,6 +1,7 @@
 """Acceptance check (f): what comes of the predecessor's groups passes a real keepalived before it runs."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def lan() -> Iterator[Segment]:
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_f_every_configuration_passes_keepalived(lan: Segment, mode: dict[str, object]) -> None:
+def test_f_every_configuration_passes_keepalived(lan: Segment, mode: dict[str, Any]) -> None:
     """Exit status 0, and not a word on stderr; an override that slipped through would not pass."""
     (node,) = lan.nodes
     for name, services in CASES.items():

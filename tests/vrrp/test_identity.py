@@ -1,5 +1,7 @@
 """What all nodes must agree on is read back from the text that runs."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("spec", GROUPS.values(), ids=GROUPS)
-def test_a_text_says_what_runs(spec: dict[str, object]) -> None:
+def test_a_text_says_what_runs(spec: dict[str, Any]) -> None:
     """Whatever the group, its text gives back each instance's identity and its VIPs."""
     wanted = model(build.group(**spec), SERVICES, nodes(2))
     found = identities_of(config.render(wanted).text)

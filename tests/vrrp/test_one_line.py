@@ -1,6 +1,7 @@
 """What a user writes becomes one statement of his own instance, or none, and touches nothing else."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -29,7 +30,7 @@ def text(wanted: dict[str, str] | None = None, globally: dict[str, str] | None =
     """The configuration of a group of three Services, of which the one in the middle has the annotation *wanted*."""
     services = [annotated(f"a/{name}", f"192.0.2.13{number}") for number, name in enumerate("abc")]
     services[1] = annotated("a/b", "192.0.2.131", verbatim=json.dumps(wanted or {}))
-    more = {"allow_verbatim": hostile.EVERY, "allow_scripts": True, "verbatim_config": globally}
+    more: dict[str, Any] = {"allow_verbatim": hostile.EVERY, "allow_scripts": True, "verbatim_config": globally}
     return conf(build.group(**hostile.SPECS[spec], **more), services, nodes(2))
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from kavip.api.group import Check
+from kavip.api.group import Check, Instances
 from kavip.vrrp import tracking
 from kavip.vrrp.priorities import BOTTOM, STEP_DOWN, TOP, UNLISTED
 from kavip.vrrp.tracking import FAULT, Track, effective, local_track
@@ -25,8 +25,8 @@ def test_no_check_no_track() -> None:
 def test_every_instance_follows_every_check() -> None:
     """Also Shared ones and the group's own; Fault is weight 0, LowerPriority minus the weight, if need be the usual."""
     light = Check(name="light", url="kubelet", on_failure="LowerPriority", weight=7)
-    for mode in ({}, {"instances": shared(2)}):
-        group = build.group(**NEW, checks=[PROBE, LOWER, light], **mode)
+    for instances in (Instances(), shared(2)):
+        group = build.group(**NEW, checks=[PROBE, LOWER, light], instances=instances)
         found = model(group, [annotated("a/web", "192.0.2.130", "2001:db8:2::130")], nodes(2))
         wanted = (Track("check-api", -STEP_DOWN), Track("check-light", -7), Track("check-router", FAULT))
         assert [each.tracks for each in found.instances] == [wanted] * len(found.instances)

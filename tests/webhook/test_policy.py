@@ -1,5 +1,7 @@
 """The policy: who is judged at all, and what an update may leave as it was."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,7 +11,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
+from kavip.snapshot import Object, Snapshot
 from kavip.webhook import policy, services
 from kavip.webhook.verdict import Verdict
 from tests.build import group, node, pool, service
@@ -70,7 +72,12 @@ def test_becoming_managed_is_judged_like_creation() -> None:
 )
 def test_external_ips_from_before_a_service_was_managed_are_judged(address: str, expected: list[Reason]) -> None:
     """Nobody looked at them then: the annotation alone does not make a VIP of a node's or another's address."""
-    world = [EDGE, pool(), node("n1", "192.0.2.131"), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
+    world: list[Object] = [
+        EDGE,
+        pool(),
+        node("n1", "192.0.2.131"),
+        service("shop/first", group="lb/edge", holds=["192.0.2.130"]),
+    ]
     old = service("shop/web", type="ClusterIP", external_ips=[address])
     new = service("shop/web", type="ClusterIP", external_ips=[address], group="lb/edge")
     assert reasons(update(old, new, *world)) == expected
@@ -78,7 +85,7 @@ def test_external_ips_from_before_a_service_was_managed_are_judged(address: str,
 
 def test_another_group_judges_the_same_keywords_anew() -> None:
     """What one group allows (``allowVerbatim``) is no old violation in another, which does not."""
-    world = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
+    world: list[Object] = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
     notes = {names.VERBATIM_ANNOTATION: '{"dont_track_primary": ""}'}
     old = service("shop/web", group="lb/lenient", annotations=notes)
     assert create(old, *world).allowed
@@ -89,9 +96,9 @@ def test_another_group_judges_the_same_keywords_anew() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [({"pool": "q"}, {"pool": "qq"}), ({"wants": "10.1.0.1"}, {"pool": "qq"})]
 )
-def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, str], after: dict[str, str]) -> None:
+def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, Any], after: dict[str, Any]) -> None:
     """The Service would keep its address as a stranded one; that its pool is gone is another matter."""
-    world = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
+    world: list[Object] = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
     old = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **before)
     new = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **{**before, **after})
     assert reasons(update(old, new, *world)) == [Reason.POOL_NOT_FOUND]
@@ -150,16 +157,16 @@ def test_deletion_always_passes(asked: Service | KeepalivedGroup) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])
-def test_a_request_that_cannot_be_met_keeps_nobody_from_other_edits(asked: dict[str, str]) -> None:
+def test_a_request_that_cannot_be_met_keeps_nobody_from_other_edits(asked: dict[str, Any]) -> None:
     """Labels and ports may change beside it; another pool or address that cannot be had may not."""
-    world = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
+    world: list[Object] = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
     old = service("shop/web", group="lb/edge", **asked)
     new = service("shop/web", group="lb/edge", labels={"a": "b"}, port=81, **asked)
     found = update(old, new, *world)
     assert found.allowed
     assert [text.partition(": ")[0] for text in found.warnings] == ["accepted, because it is not new"]
-    other = service("shop/web", group="lb/edge", **{key: f"{value}9" for key, value in asked.items()})
-    assert not update(old, other, *world).allowed
+    other: dict[str, Any] = {key: f"{value}9" for key, value in asked.items()}
+    assert not update(old, service("shop/web", group="lb/edge", **other), *world).allowed
 
 
 def test_a_label_or_a_port_that_makes_a_new_violation_is_refused() -> None:

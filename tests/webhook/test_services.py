@@ -1,5 +1,7 @@
 """What is asked of a Service beside the cases of the table: what waits, what counts, what is left to others."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -64,7 +66,7 @@ def test_who_asks_for_an_address_that_cools_down_waits() -> None:
 def test_an_address_that_cools_down_is_no_external_ip_yet() -> None:
     """An external IP holds at once and cannot wait: refused, but not to who freed it."""
     world = EDGE, resting("192.0.2.130/31")
-    asked = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
+    asked: dict[str, Any] = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
     found = create(service("shop/web", **asked), *world)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
     assert found.refusals[0].message.endswith(
