@@ -9,12 +9,13 @@ from bench.site import resident
 from hack.testbed import process, runs
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
-from kavip import names, offline
+from kavip import names
 from kavip.api.cluster import Node, NodeAddress, NodeStatus
 from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Service, ServicePort, ServiceSpec
+from kavip.ask import offline
 from kavip.snapshot import Object
 
 SERVICES = 1_000

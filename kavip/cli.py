@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kavip import __version__, names, questions
+from kavip import __version__, names
+from kavip.ask import commands
 from kavip.errors import KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 
@@ -110,7 +111,7 @@ def _agent() -> click.Command:
     return agent
 
 
-for _command in questions.ALL:
+for _command in commands.ALL:
     cli.add_command(_command)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kavip import explaining, files, offline, reading
 from kavip.api import conditions
 from kavip.api.service import Service
+from kavip.ask import explaining, files, offline, reading
 from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from kavip import names, offline
+from kavip import names
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.review import Operation, Review
+from kavip.ask import offline
 from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.controller.wakes import everything
 from kavip.snapshot import Snapshot

@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip import files, names, offline
+from kavip import names
 from kavip.agent.configuration import Localized
 from kavip.agent.localize import localize
 from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
+from kavip.ask import files, offline
+from kavip.ask.offline import Planned
 from kavip.controller.outcome import Key, Kind
 from kavip.names import Condition
-from kavip.offline import Planned
 from kavip.snapshot import Object, Snapshot
 from tests import build
 from tests.agent import scene

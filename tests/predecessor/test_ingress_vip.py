@@ -10,12 +10,13 @@ import pytest
 from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.fixtures import MakeSegment
-from kavip import files as inputs
-from kavip import names, offline
+from kavip import names
 from kavip.agent.configuration import Localized
 from kavip.agent.localize import localize
 from kavip.api.address import read_address
 from kavip.api.group import Check
+from kavip.ask import files as inputs
+from kavip.ask import offline
 from tests import files, shapes
 from tests.agent import scene
 from tests.agent.test_localize import facts

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip import names, offline, tables
+from kavip import names
 from kavip.api.pool import Cooling, PoolStatus
+from kavip.ask import offline, tables
 from kavip.snapshot import Object
 from kavip.webhook.checks import Options as PolicyOptions
+from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
 from tests.ipam.deciding import PREFER, SHARE, ours
-from tests.test_explain import new
 
 AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
 

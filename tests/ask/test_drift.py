@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kavip import drift, names, offline
+from kavip import names
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import read_instant
 from kavip.api.meta import OwnerReference
 from kavip.api.workload import ConfigMap, ManagedFields, Written, WrittenMetadata
+from kavip.ask import drift, offline
+from kavip.ask.overlay import Standing, laid
 from kavip.controller.manifests import config_map
 from kavip.controller.published import Bundle, Published, means_of, published_in
-from kavip.overlay import Standing, laid
+from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
-from tests.test_explain import new
 
 EDGE = group("lb/edge", default=True, router_ids={"shop/web": 7})
 CLUSTER = (

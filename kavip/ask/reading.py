@@ -15,15 +15,15 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.api.workload import Written
+from kavip.ask.explaining import Around
+from kavip.ask.overlay import Standing
 from kavip.errors import Forbidden, NotFound, SettingsError
-from kavip.explaining import Around
 from kavip.kube import resources
 from kavip.kube.auth import Credentials
 from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
 from kavip.kube.resources import Resource
 from kavip.kube.transport import Transport
-from kavip.overlay import Standing
 from kavip.snapshot import KINDS, Object
 
 _COSTS: Final = {

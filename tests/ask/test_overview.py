@@ -6,11 +6,12 @@ import msgspec
 import pytest
 import yaml
 
-from kavip import names, overview
+from kavip import names
 from kavip.api.group import GroupStatus, GroupVirtualIPStatus, Instances, InstanceStatus, KeepalivedGroup, NodesStatus
 from kavip.api.meta import Condition
 from kavip.api.service import Service
-from kavip.overview import VirtualIP
+from kavip.ask import overview
+from kavip.ask.overview import VirtualIP
 from kavip.snapshot import Object
 from tests import build
 from tests.controller.planning import told

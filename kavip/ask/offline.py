@@ -22,13 +22,13 @@ from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.ask.overlay import Standing, key_of, laid
 from kavip.controller.difference import patched
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Apply, Options, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.names import Reason
-from kavip.overlay import Standing, key_of, laid
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
 from kavip.webhook import policy

@@ -10,8 +10,8 @@ import pytest
 
 from hack import refusals
 from hack.refusals import Case
-from kavip import files, offline
 from kavip.api.review import Operation
+from kavip.ask import files, offline
 from kavip.webhook.verdict import message_of
 from tests.files import ROOT, SAMPLES
 

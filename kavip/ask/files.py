@@ -19,9 +19,9 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.documents import Document, read
+from kavip.ask.documents import Document, read
+from kavip.ask.fields import strange
 from kavip.errors import BadFile
-from kavip.fields import strange
 from kavip.snapshot import KINDS, Object
 
 _LARGEST: Final = 64 * 1024 * 1024  # bytes; a List of 10,000 Services with all their managedFields is half of it

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from kavip import flags
+from kavip.ask import flags
 
 if TYPE_CHECKING:
-    from kavip.overlay import Standing
-    from kavip.overview import Overview
+    from kavip.ask.overlay import Standing
+    from kavip.ask.overview import Overview
     from kavip.snapshot import Object
     from kavip.webhook.checks import Options
 
@@ -50,7 +50,7 @@ def check(
     Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
     refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
-    from kavip import files, offline
+    from kavip.ask import files, offline
     from kavip.webhook.checks import Options
 
     gathered = files.gather(paths)
@@ -95,7 +95,7 @@ def plan(
     With --live beside what stands in one. Exit status: 0 nothing is refused, 1 something is, 2 a file or the cluster
     cannot be read; with --diff: 0 nothing would change, 1 something would, 2 that cannot be said.
     """
-    from kavip import files, offline, tables
+    from kavip.ask import files, offline, tables
     from kavip.webhook.checks import Options
 
     given, chosen = files.load(paths), Options(**manner)
@@ -113,7 +113,7 @@ def plan(
 
 
 def _standing(kubeconfig: str, context: str, given: Collection["Object"]) -> "Standing":
-    from kavip import reading
+    from kavip.ask import reading
 
     told = kubeconfig or reading.usual_kubeconfig()
     return asyncio.run(reading.standing(told, context=context, given=given))
@@ -129,7 +129,7 @@ def _diff(
     output: str,
 ) -> NoReturn:
     """Print what *given* would change in the cluster, and exit."""
-    from kavip import drift, offline, reading
+    from kavip.ask import drift, offline, reading
 
     told = kubeconfig or reading.usual_kubeconfig()
     standing = asyncio.run(reading.whole(told, context=context, given=given))
@@ -179,7 +179,7 @@ def render(
 
     With --static print static pods instead, the same for every node, or write the files of systemd units for each node.
     """
-    from kavip import files, offline, static
+    from kavip.ask import files, offline, static
     from kavip.controller.outcome import Options
 
     given = static.with_nodes(nodes, files.load(paths))
@@ -239,7 +239,7 @@ def explain(
     Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Namespaces, Nodes), or with -f files alone.
     Exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said.
     """
-    from kavip import explaining, files, offline, reading, telling
+    from kavip.ask import explaining, files, offline, reading, telling
     from kavip.controller.outcome import Options
 
     if paths:
@@ -267,7 +267,8 @@ def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str,
     Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Nodes, and watches them with --watch), or with
     -f files alone. Exit status: 0 every VIP has its master, 1 one has not, 2 that cannot be said.
     """
-    from kavip import files, overview, reading, telemetry, watching
+    from kavip import telemetry
+    from kavip.ask import files, overview, reading, watching
 
     if paths and watch:
         raise click.UsageError("--watch asks a cluster: give it without -f")
@@ -285,7 +286,7 @@ def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str,
 
 
 def _show_status(found: "Overview", output: str) -> NoReturn:
-    from kavip import overview
+    from kavip.ask import overview
 
     for note in found.notes:
         click.echo(f"kavip: {note}", err=True)
@@ -294,7 +295,7 @@ def _show_status(found: "Overview", output: str) -> NoReturn:
 
 
 async def _watch_status(kubeconfig: str, context: str, namespace: str, output: str) -> None:
-    from kavip import overview, watching
+    from kavip.ask import overview, watching
 
     before, noted, trouble = "", False, ""
     async for scene in watching.follow(kubeconfig, context=context, namespace=namespace):

@@ -20,11 +20,11 @@ from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
+from kavip.ask.tables import table
 from kavip.controller.advertised import IN_VAIN
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from kavip.tables import table
 
 _MASTER: Final = "MASTER"
 _NONE: Final = "-"

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import yaml
 
+from kavip.ask.measure import DEEPEST, Measure
 from kavip.errors import BadFile
-from kavip.measure import DEEPEST, Measure
 
 _BLANKS: Final = " \t\r\n"
 _TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # where YAML would begin a map whose key is a map

@@ -22,12 +22,12 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
+from kavip.ask.offline import Planned
+from kavip.ask.overlay import Standing
+from kavip.ask.together import Together, settled, together
 from kavip.controller.manifests import AGENT
 from kavip.controller.outcome import Options
-from kavip.offline import Planned
-from kavip.overlay import Standing
 from kavip.snapshot import Snapshot
-from kavip.together import Together, settled, together
 from kavip.webhook.verdict import visible
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")

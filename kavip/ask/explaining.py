@@ -12,12 +12,14 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Final
 
-from kavip import names, offline
+from kavip import names
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.refusal import listed
 from kavip.api.service import Service
+from kavip.ask import offline
+from kavip.ask.unmanaged import why_unmanaged
 from kavip.controller.outcome import Options
 from kavip.controller.plan import plan_service
 from kavip.errors import BadInput
@@ -25,7 +27,6 @@ from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
-from kavip.unmanaged import why_unmanaged
 from kavip.webhook.checks import Options as PolicyOptions
 from kavip.webhook.verdict import told
 

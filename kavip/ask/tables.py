@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kavip.api import conditions
+from kavip.ask.offline import Planned
+from kavip.ask.unmanaged import why_unmanaged
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.explain import count
 from kavip.names import SERVICE, Reason
 from kavip.names import Condition as ConditionType
-from kavip.offline import Planned
 from kavip.snapshot import Snapshot
-from kavip.unmanaged import why_unmanaged
 from kavip.webhook.verdict import message_of, plain
 
 _WIDTH: Final = 118

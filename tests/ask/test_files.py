@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kavip import files
+from kavip.ask import files
+from kavip.ask.files import gather, load
 from kavip.errors import BadFile
-from kavip.files import gather, load
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"
 GROUP = "apiVersion: redhatcop.redhat.io/v1alpha1\nkind: KeepalivedGroup\nmetadata: {name: edge}\nspec: %s\n"

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kavip import explaining, names, telling
+from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.ask import explaining, telling
+from kavip.ask.explaining import Report
+from kavip.ask.offline import NOW
+from kavip.ask.unmanaged import why_unmanaged
 from kavip.controller.outcome import Options
 from kavip.errors import BadInput
-from kavip.explaining import Report
 from kavip.names import Reason
-from kavip.offline import NOW
 from kavip.snapshot import Object, Snapshot
-from kavip.unmanaged import why_unmanaged
 from tests.build import group, namespace, node, pool, service
 from tests.files import ROOT
 from tests.ipam.deciding import SHARE, ours, told

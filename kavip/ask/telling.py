@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kavip.api import conditions
 from kavip.api.meta import Condition
-from kavip.explaining import Report
+from kavip.ask.explaining import Report
 from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.request import Request
