@@ -17,7 +17,6 @@ from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.takeover import Takeover
 from kavip.names import Reason
-from kavip.vrrp import tracking
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.succession import stranded
@@ -113,8 +112,6 @@ class Sighted:
     def _unled(self, model: Model) -> str:
         """The instance that a node has still to take, which it does in seconds."""
         take = self.takeover
-        if any(tracking.weight_of(each) != tracking.FAULT for each in tracking.checks_of(take.group.spec)):
-            return ""  # a check may have lowered whoever is to take it, which then comes first when the holder goes
         ready = self._names()
         for instance in model.instances:
             if any(line.keyword in _STAYS for line in instance.lines):
@@ -127,12 +124,17 @@ class Sighted:
         return ""
 
     def _able(self, node: str, instance: Instance) -> str:
-        """The state of *instance* on *node*; "" where it cannot become master."""
-        said = self.states[node]
-        if any(each.name in said.unready for each in instance.tracks):
+        """
+        The state of *instance* on *node*; "" where it cannot become master beside the old pods.
+
+        A check may have lowered it, or the want of an endpoint, so that it comes first only when its holder goes.
+        """
+        sight = next((each for each in self.states[node].instances if each.name == instance.name), None)
+        if sight is None or sight.state == FAULT:
             return ""
-        state = next((each.state for each in said.instances if each.name == instance.name), "")
-        return "" if state == FAULT else state
+        identity = instance.router_id, instance.family
+        old = (each.priority for each in self.takeover.instances if (each.router_id, each.family) == identity)
+        return sight.state if sight.state == MASTER or sight.priority > max(old, default=0) else ""
 
     def _unseen(self) -> list[str]:
         return [node for node in self._ready(self.takeover.old) if node not in self.states]

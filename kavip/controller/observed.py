@@ -30,7 +30,11 @@ BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One VRRP instance as one node's keepalived reports it; *since*, by that node's clock, it is in its *state*."""
+    """
+    One VRRP instance as one node's keepalived reports it; *since*, by that node's clock, it is in its *state*.
+
+    *priority*: what checks and endpoints leave of it; 0 where it is not told.
+    """
 
     name: str
     router_id: int
@@ -38,6 +42,7 @@ class Sight:
     state: str
     virtual_ips: int
     since: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class InstanceReport(Wire, frozen=True, gc=False):
     family: int = 4
     state: Word = ""
     virtual_ips: list[str] = field(name="virtualIPs", default=[])
+    priority: int = 0
     last_transition: Name = ""
     interface: Name = ""
     errors: ErrorsReport = ErrorsReport()
@@ -120,7 +121,15 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         if instance.state == MASTER:
             masters |= addresses
     sights = (
-        Sight(each.name, each.router_id, each.family, each.state, len(each.virtual_ips), each.last_transition)
+        Sight(
+            each.name,
+            each.router_id,
+            each.family,
+            each.state,
+            len(each.virtual_ips),
+            each.last_transition,
+            each.priority,
+        )
         for each in report.instances
     )
     return NodeState(

@@ -11,7 +11,7 @@ import pytest
 from hack.testbed import process
 from hack.testbed.segment import Segment
 from kavip import names
-from kavip.api.group import PasswordAuth, SecretRef
+from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import inherited
 from tests import build
 from tests.changes.conftest import lan as lan
@@ -122,6 +122,29 @@ def test_a_vip_of_policy_local_stays_where_endpoints_are(make_migration: MakeMig
         proxies.stop()
     (heir,) = {"n1", "n3"} - {holder}
     assert seen.masters[WEB] == [holder, heir]
+    assert seen.double_masters == ()
+    assert seen.is_kept(vip, moves=1), seen.story()
+
+
+def test_a_check_that_lowers_a_priority_leaves_the_vip_to_the_other_node(
+    make_migration: MakeMigration, tmp_path: Path
+) -> None:
+    """Two rise, one of them less: the other one takes the VIP from its holder, which lives, and is waited for."""
+    vip, url = "192.0.2.140", f"http://127.0.0.1:{PORT}/healthz"
+    check = Check(name="local", url=url, on_failure="LowerPriority", fail_after=1, interval_seconds=1)
+    rig = make_migration(conf(instance(WEB, 7, vip)), service(WEB, vip), checks=[check])
+    proxies = Proxies(rig, tmp_path / "proxies")
+    try:
+        (holder,) = held(rig, WEB)
+        lowered, heir = sorted({"n1", "n2", "n3"} - {holder})
+        proxies.ready(heir, holder)
+        proxies.start()
+        rig.consent()
+        with watching(rig, [vip]) as seen:
+            rig.settle()
+    finally:
+        proxies.stop()
+    assert seen.masters[WEB] == [holder, heir], lowered
     assert seen.double_masters == ()
     assert seen.is_kept(vip, moves=1), seen.story()
 

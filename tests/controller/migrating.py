@@ -7,7 +7,7 @@ import msgspec
 from kavip import names
 from kavip.controller import exported
 from kavip.controller.observed import NodeState, Sight
-from kavip.vrrp import inherited, tracking
+from kavip.vrrp import inherited
 from tests import build
 from tests.controller.grouping import WEB, serving
 from tests.controller.scenes import GROUP, World, cluster
@@ -48,13 +48,14 @@ def start(found: World, node: str, *, state: str = "BACKUP") -> None:
     catch_up(found, node, state=state)
 
 
-def catch_up(found: World, *nodes: str, state: str = "BACKUP", unready: frozenset[str] = frozenset()) -> None:
+def catch_up(found: World, *nodes: str, state: str = "BACKUP", priority: int = 250) -> None:
     """The agents of *nodes* run what is wanted, and all is written."""
     for _ in range(4):
         found.group()
         wanted = found.snapshot.groups[GROUP].status.config_hash
         for node in nodes:
-            see(found, node, NodeState(config_hash=wanted, instances=(Sight(WEB, 7, 4, state, 2),), unready=unready))
+            sight = Sight(WEB, 7, 4, state, 2, priority=priority)
+            see(found, node, NodeState(config_hash=wanted, instances=(sight,)))
 
 
 def done(found: World) -> list[str]:
@@ -66,9 +67,9 @@ def roll(found: World, *leaders: str, without: str = "", lagging: str = "BACKUP"
     """
     Take everything over; those of *leaders* become master of all once they lead. The order of the nodes.
 
-    *without*: the nodes that have no ready endpoint of the Service, by name. *lagging*: the state of all other nodes.
+    *without*: the nodes whose priority is lowered to that of the old ones, by name. *lagging*: the state of all other
+    nodes.
     """
-    track = tracking.local_track(WEB)
     for _ in range(20):
         found.group()
         for node in done(found):
@@ -77,5 +78,5 @@ def roll(found: World, *leaders: str, without: str = "", lagging: str = "BACKUP"
         leads = "leads" in (found.objects.configmaps[GROUP].data or {}).get(names.AGENT_KEY, "")
         for node in done(found):
             state = "MASTER" if leads and node in leaders else lagging
-            catch_up(found, node, state=state, unready=frozenset({track} if node in without.split() else ()))
+            catch_up(found, node, state=state, priority=100 if node in without.split() else 250)
     return done(found)

@@ -299,12 +299,21 @@ def test_with_policy_local_a_node_with_an_endpoint_takes_it_before_the_holder_go
 
 
 @pytest.mark.parametrize(
-    ("on_failure", "state", "order"), [("Fault", "BACKUP", 2), ("Fault", "FAULT", 3), ("LowerPriority", "BACKUP", 3)]
+    ("on_failure", "state", "lowered", "order"),
+    [
+        ("Fault", "BACKUP", "", 2),
+        ("Fault", "FAULT", "", 3),
+        ("LowerPriority", "BACKUP", "", 2),
+        ("LowerPriority", "BACKUP", "n1", 2),
+        ("LowerPriority", "BACKUP", "n1 n2", 3),
+    ],
 )
-def test_a_check_that_keeps_a_node_from_leading_holds_nothing_up(on_failure: str, state: str, order: int) -> None:
-    """In FAULT it cannot become master; and behind the old ones neither, as far as its priority may be lowered."""
+def test_a_check_that_keeps_nodes_from_leading_holds_nothing_up(
+    on_failure: str, state: str, lowered: str, order: int
+) -> None:
+    """In FAULT none can become master, and no higher than the old ones neither; one that can is waited for."""
     found = world("n3", checks=[Check(name="api", url="https://localhost:6443/readyz", on_failure=on_failure)])
-    assert roll(found, lagging=state) == ["n1", "n2", "n3"][:order]
+    assert roll(found, lagging=state, without=lowered) == ["n1", "n2", "n3"][:order]
 
 
 def test_a_node_that_has_joined_since_does_not_lead() -> None:
