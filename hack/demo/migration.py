@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from hack.demo.story import MANIFESTS, Story
+from hack.testbed.node import Node
 
 GROUP, VIP = "lb/legacy", "192.0.2.150"
 ROUTER_ID = 77
@@ -39,9 +40,7 @@ def take_over(story: Story) -> None:
         story.wait("every node runs kavip's pod", is_over, patience=180)
     story.kubectl("get", "pods", "-n", "lb", "-l", "keepalivedGroup=legacy", "-o", "wide")
     story.claim("the old text was not touched as long as an old pod ran", kept)
-    story.claim(
-        "the VIP has moved away from its old holder", [each.name for each in story.holders(VIP)] != [holder.name]
-    )
+    story.wait("the VIP has moved away from its old holder", lambda: _is_elsewhere(story, holder))
     story.claim(
         "the VIP was never away, not for one advertisement",
         outage.silence < ADVERTISEMENT,
@@ -67,6 +66,11 @@ def _install(story: Story) -> None:
         "patch", "keepalivedgroup", "legacy", "-n", "lb", "--subresource=status", "--type=merge", f"--patch={ids}"
     )
     story.wait("its pods hold the VIP, which answers", lambda: len(story.holders(VIP)) == 1 and story.answers(VIP))
+
+
+def _is_elsewhere(story: Story, holder: Node) -> bool:
+    found = story.holders(VIP)
+    return len(found) == 1 and found[0] is not holder
 
 
 def _accepted(story: Story) -> str:

@@ -27,7 +27,7 @@ from kavip import names
 NAMESPACE: Final = "endurance"
 GROUP: Final = "endurance/edge"
 UPDATES: Final = 6  # of each Service, between its creation and its refusal
-TIMEOUT: Final = 20.0  # the API server gives each webhook two or three seconds, and there are two of them
+TIMEOUT: Final = 70.0  # the API server gives each webhook thirty seconds at most, and there are two of them
 _TEXT: Final = 400
 
 

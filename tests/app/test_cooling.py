@@ -126,7 +126,7 @@ def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: I
     leader.kill()
     installation.applied(served("other"))
     assert given(installation, "other") == ["192.0.2.129"]
-    assert follower.metric("kavip_leader") == 1.0
+    wait_for("the follower leads", lambda: follower.metric("kavip_leader") == 1.0)
     found = wait_for("the rest is written", lambda: cooling(installation))
     assert [(each["address"], each["service"]) for each in found] == [("192.0.2.128", "shop/web")]
 

@@ -18,8 +18,11 @@ HOOKS = "pods,serviceaccounts,roles,rolebindings"
 def test_it_passes_where_kavip_answers(installed: Cluster) -> None:
     """One Service is refused, one let through, and nothing of the test is left."""
     assert_passes(installed)
-    left = installed.kubectl("get", HOOKS, "--all-namespaces", "--output=name").stdout
-    assert "kavip-test" not in left
+
+    def is_left() -> bool:
+        return "kavip-test" in installed.kubectl("get", HOOKS, "--all-namespaces", "--output=name").stdout
+
+    wait_for("nothing is left", lambda: not is_left(), timeout=PATIENCE, interval=1)
 
 
 def test_it_passes_on_the_host_network(installed: Cluster) -> None:

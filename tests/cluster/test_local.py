@@ -95,9 +95,10 @@ def calling(story: Story, address: str) -> Iterator[list[Row]]:
         rows.extend(Row(*each) for each in json.loads(said))
 
 
-def answered(story: Story, address: str, *, times: int = 1) -> list[list[str]]:
-    """What that many calls one after the other came to, without their outcome: pod and client."""
-    return [story.answers(address).split() for _ in range(times)]
+def answer(story: Story, address: str, *, pods: int) -> bool:
+    """Whether twenty calls one after the other are answered, by that many pods."""
+    found = {story.answers(address).partition(" ")[0] for _ in range(20)}
+    return "" not in found and len(found) == pods
 
 
 def is_on(story: Story, address: str, node: str) -> None:
@@ -105,7 +106,7 @@ def is_on(story: Story, address: str, node: str) -> None:
     own = story.cluster.client.ipv4
 
     def so() -> bool:
-        return [each.name for each in story.holders(address)] == [node] and answered(story, address)[0][1:] == [own]
+        return [each.name for each in story.holders(address)] == [node] and story.answers(address).split()[1:] == [own]
 
     wait_for(f"{address} is on {node}", so, timeout=PATIENCE)
 
@@ -142,16 +143,19 @@ def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
 def check_manners(story: Story, vip: str) -> None:
     """A datagram, one pod for one client, and strangers kept out, while the VIP stays where it is."""
     command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", vip, "--udp")
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert said[1:] == [story.cluster.client.ipv4]
+
+    def datagram() -> list[str]:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    own = story.cluster.client.ipv4
+    wait_for("a datagram is answered to the client's own address", lambda: datagram()[1:] == [own], timeout=PATIENCE)
     deployed(story, "n1", replicas=2)
     patch = ("patch", "service", "web", f"--namespace={HOME}", "--type=merge", "--patch")
-    wait_for("both pods answer", lambda: len({pod for pod, _ in answered(story, vip, times=20)}) == 2, timeout=PATIENCE)
+    wait_for("both pods answer", lambda: answer(story, vip, pods=2), timeout=PATIENCE)
     story.cluster.kubectl(*patch, json.dumps({"spec": {"sessionAffinity": "ClientIP"}}))
-    wait_for("one pod answers", lambda: len({pod for pod, _ in answered(story, vip, times=20)}) == 1, timeout=PATIENCE)
+    wait_for("one pod answers", lambda: answer(story, vip, pods=1), timeout=PATIENCE)
     story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}}))
     wait_for("strangers are kept out", lambda: not story.answers(vip), timeout=PATIENCE)
     assert [node.name for node in story.holders(vip)] == ["n1"]
-    own = f"{story.cluster.client.ipv4}/32"
-    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [own]}}))
+    story.cluster.kubectl(*patch, json.dumps({"spec": {"loadBalancerSourceRanges": [f"{own}/32"]}}))
     is_on(story, vip, "n1")

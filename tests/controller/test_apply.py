@@ -27,7 +27,7 @@ from kavip.snapshot import Snapshot
 from tests import build
 from tests.controller.scenes import NOW, running
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.apiserver
 
 ROOT = Path(__file__).parents[2]
 VIP = "198.18.77.1"

@@ -17,7 +17,7 @@ from hack.testbed import process, runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.apiserver
 
 LEASE = 3
 LONG_LEASE = 8  # who stalls on a busy machine is not to lose it: another change of leaders would be another story
