@@ -156,7 +156,7 @@ async def test_a_slow_server_has_its_time_and_no_more(trickle: bytes) -> None:
 
     began = time.monotonic()
     assert await asked(drip, seconds=SOON) == Answer(False, f"no answer within {SOON:g} s")
-    assert time.monotonic() - began < 20 * SOON
+    assert time.monotonic() - began < LONG
 
 
 async def test_who_does_not_listen() -> None:
@@ -286,7 +286,7 @@ async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest
             for _ in range(30):
                 late = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=0.01)
                 assert late.message == "no answer within 0.01 s"
-            well = await asker.ask(Target("http", "quick.example", port), ca_file=None, seconds=1.0)
+            well = await asker.ask(Target("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
             assert (well, looked) == (Answer(ok=True, message="status 200"), ["slow.example"])
             released.set()
             later = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=LONG)

@@ -1,6 +1,7 @@
 """How long those wait who ask about a daemon that does not answer."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from kavip.agent.witness import Witness
 
 RUNS = Configuration(instances=())
 BUDGET = 0.2
+LONG = 60.0
 QUESTIONS = 5  # at most, in the time of one
 
 
@@ -54,9 +56,17 @@ async def test_one_question_of_a_reload_without_an_answer_is_nobodys_answer(
 ) -> None:
     """A daemon that reloads loses questions: whoever waits meanwhile asks for the whole time that one may take."""
     monkeypatch.setattr(witness, "CONFIRM", BUDGET / 8)
+    monkeypatch.setattr(daemons, "BUDGET", LONG)  # a machine that stalls does not use it up
     monkeypatch.setattr(Daemon, "alive", lambda _: True)
+    begun = threading.Event()
+
+    def silent(*_: object, deadline: float) -> bool:
+        begun.set()
+        return _silence(deadline=deadline)
+
+    monkeypatch.setattr(daemons, "answers", silent)
     reload = asyncio.create_task(asked.obeyed(Daemon(1, 1), RUNS))
-    await asyncio.sleep(BUDGET / 8)
+    assert await asyncio.to_thread(begun.wait, LONG)
     waiting = asyncio.create_task(asked.dump(RUNS))
     assert not await reload
     monkeypatch.setattr(daemons, "answers", _answer)

@@ -10,6 +10,9 @@ from tests.kube.conftest import running, until
 from tests.kube.fake import configmap, line, status
 from tests.kube.following import Api, Log, follow, once, phrases, recorder
 
+SILENCE = 1.0
+"""Seconds: who stalls for less says something in time."""
+
 
 async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, logged: Log) -> None:
     """A watch on which no byte comes for long is opened again where it stood; that alone is no trouble."""
@@ -26,7 +29,7 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, log
         return answer
 
     fake.fault = fault
-    informer = follow(client, timing=Timing(lifetime=60, silence=0.3, settled=0.05, base=0.01, cap=0.05))
+    informer = follow(client, timing=Timing(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05))
     async with running(informer.run()):
         await asyncio.wait_for(silent.wait(), 30)
         await fake.put("a/meanwhile")
@@ -39,7 +42,7 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, log
 async def test_a_server_that_answers_no_more_is_trouble(api: Api, logged: Log) -> None:
     """Silence shows when the watch is opened again: a connection that yields nothing at all is an outage."""
     fake, client = api
-    informer = follow(client, timing=Timing(lifetime=60, silence=0.2, settled=0.05, base=0.01, cap=0.05))
+    informer = follow(client, timing=Timing(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05))
 
     async def hang(request: web.Request) -> None:
         await asyncio.sleep(3600)
