@@ -43,7 +43,11 @@ def wait_bound(plane: ControlPlane, account: str) -> None:
         ("create", "leases.coordination.k8s.io", own),
     ):
         may = ("auth", "can-i", *asked, f"--as={account}")
-        wait_for(" ".join(may), lambda may=may: not plane.kubectl(*may, check=False).returncode, timeout=150)
+
+        def holds(may: tuple[str, ...] = may) -> bool:
+            return not plane.kubectl(*may, check=False).returncode
+
+        wait_for(" ".join(may), holds, timeout=150)
 
 
 def granted(roles: Iterable[dict[str, Any]]) -> Iterator[Right]:

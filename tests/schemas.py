@@ -9,7 +9,7 @@ import msgspec
 
 PLAIN = {"string": str, "boolean": bool, "integer": int}
 
-ABSENT = (None, "", False, 0, [])
+ABSENT: tuple[object, ...] = (None, "", False, 0, [])
 """Defaults that need not stand in the schema: absent there is the same."""
 
 

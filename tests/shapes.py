@@ -19,12 +19,11 @@ def serve(control_plane: ControlPlane) -> None:
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", *manifests)
     control_plane.wait_established()
     for plural in PLURALS:  # established is not yet served
-        wait_for(
-            f"the API server serves {plural}",
-            lambda plural=plural: not control_plane.kubectl("get", plural, "-A", check=False).returncode,
-            timeout=60,
-            interval=0.2,
-        )
+
+        def is_served(plural: str = plural) -> bool:
+            return not control_plane.kubectl("get", plural, "-A", check=False).returncode
+
+        wait_for(f"the API server serves {plural}", is_served, timeout=60, interval=0.2)
 
 
 def group(**spec: Any) -> files.Object:

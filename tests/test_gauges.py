@@ -1,25 +1,29 @@
 """The metrics that are read off the ledger."""
 
+from typing import Any
+
 from prometheus_client import Metric
+from prometheus_client.samples import Sample
 
 from kavip import names, telemetry
 from kavip.api.address import parse_address
+from kavip.api.service import Service
 from kavip.controller.meters import Masters
 from kavip.controller.observed import Collision, Hearing, NodeState, Observed
 from kavip.gauges import Addresses
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import Snapshot
 from tests import build
 from tests.controller.planning import told
 
 GROUP = "lb/edge"
 
 
-def web(key: str = "shop/web", **more: object) -> Object:
+def web(key: str = "shop/web", **more: Any) -> Service:
     """A Service of the group."""
-    return build.service(key, group=GROUP, **more)  # type: ignore[arg-type]  # whatever the builder takes
+    return build.service(key, group=GROUP, **more)
 
 
 def shown(name: str) -> dict[tuple[str, ...], float]:
@@ -28,13 +32,13 @@ def shown(name: str) -> dict[tuple[str, ...], float]:
     return {tuple(value for _, value in sorted(each.labels.items())): each.value for each in _plain(found, name)}
 
 
-def _plain(metric: Metric, name: str) -> list[object]:
+def _plain(metric: Metric, name: str) -> list[Sample]:
     return [each for each in metric.samples if each.name == name]
 
 
 def waiting(ledger: Ledger, key: str, *pools: str, reason: str, names: str = "") -> None:
     """Let a Service wait, which *names* a pool."""
-    request, _ = read_request(web(key, pool=names))  # type: ignore[arg-type]  # it is a Service
+    request, _ = read_request(web(key, pool=names))
     ledger.wait(request, pools, reason=reason)
 
 
@@ -117,7 +121,7 @@ def test_contests_are_counted_when_they_begin() -> None:
 
 def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     """Each moves with what it is about, and a group that is gone, or a term that is over, leaves no line."""
-    service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")  # type: ignore[arg-type]
+    service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
     shown_now = Masters()
     shown_now.measure(snapshot, Observed())

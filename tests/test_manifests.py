@@ -23,7 +23,7 @@ SCHEMAS = {
     crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for crd in files.objects(*files.CRDS)
 }
-STRUCTS = {names.KEEPALIVED_GROUP: KeepalivedGroup, names.VIP_POOL: VIPPool}
+STRUCTS: dict[str, type[KeepalivedGroup | VIPPool]] = {names.KEEPALIVED_GROUP: KeepalivedGroup, names.VIP_POOL: VIPPool}
 
 
 TEXTS: files.Object = {
@@ -279,7 +279,8 @@ class TestDeployment:
 @pytest.mark.parametrize("sample", files.objects(*files.SAMPLES), ids=lambda each: each["metadata"]["name"])
 def test_samples_can_be_read(sample: files.Object) -> None:
     """Each sample is an object that kavip reads, and what it reads is what stands there."""
-    read = msgspec.convert(sample, {**STRUCTS, names.SERVICE: Service}[sample["kind"]])
+    types: dict[str, Any] = {**STRUCTS, names.SERVICE: Service}
+    read = msgspec.convert(sample, types[sample["kind"]])
     assert read.metadata.name == sample["metadata"]["name"]
     if sample["kind"] in STRUCTS:
         assert msgspec.to_builtins(read.spec) == sample["spec"]
@@ -287,7 +288,7 @@ def test_samples_can_be_read(sample: files.Object) -> None:
 
 def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """*webhooks* with the blanks of their expressions folded: YAML breaks long lines."""
-    folded = json.loads(json.dumps(webhooks))
+    folded: list[dict[str, Any]] = json.loads(json.dumps(webhooks))
     for webhook in folded:
         for condition in webhook["matchConditions"]:
             condition["expression"] = " ".join(condition["expression"].split())

@@ -163,7 +163,11 @@ def do_everything(cluster: Cluster) -> None:
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
     tell_something_twice(cluster)
     for sign in SIGNS:
-        process.wait_for(f"kavip does its job: {sign}", lambda sign=sign: bool(cluster.shown(*sign)), timeout=90)  # type: ignore[misc]
+
+        def shows(sign: list[str] = sign) -> bool:
+            return bool(cluster.shown(*sign))
+
+        process.wait_for(f"kavip does its job: {sign}", shows, timeout=90)
     ask_for_any_external_ip(cluster)
     make_the_authority_due(cluster)
     process.wait_for("the CA is renewed", lambda: DUE not in authority(cluster), timeout=90, interval=0.5)

@@ -8,7 +8,7 @@ import msgspec
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.meta import Condition, LabelSelector
-from kavip.api.service import ServiceStatus
+from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 from kavip.snapshot import Object, Snapshot
 from tests import build
@@ -158,7 +158,7 @@ def test_nodes_of_endpoints_are_those_that_kube_proxy_sends_to() -> None:
 def test_who_says_nothing_is_ready_and_ends_not() -> None:
     """As Kubernetes means conditions that are absent; an endpoint on no node is on none."""
     nameless = EndpointSlice(metadata=build.metadata("a/s"), endpoints=[Endpoint(node_name="n1"), Endpoint()])
-    assert (nameless.ready_nodes, nameless.draining_nodes) == ({"n1"}, set())
+    assert (nameless.ready_nodes, nameless.draining_nodes) == (frozenset({"n1"}), frozenset())
     ends = Endpoint(node_name="n2", conditions=EndpointConditions(ready=False, terminating=True))
     assert not ends.is_draining  # it does not serve any longer
 
@@ -194,11 +194,16 @@ def test_the_address_of_the_api_server_is_its_own() -> None:
 
 def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_stands() -> None:
     """The same Service for the same spec: once; an edit of either, or a Service that is gone: again."""
-    snapshot, made = Snapshot.from_objects([build.group(), build.service("shop/web", group="lb/edge")]), []
+    snapshot = Snapshot.from_objects([build.group(), build.service("shop/web", group="lb/edge")])
+    made: list[str] = []
+
+    def make(service: Service) -> str:
+        made.append(service.key)
+        return service.key
 
     def ask() -> str:
         spec = snapshot.groups["lb/edge"].spec
-        shares = snapshot.derived("lb/edge", spec, lambda each: made.append(each) or each.key, lambda _: "")  # type: ignore[func-returns-value]
+        shares = snapshot.derived("lb/edge", spec, make, lambda _: "")
         return ",".join(shares.get("", ()))
 
     assert (ask(), ask(), len(made)) == ("shop/web", "shop/web", 1)

@@ -1,5 +1,7 @@
 """However wrong an object has become: its status may be written, its finalizers come off, and it goes."""
 
+from typing import Any
+
 import pytest
 
 from hack import refusals
@@ -22,7 +24,7 @@ def test_what_is_wrong_may_go(stage: Stage, case: Case) -> None:
     held = {**case.asked, "metadata": {**case.asked["metadata"], "finalizers": ["example.com/held"]}}
     stage.put(held)
     with stage.playing(case):
-        status = {"status": {"conditions": []}}
+        status: dict[str, Any] = {"status": {"conditions": []}}
         assert stage.api.ask("PATCH", f"{path}/status", status, kind=MERGE).code == 200
         off = {"metadata": {"finalizers": None}}
         on = {"metadata": {"finalizers": ["example.com/held"]}}

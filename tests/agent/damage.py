@@ -99,6 +99,11 @@ TEXTS: Final[dict[str, Spoil]] = {
 """What is wrong with a text that is delivered whole."""
 
 
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        each.unlink()
+
+
 def _write(name: str, content: bytes) -> Damage:
     return lambda folder: void(folder / name).write_bytes(content)
 
@@ -125,7 +130,7 @@ def void(path: Path) -> Path:
 MOUNTS: Final[dict[str, Damage]] = {
     "no keepalived.conf": lambda folder: (folder / "keepalived.conf").unlink(),
     "no agent.json": lambda folder: (folder / "agent.json").unlink(),
-    "nothing at all": lambda folder: [each.unlink() for each in folder.iterdir()],
+    "nothing at all": _empty,
     "a text that lost its last byte": _cut,
     "an empty text": _write("keepalived.conf", b""),
     "bytes that are no text": _write("keepalived.conf", bytes(range(256))),

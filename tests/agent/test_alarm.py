@@ -83,7 +83,12 @@ async def test_a_dump_is_heard_of_once(mount: Mount, run_dir: Path, monkeypatch:
     """keepalived writes 255 instances in sixty pieces, every second; none of them is read from the kernel."""
     heard: list[int] = []
     happened = inotify.Folders._happened
-    monkeypatch.setattr(inotify.Folders, "_happened", lambda self: happened(self) or heard.append(1))
+
+    def hear(folders: inotify.Folders) -> None:
+        happened(folders)
+        heard.append(1)
+
+    monkeypatch.setattr(inotify.Folders, "_happened", hear)
     with alarm(run_dir, mount.path) as given:
         with (run_dir / "keepalived.json").open("w") as dump:
             for _ in range(60):

@@ -4,13 +4,13 @@ import pytest
 
 from tests.agent import corpus, scene
 from tests.agent.conftest import MakePod
-from tests.agent.test_node import master, started
+from tests.agent.steps import master, started
 
 pytestmark = pytest.mark.netns
 
 GOOD = {"shop/a": "192.0.2.130", "shop/m": "192.0.2.131", "shop/z": "192.0.2.132"}
 AT_ONCE = 6
-CASES = [*corpus.ADDED, *corpus.REPLACED]
+CASES: list[str | tuple[str, str]] = [*corpus.ADDED, *corpus.REPLACED]
 
 
 def spoilt(text: str, name: str, case: str | tuple[str, str]) -> str:

@@ -57,7 +57,8 @@ def test_a_dump_shows_a_configuration() -> None:
     """Name, VRID, priority and addresses of every instance must agree."""
     wanted = Instance("shop/web", 7, "eth0", 200, (vip("192.0.2.130"), vip("192.0.2.9/24", "eth1")))
     assert dump.shows(read(entry("shop/web")), Configuration((wanted,)))
-    for change in ({"vrid": 8}, {"base_priority": 100}, {"evips": []}, {"iname": "shop/cart"}):
+    changes: tuple[dict[str, Any], ...] = ({"vrid": 8}, {"base_priority": 100}, {"evips": []}, {"iname": "shop/cart"})
+    for change in changes:
         assert not dump.shows(read(entry("shop/web", **change)), Configuration((wanted,)))
     assert not dump.shows((), Configuration((wanted,)))
     assert dump.shows((), Configuration())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kavip.agent import grammar
-from kavip.agent.configuration import Localized, Refused
+from kavip.agent.configuration import Configuration, Localized, Refused
 from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
 from kavip.agent.localize import empty, localize, named, recalled, strays
 from kavip.api.address import BITS, parse_address
@@ -94,7 +94,7 @@ def test_a_text_that_does_not_match_its_hash_is_refused() -> None:
 def test_an_empty_configuration_is_valid_whatever_the_node_is_called() -> None:
     """It holds no instance."""
     for node in ("n1", "a.b-c", "..", ""):
-        assert grammar.read(empty(node).text) == grammar.Configuration()
+        assert grammar.read(empty(node).text) == Configuration()
 
 
 # --- interfaces ---------------------------------------------------------------------------------------------------

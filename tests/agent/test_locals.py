@@ -220,7 +220,7 @@ async def test_keepalived_is_told_what_changes_and_nothing_else() -> None:
             asked = health.asked
             health.status = 503
             await until(tracks, {API, WEB})
-            assert found.seen == ((API, False), (WEB, False))
+            assert [*found.seen] == [(API, False), (WEB, False)]
             found.want((Local(track=API, nodes=("n1",)), wanted[1]))
             await until(tracks, {WEB})
             health.status = 200

@@ -36,17 +36,17 @@ class Told:
         self._world = World(cluster(serving(WEB, VIP), build.group(**STEADY)))
         self._world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
 
-    def during(self, *steps: Callable[[], None]) -> list[str]:
+    def during(self, *steps: Callable[[], object]) -> list[str]:
         """The changes while each of *steps* is done, after a master is told."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._run, steps).result()
 
-    def _run(self, steps: tuple[Callable[[], None], ...]) -> list[str]:
+    def _run(self, steps: tuple[Callable[[], object], ...]) -> list[str]:
         enter(self._pods[0].host.netns)
         asyncio.run(self._follow(steps))
         return self.story
 
-    async def _follow(self, steps: tuple[Callable[[], None], ...]) -> None:
+    async def _follow(self, steps: tuple[Callable[[], object], ...]) -> None:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
             due = asyncio.Event()
             probe = Probe(session, changed=lambda _: due.set(), clock=self._clock)

@@ -37,12 +37,11 @@ def test_two_groups_share_every_node(pod: MakePod) -> None:
         for each in pods:
             started(each, text)
     for pods, instance in ((edge, WEB), (core, API)):
-        pods[0].wait_until(
-            "one master",
-            lambda pods=pods, instance=instance: (
-                [*sorted(each.role(instance) for each in pods)] == ["BACKUP", "MASTER"]
-            ),
-        )
+
+        def one_master(pods: list[Pod] = pods, instance: str = instance) -> bool:
+            return sorted(each.role(instance) for each in pods) == ["BACKUP", "MASTER"]
+
+        pods[0].wait_until("one master", one_master)
         assert all(set(each.instances()) == {instance, f"{instance}/v6"} for each in pods)
     edge[0].wait_until(
         "the higher ones lead",

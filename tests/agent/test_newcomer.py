@@ -34,6 +34,10 @@ class Pod:
             self.newcomer.hear(self.installed, dump(**counted))
         return self.newcomer.gives_way(MOUNTED)
 
+    def listens(self) -> bool:
+        """Whether it listens still."""
+        return self.newcomer.listens
+
 
 def dump(ours: Stats = Stats(), sixth: Stats = Stats()) -> Dump:  # noqa: B008 - frozen
     """What keepalived tells."""
@@ -45,9 +49,9 @@ def test_it_gives_way_to_those_whom_it_cannot_accept(count: str) -> None:
     """Not before it hears them, and until all switch."""
     pod = Pod()
     assert not pod.hears(sixth=Stats(advert_rcvd=3))
-    assert pod.newcomer.listens
+    assert pod.listens()
     assert pod.hears(ours=Stats(**{count: 1}), sixth=Stats(advert_rcvd=3))
-    assert not pod.newcomer.listens
+    assert not pod.listens()
     assert not pod.newcomer.gives_way(replace(MOUNTED, is_next=True))
     assert not pod.newcomer.is_outvoted
 

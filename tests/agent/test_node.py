@@ -9,6 +9,7 @@ from hack.testbed import process
 from kavip import names
 from tests.agent import scene
 from tests.agent.conftest import MakePod
+from tests.agent.pod import Pod
 from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, led, master, started
 
 pytestmark = pytest.mark.netns
@@ -23,10 +24,11 @@ def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
     pods = [started(pod(node), ONE) for node in ("n1", "n2")]
     for address, instance in ((WEB_VIP, WEB), ("2001:db8:2::130", f"{WEB}/v6")):
         ranked = led(pods, instance)
-        pods[0].wait_until(
-            f"the first alone holds {address}",
-            lambda address=address, ranked=ranked: [address in each.addresses() for each in ranked] == [True, False],
-        )
+
+        def first_alone(address: str = address, ranked: tuple[Pod, ...] = ranked) -> bool:
+            return [address in each.addresses() for each in ranked] == [True, False]
+
+        pods[0].wait_until(f"the first alone holds {address}", first_alone)
     for each in pods:
         state = each.state()
         assert state["node"] == each.host.name and state["group"] == "lb/edge"

@@ -33,8 +33,9 @@ def spoilt(text: str, name: str = "shop/b", **changes: str) -> str:
     head, opening, rest = text.partition(f"vrrp_instance {name} {{\n")
     body, closing, tail = rest.partition("\n}\n")
     for each in changes.values():
-        assert each.partition(">")[0] in body
-        body = body.replace(*each.split(">"))
+        old, _, new = each.partition(">")
+        assert old in body
+        body = body.replace(old, new)
     return head + opening + body.replace("state BACKUP", BAD) + closing + tail
 
 
@@ -98,8 +99,9 @@ def test_an_instance_that_ought_to_be_another_does_not_run_on(change: str, why: 
 )
 def test_what_a_neighbour_has_now_is_not_taken_back(change: str) -> None:
     """Though the refused instance, as far as it can be read, claims it still."""
-    assert change.partition(">")[0] in GOOD
-    moved = GOOD.replace(*change.split(">"))
+    old, _, new = change.partition(">")
+    assert old in GOOD
+    moved = GOOD.replace(old, new)
     found = localized(spoilt(moved), localized(GOOD))
     assert {each.name: each.kept for each in found.left_out} == {"shop/b": False}
     assert "shop/a" in {each.name for each in found.configuration.instances}

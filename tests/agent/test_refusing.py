@@ -56,7 +56,11 @@ def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
         if (damaged := next(mounts, None)) is not None:
             name, spoilt = damaged  # noqa: PLW2901 - the kind that is tried now
             node.config.write(TWO, damage=spoilt)
-            node.wait_until(f"{name} is refused", lambda was=reasons[0]: node.state()["refused"] not in ("", was))
+
+            def is_refused(was: str = reasons[0]) -> bool:
+                return node.state()["refused"] not in ("", was)
+
+            node.wait_until(f"{name} is refused", is_refused)
             reasons.append(node.state()["refused"])
         assert node.state()["configHash"] == scene.hash_of(TWO), name
         assert (node.transitions(), node.addresses()) == (before, held), name

@@ -19,6 +19,7 @@ from kavip.agent import reloader as reloaders
 from kavip.agent.alarm import Alarm
 from kavip.agent.facts import Held
 from kavip.agent.files import RunDirectory
+from kavip.agent.localize import localize
 from kavip.agent.mount import Passwords
 from kavip.agent.newcomer import PAUSE
 from kavip.agent.reloader import Reloader
@@ -261,15 +262,15 @@ async def test_a_node_that_is_as_it_was_costs_one_look(node: Node, monkeypatch: 
     async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
         return there, ()
 
-    localize = Mock(wraps=reloaders.localize)
+    localizing = Mock(wraps=localize)
     monkeypatch.setattr(network, "look", look)
-    monkeypatch.setattr(reloaders, "localize", localize)
+    monkeypatch.setattr(reloaders, "localize", localizing)
 
     async def looks() -> int:
-        before = localize.call_count
+        before = localizing.call_count
         node.reloader.look_again()
         await node.reloader.step()
-        return localize.call_count - before
+        return localizing.call_count - before
 
     await begun(node, ONE)
     await looks()  # it knows its last good one now
@@ -320,7 +321,11 @@ async def test_a_password_that_changes_is_logged_and_not_shown(node: Node, tmp_p
             if node.daemon is None:
                 await node.reloader.prepare()
                 await node.start_daemon()
-            await node.until(lambda before=node.reloader.status.reloads: node.reloader.status.reloads > before)
+
+            def has_reloaded(before: int = node.reloader.status.reloads) -> bool:
+                return node.reloader.status.reloads > before
+
+            await node.until(has_reloaded)
             assert node.reloader.status.config_hash == config_hash
     events = [each["event"] for each in logged if each["event"] in ("configuration runs", "password changed")]
     assert events == ["configuration runs"] * 3 + ["password changed"]

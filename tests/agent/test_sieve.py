@@ -94,12 +94,9 @@ def test_exactly_the_refused_are_left_out(numbers: set[int], tells: str) -> None
     bad = {f"s{number:02}": "bad" for number in numbers}
     keepalived = Keepalived(tells)
     sieve, wanted = keepalived.sieve(), localized(text_of(names, **bad))
-    for _ in range(10):
-        found = sieve.sift(wanted, {})
-        if isinstance(found, Localized):
-            break
+    searches = (sieve.sift(wanted, {}) for _ in range(10))
+    found = next(each for each in searches if isinstance(each, Localized))
     assert set(left_out(found)) == {f"a/{name}" for name in bad}
-    assert isinstance(found, Localized)
     assert found.text == joined(each for each in split(wanted.text) if each.name.removeprefix("a/") not in bad)
     assert {each.name for each in found.configuration.instances} == {f"a/{name}" for name in names if name not in bad}
 
@@ -213,8 +210,7 @@ def test_many_refused_instances_keep_no_other_waiting() -> None:
     assert list(left_out(sieve.sift(wanted, {}))) == [f"a/{name}" for name in names]
     keepalived.healed = {f"a/{name}" for name in names}
     sieve.doubt()
-    for _ in range(2 * len(names) // MOST_RUNS):
-        found = sieve.sift(wanted, {})
+    *_, found = (sieve.sift(wanted, {}) for _ in range(2 * len(names) // MOST_RUNS))
     assert left_out(found) == {}
 
 

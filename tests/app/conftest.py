@@ -7,8 +7,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,12 @@ class Installation:
         return bool(found) and all(each["clientConfig"].get("caBundle") for each in found["webhooks"])
 
     # --- kubectl --------------------------------------------------------------------------------------------------
-    def apply(self, *objects: dict[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    def apply(self, *objects: Mapping[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """``kubectl apply`` of *objects*; never raises."""
         text = "\n---\n".join(json.dumps(each) for each in objects)
         return self.plane.kubectl("apply", "-f", "-", *flags, input=text, check=False)
 
-    def applied(self, *objects: dict[str, Any]) -> None:
+    def applied(self, *objects: Mapping[str, Any]) -> None:
         """``kubectl apply`` of *objects*, which must succeed."""
         done = self.apply(*objects)
         assert done.returncode == 0, done.stderr
@@ -156,11 +157,11 @@ class Installation:
     def wait_told(self, *services: str, reason: str = "NoNodes") -> None:
         """Wait until all that kavip has to say about *services* is said: where it has no nodes, that is the last."""
         for name in services:
-            wait_for(
-                f"{name} is told {reason}",
-                lambda name=name: self.condition(name, "kavip.io/Programmed").get("reason") == reason,
-                told=lambda name=name: self.get("service", name, "-n", "shop"),
-            )
+
+            def is_told(name: str = name) -> bool:
+                return self.condition(name, "kavip.io/Programmed").get("reason") == reason
+
+            wait_for(f"{name} is told {reason}", is_told, told=partial(self.get, "service", name, "-n", "shop"))
 
     def furnished(self, *objects: dict[str, Any]) -> None:
         """``kubectl apply`` of pools and groups, of which kavip knows then: Services may name them at once."""

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
@@ -20,7 +21,7 @@ def furnish(installation: Installation) -> None:
 
 def assigned(installation: Installation, *names: str) -> dict[str, list[str]]:
     """The addresses of Services, waited for."""
-    return {name: wait_for(f"{name} has an address", lambda name=name: installation.addresses(name)) for name in names}
+    return {name: wait_for(f"{name} has an address", partial(installation.addresses, name)) for name in names}
 
 
 def test_plain_and_annotated_services_get_addresses_in_one_status_write(installation: Installation) -> None:

@@ -135,7 +135,11 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 def ready(*replicas: Replica) -> None:
     """Wait until all *replicas* are."""
     for each in replicas:
-        until(f"{each.name} is ready", lambda each=each: each.unready() == "")  # type: ignore[misc]
+
+        def is_ready(each: Replica = each) -> bool:
+            return each.unready() == ""
+
+        until(f"{each.name} is ready", is_ready)
 
 
 def filled(ca: Pair, host: str = HOST, *, life: timedelta = certs.LEAF_LIFE) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def running(installation: Installation) -> Iterator[Installation]:
     installation.furnished(STANDING["pool"], STANDING["group"])
     for name in ("web", "plain"):
         installation.applied(STANDING[name])
-        wait_for(f"{name} has its address", lambda name=name: installation.addresses(name))
+        wait_for(f"{name} has its address", partial(installation.addresses, name))
     installation.applied(STANDING["local"], SLICE)
     wait_for(
         "both are in the configuration", lambda: "shop/plain" in conf(installation) and "shop/web" in conf(installation)

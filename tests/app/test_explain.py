@@ -88,6 +88,11 @@ def reason(installation: Installation, name: str) -> str:
     return installation.condition(name).get("reason", "")
 
 
+def wait_told(installation: Installation, name: str, wanted: str) -> None:
+    """Wait until the Service is told *wanted*."""
+    wait_for(f"{name}: {wanted}", lambda: reason(installation, name) == wanted)
+
+
 def reason_of(service: Service) -> str:
     """The reason in the condition of *service*."""
     found = conditions.find(service.status.conditions, "kavip.io/AddressAssigned")
@@ -103,13 +108,12 @@ def furnish(installation: Installation) -> None:
     installation.start(webhook=False)
     installation.applied(*FIRST.values())
     for name in FIRST:
-        wait_for(f"{name} is served", lambda name=name: reason(installation, name) == "Assigned")
+        wait_told(installation, name, "Assigned")
     exclude = json.dumps({"spec": {"exclude": ["203.0.113.0", "203.0.113.9"]}})
     installation.plane.kubectl("patch", "vippool", "lab", "--type=merge", "-p", exclude)
     installation.applied(*LATER.values(), *OTHERS)
     for wanted, each in {**LATER, "Stranded": FIRST["stranded"]}.items():
-        name = each["metadata"]["name"]
-        wait_for(f"{name}: {wanted}", lambda name=name, wanted=wanted: reason(installation, name) == wanted)
+        wait_told(installation, each["metadata"]["name"], wanted)
 
 
 def kubectl_kavip(
@@ -137,7 +141,7 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     furnish(installation)
     admin = str(installation.plane.kubeconfig)
 
-    def agreed() -> reading.Around | None:
+    def agreed() -> explaining.Around | None:
         """The cluster once what stands is what would be decided now: words follow what was made last a moment late."""
         _, seen = asyncio.run(reading.read(admin, context="", service="shop/one", namespace=""))
         services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))

@@ -1,5 +1,7 @@
 """Objects that come late, on the real API server: the group after its Service, the kind PodMonitor after the group."""
 
+from functools import partial
+
 import pytest
 
 from tests.app.conftest import Installation, a_group, a_pool, a_service, crd, wait_for
@@ -20,7 +22,7 @@ def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation)
     try:
         named = (("podmonitor", "edge"), ("role", "edge-prometheus-k8s"), ("rolebinding", "edge-prometheus-k8s"))
         for kind, name in named:
-            wait_for(f"there is a {kind}", lambda which=(kind, name): installation.get(*which, "-n", "lb"))
+            wait_for(f"there is a {kind}", partial(installation.get, kind, name, "-n", "lb"))
         uid = installation.get("keepalivedgroup", "edge", "-n", "lb")["metadata"]["uid"]
         for kind, name in named:
             found = installation.get(kind, name, "-n", "lb")

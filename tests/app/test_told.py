@@ -5,6 +5,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ class Stage:
         wait_for("kavip knows the pool", lambda: self.pool("Ready") == "Ready")
         for name in ("s0", "s1"):
             self.site.applied(a_service(name))
-            wait_for(f"{name} has an address", lambda name=name: self.site.addresses(name))
+            wait_for(f"{name} has an address", partial(self.site.addresses, name))
         self.site.applied(a_service("young"))
         self.until("young", "PoolExhausted")
 

@@ -236,9 +236,11 @@ def test_the_units_keep_a_vip_on_a_node_that_is_well(segment: MakeSegment, tmp_p
             return [name for name, node in nodes.items() if node.has("192.0.2.200")]
 
         for name, node in nodes.items():  # else the VIP may still move to who comes later
-            process.wait_for(
-                f"the agent of {name} answers", lambda node=node: node.state().get("refused") == "", timeout=PATIENCE
-            )
+
+            def answers(node: Systemd = node) -> bool:
+                return node.state().get("refused") == ""
+
+            process.wait_for(f"the agent of {name} answers", answers, timeout=PATIENCE)
         first = one_of(holders)
         (second,) = nodes.keys() - {first}
         (tmp_path / f"{first}-status").write_text("500")

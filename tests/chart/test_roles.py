@@ -1,6 +1,7 @@
 """Who may do what, on a real API server with its controllers: the roles of a cluster, and kavip's own."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_nobody_gains_the_right_to_write_groups_or_pools(helm: Helm, server: Con
     group, pool = "keepalivedgroups.redhatcop.redhat.io", "vippools.kavip.io"
     wait_for("pools may be read", lambda: may(server, "all-admin", "list", pool), timeout=150, interval=0.5)
     for user in ("admin", "edit", "view", "all-admin", "all-edit", "all-view"):  # each role is aggregated for itself
-        wait_for(f"{user} may", lambda user=user: may(server, user, "get", group), timeout=150, interval=0.5)
+        wait_for(f"{user} may", partial(may, server, user, "get", group), timeout=150, interval=0.5)
         assert [verb for verb in WRITES for kind in (group, pool) if may(server, user, verb, kind)] == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,21 +56,22 @@ def test_kavip_works_without_ipv4(story: Story) -> None:
         applied(story.cluster, service)
     for name in SERVICES:
         key = f"shop/{name}"
-        wait_for(f"{key} has its address", lambda key=key: story.address(key), timeout=PATIENCE, interval=1)
-        vip = story.address(key)
-        wait_for(f"{vip} answers", lambda vip=vip: story.answers(vip), timeout=PATIENCE, interval=1)
-        wait_for(
-            f"{key} is advertised",
-            lambda key=key: is_true(story, "service", key, "kavip.io/Advertised"),
-            timeout=PATIENCE,
-        )
+
+        def has_address(key: str = key) -> bool:
+            return bool(story.address(key))
+
+        wait_for(f"{key} has its address", has_address, timeout=PATIENCE, interval=1)
+
+        def answers(vip: str = story.address(key)) -> bool:
+            return bool(story.answers(vip))
+
+        wait_for(f"{key} answers", answers, timeout=PATIENCE, interval=1)
+        advertised = partial(is_true, story, "service", key, "kavip.io/Advertised")
+        wait_for(f"{key} is advertised", advertised, timeout=PATIENCE)
     for name in GROUPS:
         for kind in ("Programmed", "Ready"):
-            wait_for(
-                f"{name} is {kind}",
-                lambda n=name, k=kind: is_true(story, "keepalivedgroup", f"lb/{n}", k),
-                timeout=PATIENCE,
-            )
+            holds = partial(is_true, story, "keepalivedgroup", f"lb/{name}", kind)
+            wait_for(f"{name} is {kind}", holds, timeout=PATIENCE)
     passed = {("api", "status 200"), ("kubelet", "status 200")}
     wait_for("all checks pass", lambda: checks(story) == passed, timeout=PATIENCE, interval=1)
     shown = story.cluster.kubectl("exec", "deployment/kavip", OWN, "--", "kavip", "status").stdout

@@ -114,14 +114,13 @@ def is_on(story: Story, address: str, node: str) -> None:
 def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
     """Whatever the Service has besides: UDP, session affinity, source ranges; and without a health port, too."""
     local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
-    ports = [{"name": kind, "port": 80, "targetPort": 8080, "protocol": kind} for kind in ("TCP", "UDP")]
-    ports = [{**each, "name": each["name"].lower()} for each in ports]
+    ports = [{"name": kind.lower(), "port": 80, "targetPort": 8080, "protocol": kind} for kind in ("TCP", "UDP")]
     web = a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports)
     plain = a_service("plain", namespace=HOME, annotations=NOTES)
     plain["spec"] = {**local, "type": "NodePort", "ports": ports[:1], "externalIPs": [SECOND]}
     apply(story, web, plain)
     deployed(story, "n2")
-    wait_for("the Service has its address", lambda: story.address(f"{HOME}/web"), timeout=PATIENCE)
+    wait_for("the Service has its address", lambda: bool(story.address(f"{HOME}/web")), timeout=PATIENCE)
     vip = story.address(f"{HOME}/web")
     for address in (vip, SECOND):
         is_on(story, address, "n2")

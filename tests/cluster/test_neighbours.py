@@ -1,6 +1,7 @@
 """One tenant's mistake on a real cluster: a node refuses the VRRP instance of one Service, and of no other."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def told(story: Story, kind: str, key: str, condition: str) -> tuple[str, str, s
     """Status, reason and message of a condition."""
     namespace, _, name = key.rpartition("/")
     found = (story.get(kind, name, "-n", namespace) or {}).get("status", {}).get("conditions", [])
-    entry = next((each for each in found if each["type"] == condition), {})
+    entry: dict[str, str] = next((each for each in found if each["type"] == condition), {})
     return entry.get("status", ""), entry.get("reason", ""), entry.get("message", "")
 
 
@@ -76,7 +77,7 @@ def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
     wait_for("it is told", lambda: "leaves out instance" in verdict()[2], timeout=PATIENCE)
     serve(story, "after")
     for name in ("before", "after"):
-        wait_for(f"{name} is programmed and answers", lambda name=name: is_programmed(story, name), timeout=PATIENCE)
+        wait_for(f"{name} is programmed and answers", partial(is_programmed, story, name), timeout=PATIENCE)
     words = f"node n1 leaves out instance shop/bad: {OWN} is node n1's own address (eth0)"
 
     def is_told() -> bool:  # in between it is Pending for the configuration that has the others

@@ -7,6 +7,7 @@ OpenShift's own part, assigning the external IP, is done by hand.
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_the_demo_of_the_predecessor_on_openshift(story: Story, tmp_path: Path) 
     assigned(story, "demo", VIP)
     wait_for("the VIP answers", lambda: served(story, VIP), timeout=PATIENCE)
 
-    owned = story.get("daemonset", NAME, "-n", HOME)["metadata"]["uid"]
+    owned = str(story.get("daemonset", NAME, "-n", HOME)["metadata"]["uid"])
     story.cluster.kubectl("delete", "daemonset", NAME, f"--namespace={HOME}")
 
     def again() -> bool:
@@ -131,13 +132,13 @@ def check_families(story: Story) -> None:
         spec = {"ipFamilies": families, "ipFamilyPolicy": policy, "selector": {"app": "web"}}
         apply(story, a_service(name, namespace="demo", annotations=pooled, **spec))
     for name, families in kinds.items():
-        wait_for(
-            f"{name} has its addresses",
-            lambda name=name, wanted=families: len(story.addresses(f"demo/{name}")) == len(wanted),
-            timeout=PATIENCE,
-        )
+
+        def has_all(name: str = name, wanted: int = len(families)) -> bool:
+            return len(story.addresses(f"demo/{name}")) == wanted
+
+        wait_for(f"{name} has its addresses", has_all, timeout=PATIENCE)
         for vip in story.addresses(f"demo/{name}"):
-            wait_for(f"{vip} of {name} answers", lambda vip=vip: served(story, vip), timeout=PATIENCE)
+            wait_for(f"{vip} of {name} answers", partial(served, story, vip), timeout=PATIENCE)
 
 
 def check_ingress(story: Story, home: Path) -> None:

@@ -22,7 +22,7 @@ from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
-from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES
+from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
 from kavip.snapshot import Snapshot
 from tests import build
 from tests.controller.scenes import NOW, running
@@ -99,7 +99,8 @@ class Live:
     async def group_plan(self, name: str = "edge") -> Plan:
         """What is to be done for a group, with what informers would have shown."""
         key = f"{self.namespace}/{name}"
-        for resource in (CONFIGMAPS, DAEMONSETS):
+        resources: tuple[Resource[Any], ...] = (CONFIGMAPS, DAEMONSETS)
+        for resource in resources:
             found = None
             with suppress(NotFound):
                 found = await self.client.get(resource, key)

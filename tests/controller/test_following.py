@@ -33,7 +33,7 @@ def test_agents_ask_the_health_port_or_are_told_the_nodes() -> None:
     found = followed(
         told(WEB, PLAIN, build.endpoints("shop/plain", "n2", "n9", "n1"), build.endpoints("shop/web", "n1"))
     )
-    expected = [
+    expected: list[dict[str, object]] = [
         {"track": local_track("shop/web"), "port": 30100},
         {"track": local_track("shop/plain"), "nodes": ["n1", "n2"]},
     ]

@@ -1,7 +1,7 @@
 """What plans of groups keep from one event to the next changes nothing but the time that they take."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -152,7 +152,7 @@ class Fair(random.Random):
         """Neither likely nor unlikely."""
         return 0.5
 
-    def choice(self, seq: Sequence[Any]) -> Any:
+    def choice(self, seq: Any) -> Any:
         """What is usual stands first."""
         return seq[0]
 

@@ -1,5 +1,7 @@
 """What Prometheus needs to find a group: made where its operator is installed, and never in the way of VIPs."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -78,7 +80,7 @@ def test_what_was_edited_is_put_right() -> None:
     world = served()
     role = world.objects.monitoring[f"Role {ROLE}"]
     assert isinstance(role, Role)
-    (rule,) = role.rules or ()
+    (rule,) = role.rules or []
     wide = msgspec.structs.replace(rule, verbs=["*"])
     world.objects.monitoring[f"Role {ROLE}"] = msgspec.structs.replace(role, rules=[wide])
     assert applied(world) == ["Role"]
@@ -123,7 +125,8 @@ def test_a_refusal_costs_only_the_metrics() -> None:
 def test_what_was_remembered_of_a_group_is_forgotten_with_it() -> None:
     """A group of the same name begins anew."""
     objects = Objects()
-    for memory in (objects.applied, objects.strangers, objects.refused):
-        memory.update({f"Role {ROLE}": None, f"Role lb/other{names.PROMETHEUS_ROLE_SUFFIX}": None})  # type: ignore[arg-type]
+    memories: tuple[dict[str, Any], ...] = (objects.applied, objects.strangers, objects.refused)
+    for memory in memories:
+        memory.update({f"Role {ROLE}": None, f"Role lb/other{names.PROMETHEUS_ROLE_SUFFIX}": None})
     objects.forget(GROUP)
-    assert all(len(memory) == 1 for memory in (objects.applied, objects.strangers, objects.refused))
+    assert all(len(memory) == 1 for memory in memories)

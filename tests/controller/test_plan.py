@@ -9,6 +9,7 @@ import pytest
 from kavip.api.service import Ingress, LoadBalancer
 from kavip.controller.outcome import Key, Kind, Options, Plan
 from kavip.controller.plan import plan_service
+from kavip.snapshot import Object
 from tests import build
 from tests.controller.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
 from tests.controller.scenes import GROUP, NOW, World, body_of, cluster, running, seen
@@ -259,7 +260,8 @@ def test_a_service_that_was_of_type_load_balancer_loses_that_condition() -> None
 def test_the_order_of_events_does_not_matter() -> None:
     """The same objects in any order give the same plan."""
     services = [build.service(f"shop/s{n}", group=GROUP, created=f"2026-01-0{n}T00:00:00Z") for n in range(1, 6)]
-    objects = [*services, build.group(), build.pool(), build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12")]
+    others = (build.group(), build.pool(), build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12"))
+    objects: list[Object] = [*services, *others]
     plans = set()
     for seed in range(5):
         random.Random(seed).shuffle(objects)

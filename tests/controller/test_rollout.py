@@ -142,8 +142,8 @@ def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bo
     heard = text_of(peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
     seen = scene(heard, n1=heard.hash)
     states = {**seen.states, "n2": NodeState(config_hash=two.hash)} if answered else seen.states
-    heard = {} if silent is None or not answered else {"n2": Hearing(last=-silent)}
-    found = replace(seen, states=states, heard=heard, pods=frozenset(pods), asked=silent or 0.0)
+    hearings = {} if silent is None or not answered else {"n2": Hearing(last=-silent)}
+    found = replace(seen, states=states, heard=hearings, pods=frozenset(pods), asked=silent or 0.0)
     return not rollout.is_over(nodes("n1", "n2", "n3"), peers_of(nodes("n1", "n2", "n3"), found, seeds=SEEDS))
 
 

@@ -264,7 +264,7 @@ def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: st
     world.settle(Key(Kind.GROUP, GROUP))
     world.later(5)  # as long as a fail-over may take
     world.settle(Key(Kind.GROUP, GROUP))
-    (own,) = world.snapshot.groups[GROUP].status.virtual_ips or ()
+    (own,) = world.snapshot.groups[GROUP].status.virtual_ips or []
     assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
 
 

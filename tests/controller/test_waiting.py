@@ -107,7 +107,12 @@ def gone(obj: Object) -> Change:
 
 def now(*objects: Object) -> Change:
     """*objects* are there, or as they are here."""
-    return lambda desk: [desk.put(each) for each in objects] and None
+
+    def put(desk: Desk) -> None:
+        for each in objects:
+            desk.put(each)
+
+    return put
 
 
 def holder(name: str = "shop/a", address: str = VIP, **more: Any) -> Any:

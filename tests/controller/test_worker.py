@@ -13,6 +13,7 @@ from kavip.controller import worker
 from kavip.controller.observed import Stranger
 from kavip.controller.outcome import Apply, Key, Kind, Plan, StatusPatch
 from kavip.controller.owner import Foreign
+from kavip.controller.plan import plan_service
 from kavip.controller.worker import FOLD, POOL_REST
 from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
 from kavip.ipam.request import read_request
@@ -303,7 +304,6 @@ async def test_what_calls_for_a_service_before_its_write_is_seen_is_not_forgotte
 
 async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A freed address calls the oldest waiter; where its plan fails, the next one has the address."""
-    plan_service = worker.plan_service
 
     def failing(snapshot: Snapshot, key: str, **more: Any) -> Plan:
         if key == "shop/a":
@@ -321,7 +321,7 @@ async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypat
         shop.snapshot.drop(names.SERVICE, "shop/h")
         shop.worker.wake()
         await shop.until(lambda: shop.writer.sent)
-        assert [(plan.writes[0].key, plan.claims) for plan in shop.writer.sent] == [("shop/b", (VIP,))]  # type: ignore[union-attr]
+        assert [(plan.writes[0].key, plan.claims) for plan in shop.writer.sent] == [("shop/b", (VIP,))]
 
 
 async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:

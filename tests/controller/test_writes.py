@@ -16,6 +16,7 @@ from kavip.controller.outcome import Key, Kind, Options, Plan, StatusPatch
 from kavip.controller.worker import Worker
 from kavip.kube.client import Client
 from kavip.kube.workqueue import WorkQueue
+from kavip.snapshot import Object
 from tests import build
 from tests.controller.scenes import GROUP, NOW, World, cluster
 
@@ -102,7 +103,8 @@ async def test_one_write_for_an_allocation_and_none_for_a_restart(early: bool) -
     """Address and both conditions go in one write; who takes over what is held writes nothing, nor does a label."""
     services = [build.service(f"shop/s{number}", group=GROUP) for number in range(COUNT)]
     caches = Caches(cast(Client, None), owned=False)
-    for each in (build.group(), build.pool(), build.node("n1", "192.0.2.11"), *services):
+    there: list[Object] = [build.group(), build.pool(), build.node("n1", "192.0.2.11"), *services]
+    for each in there:
         caches._take(None, each)
     server = Server(caches, early=early)
     async with leading(caches, server) as queue:

@@ -175,7 +175,7 @@ class Play:
         got, outcome = self.world.held(key), self.world.outcomes[key]
         is_clean = outcome.reason is Reason.ASSIGNED
         pool = next(iter(outcome.pools), "") if isinstance(outcome, Allocation) else ""
-        checks = {
+        checks: dict[str, Callable[[Any], bool]] = {
             "ips": lambda wanted: sorted(got) == sorted(wanted),
             "in_order": lambda wanted: got == wanted,
             "ips_in": lambda wanted: set(got) <= set(wanted),

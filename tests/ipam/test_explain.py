@@ -46,11 +46,11 @@ MANY = (
     subject=services(),
     worked=st.integers(0, 9),
     held=st.sampled_from([(), (), ("192.0.2.1",), ("2001:db8::1",), ("192.0.2.1", "2001:db8::1"), ("10.0.0.1",)]),
-    reason=st.sampled_from([Reason.ASSIGNED, Reason.POOL_EXHAUSTED, ""]),
+    reason=st.sampled_from([Reason.ASSIGNED, Reason.POOL_EXHAUSTED, None]),
     reassign=st.booleans(),
 )
 def test_the_explanation_is_the_decision(
-    crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: str, reassign: bool
+    crowd: list[Any], subject: Any, worked: int, held: tuple[str, ...], reason: Reason | None, reassign: bool
 ) -> None:
     """Its verdict is that of the decision, and every pool's rules and role agree with it."""
     world = World(MANY)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kavip import names
-from kavip.api.address import parse_address
+from kavip.api.address import Address, parse_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation
@@ -115,13 +115,13 @@ class Histories(RuleBasedStateMachine):
         told = self.world.outcomes
         # a wish that is still open may be granted, and move its Service, at any time
         self.edited = {key for key, each in told.items() if isinstance(each, Allocation) and each.refusal}
-        for each in self.world.pools.in_force:
-            assert self.world.ledger.usage(each.name) == fresh.usage(each.name)
+        for grown in self.world.pools.in_force:
+            assert self.world.ledger.usage(grown.name) == fresh.usage(grown.name)
 
     @invariant()
     def never_two(self) -> None:
         """No address stands in the status of two Services that do not share it."""
-        holders: dict[object, list[Service]] = {}
+        holders: dict[Address, list[Service]] = {}
         for each in self.world.services.values():
             for address in each.ingress_addresses:
                 holders.setdefault(address, []).append(each)

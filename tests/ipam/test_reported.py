@@ -57,10 +57,10 @@ def test_a_vip_beside_another_address_is_not_the_nodes(holder: Object, addresses
         snapshot = Snapshot.from_objects(objects)
         assert reported(snapshot) == ["192.0.2.11"]
         assert "Node" not in snapshot.ledger.owner(parse_address(VIP))
-    snapshot.drop(names.SERVICE, "shop/web")
-    snapshot.drop(names.KEEPALIVED_GROUP, "lb/edge")
-    assert reported(snapshot) == list(addresses)
-    assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"
+        snapshot.drop(names.SERVICE, "shop/web")
+        snapshot.drop(names.KEEPALIVED_GROUP, "lb/edge")
+        assert reported(snapshot) == list(addresses)
+        assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,8 @@ UNJUDGED = {
 def test_what_nobody_has_judged_takes_no_address_from_a_node(holder: Service) -> None:
     """Neither external IPs of which admission is not asked, nor a status that is not kavip's."""
     node = build.node("n1", "192.0.2.11", VIP)
-    for objects in permutations([holder, node, build.group(default=True)]):
+    there: list[Object] = [holder, node, build.group(default=True)]
+    for objects in permutations(there):
         snapshot = Snapshot.from_objects(objects)
         assert reported(snapshot) == ["192.0.2.11", VIP]
         assert snapshot.ledger.owner(parse_address(VIP)) == "Node n1"

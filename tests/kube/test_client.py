@@ -233,9 +233,9 @@ async def test_a_context_of_several_files_is_chosen_by_name(tmp_path: Path) -> N
         files.append(tmp_path / name)
         files[-1].write_text(json.dumps(content))
     paths = os.pathsep.join(map(str, files))
-    for context, port in (("one", 1), ("two", 2)):
-        credentials = auth.Credentials(paths, context=context)
+    for name, port in (("one", 1), ("two", 2)):
+        credentials = auth.Credentials(paths, context=name)
         await credentials.load()
-        assert (credentials.server, credentials.namespace) == (f"http://127.0.0.1:{port}", f"of-{context}")
+        assert (credentials.server, credentials.namespace) == (f"http://127.0.0.1:{port}", f"of-{name}")
     with pytest.raises(errors.SettingsError, match="three"):
         await auth.Credentials(paths, context="three").load()

@@ -147,9 +147,9 @@ async def test_what_asks_the_guard_and_what_writes_is_one_stretch(tmp_path: Path
         await client.get(CONFIGMAPS, KEY)
         connector = client._transport._session.connector
         assert connector is not None
-        protocol = next(iter(connector._conns.values()))[0][0]  # type: ignore[attr-defined]
+        protocol = next(iter(connector._conns.values()))[0][0]
+        assert protocol.transport is not None
         inner = protocol.transport
-        assert inner is not None
 
         class Spy:
             """Notes each write."""
@@ -161,6 +161,6 @@ async def test_what_asks_the_guard_and_what_writes_is_one_stretch(tmp_path: Path
                 moments.append("written")
                 inner.write(data)
 
-        protocol.transport = Spy()
+        protocol.transport = Spy()  # type: ignore[assignment]  # as much of one as is used
         await fenced.patch(CONFIGMAPS, KEY, {"data": {}})
     assert moments[:3] == ["asked", "written", "others"]

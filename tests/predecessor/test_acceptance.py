@@ -113,7 +113,8 @@ def test_b_a_hundred_reconciles_give_the_same_bytes() -> None:
     text = world.text()
     for seed in range(100):
         assert not world.plan(Key(Kind.GROUP, GROUP)).writes
-        shuffled = [*world.snapshot.services.values(), *world.snapshot.groups.values(), *world.snapshot.nodes.values()]
+        there = world.snapshot
+        shuffled: list[Object] = [*there.services.values(), *there.groups.values(), *there.nodes.values()]
         random.Random(seed).shuffle(shuffled)
         again = World(Snapshot.from_objects(shuffled))
         again.group()
@@ -146,6 +147,7 @@ def test_d_spreadvips_without_a_pod_has_a_vrid_for_each_address() -> None:
     """No instance is rendered without a VRID, and none with 0, from the first plan on."""
     spread = external("t/web", "198.51.100.1", "198.51.100.2", annotations={names.SPREAD_ANNOTATION: "true"})
     world = World(cluster(build.group(**MULTICAST), spread))
+    text = ""
     for _ in range(4):
         world.group()
         text = world.text() if world.objects.configmaps else ""

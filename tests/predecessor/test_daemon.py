@@ -50,7 +50,7 @@ def lan() -> Iterator[Segment]:
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_f_every_configuration_passes_keepalived(lan: Segment, mode: dict[str, Any]) -> None:
     """Exit status 0, and not a word on stderr; an override that slipped through would not pass."""
-    (node,) = lan.nodes
+    (node,), text = lan.nodes, ""
     for name, services in CASES.items():
         text = settled(build.group(**mode), *services, nodes=1).text()
         assert lab.check(node, text, node="n1") == "", name

@@ -65,12 +65,11 @@ def test_services_answer_in_both_families(web: Cluster) -> None:
     assert len(addresses) == 2
     for address in addresses:
         url = f"http://[{address}]/" if ":" in address else f"http://{address}/"
-        asked = ("curl", "-sS", "-m20", url)
-        process.wait_for(
-            f"{url} answers",
-            lambda asked=asked: web.nodes[0].exec(*asked, check=False).stdout.startswith("web-"),
-            timeout=180,
-        )
+
+        def answers(url: str = url) -> bool:
+            return web.nodes[0].exec("curl", "-sS", "-m20", url, check=False).stdout.startswith("web-")
+
+        process.wait_for(f"{url} answers", answers, timeout=180)
 
 
 def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from hack.testbed import fixtures
+from hack.testbed import fixtures, runs
 from hack.testbed.programs import Programs
 
 
@@ -38,7 +38,7 @@ def test_one_cluster_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """It is shared by those who ask alike, and gone before another one starts; one that was ended is made anew."""
     log = Started.log = []
     monkeypatch.setattr(fixtures, "Cluster", Started)
-    monkeypatch.setattr(fixtures.runs, "temporary", lambda: nullcontext(tmp_path))
+    monkeypatch.setattr(runs, "temporary", lambda: nullcontext(tmp_path))
     clusters = fixtures.Clusters(Programs({}))
     one = clusters(nodes=1)
     assert clusters(nodes=1) is one

@@ -35,7 +35,9 @@ def test_lists_are_complete_and_disjoint() -> None:
     assert len(CASES) == TRIED
     assert sorted(names) == sorted(CASES)
     assert list(LISTS) == ["inputs", "written", "unreachable"]
-    entries = [node for _, block in yaml.compose(TEXT).value for node, _ in block.value]
+    tree = yaml.compose(TEXT)
+    assert tree is not None
+    entries = [node for _, block in tree.value for node, _ in block.value]
     assert len(entries) == TRIED  # YAML lets a key that stands twice pass
 
 

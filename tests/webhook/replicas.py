@@ -62,6 +62,10 @@ class OneSecret:
             raise Conflict(409, "Conflict", "it has changed")
         return self._store(body)
 
+    def lose(self) -> None:
+        """As ``kubectl delete`` does."""
+        self.secret = None
+
     def annotate(self, key: str, value: str) -> None:
         """As ``kubectl annotate`` does."""
         self._store({"metadata": {"annotations": {key: value}}})

@@ -45,7 +45,7 @@ def locked(leaf: Pair) -> bytes:
     return leaf.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"s3cr3t"))
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[Callable[[], Secret], str]] = {
     "nothing": (Secret, "tls.crt and tls.key missing"),
     "no key": (lambda: secret_of(LEAF, tls_key=b""), "tls.key missing"),
     "no base64": (lambda: Secret(data={"tls.crt": "?", "tls.key": "?"}), "'tls.crt': is not base64"),

@@ -14,7 +14,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.listening import FAREWELL
 from kavip.webhook import certs
-from tests.webhook.test_apiserver import Loop
+from tests.loop import Loop
 
 pytestmark = pytest.mark.apiserver
 
@@ -117,6 +117,6 @@ def test_a_review_on_a_connection_that_is_being_ended(
             name = f"c{number}"
             done = control_plane.kubectl("create", "configmap", name, f"--namespace={NAME}", check=False)
             if webhook.parted:
+                assert (done.returncode == 0) is (last_words == FAREWELL), done.stderr
                 break
         assert webhook.parted == 1
-        assert (done.returncode == 0) is (last_words == FAREWELL), done.stderr

@@ -25,7 +25,7 @@ Anything = Service | KeepalivedGroup | VIPPool
 
 def one_of(kind: type[Anything]) -> st.SearchStrategy[Any]:
     """Objects of *kind* with the oddest values; every other Service is one of ours."""
-    found = shapes.OBJECTS[kind].map(lambda data: msgspec.convert(data, kind))
+    found: st.SearchStrategy[Any] = shapes.OBJECTS[kind].map(lambda data: msgspec.convert(data, kind))
     return found | found.map(_ours) if kind is Service else found
 
 

@@ -23,7 +23,7 @@ from tests.build import group, namespace
 PATHS = (names.MUTATE_SERVICE_PATH, names.MUTATE_GROUP_PATH)
 CLUSTER = Snapshot.from_objects([group("lb/edge", default=True), namespace("shop")])
 ANNOTATION = ("metadata", "annotations", names.GROUP_ANNOTATION)
-FILLED = {
+FILLED: dict[str, set[tuple[str, ...]]] = {
     names.MUTATE_SERVICE_PATH: {ANNOTATION},
     names.MUTATE_GROUP_PATH: {
         ("spec", name) for name in ("unicastEnabled", "segment", "vrrpVersion", "advertIntervalMilliseconds")

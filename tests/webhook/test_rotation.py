@@ -115,7 +115,7 @@ async def test_an_old_authority_is_taken_out_by_hand() -> None:
     api = OneSecret()
     replica = Replica(api)
     await replica.tick()
-    api.secret = None
+    api.lose()
     for _ in range(2):
         await replica.tick(MINUTE)
     assert len(certs.read_bundle(api.trusted)) == 2
