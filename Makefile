@@ -41,7 +41,7 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 test-unit: ## the tests that need neither root nor network, in less than half a minute
 	@$(RUN) pytest -n auto --dist worksteal -m "not ($(SLOW))" --timeout 120
 
-lint: ## ruff, mypy --strict, and the contracts between packages
+lint: ## ruff, mypy --strict (the tests, too), and the contracts between packages
 	@$(RUN) ruff check --quiet --output-format concise
 	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
 	@$(RUN) mypy
