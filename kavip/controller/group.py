@@ -147,7 +147,7 @@ def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
 def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> tuple[Sighted, Roster]:
     """What the group is to run, beside what is there of keepalived-operator's."""
     group, running = owned.group, owned.runs.text if owned.runs else ""
-    sighted = Sighted(owned.taken, snapshot.group_nodes(group), observed.of(group.key))
+    sighted = Sighted.of(snapshot, owned.taken, observed.of(group.key))
     sighted = replace(sighted, takeover=replace(owned.taken, leads=sighted.leads()))
     roster = roster_of(
         snapshot,

@@ -2,21 +2,24 @@
 The order in which pods of keepalived-operator's are replaced.
 
 One at a time, the next when the last one runs: first those that hold no VIP. When none such is left the new ones take
-the VIPs from their holders (:class:`~kavip.vrrp.succession.Succession`), which are then replaced too. Whatever is not
-as it should be stops it, and is told.
+the VIPs from their holders (:class:`~kavip.vrrp.succession.Succession`), which are then replaced too. Old pods on nodes
+where the group has none any more come last, for nobody follows them there. Whatever is not as it should be stops it,
+and is told.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kavip import names
 from kavip.api.cluster import Node, Pod
-from kavip.controller.observed import FAULT, MASTER, NodeState
+from kavip.api.scheduling import fields_of
+from kavip.controller.observed import FAULT, MASTER, NodeState, Sight
 from kavip.controller.outcome import PodRemoval, Verdict
 from kavip.controller.programmed import few
 from kavip.controller.takeover import Takeover
 from kavip.names import Reason
+from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.succession import stranded
@@ -27,11 +30,24 @@ _STAYS: Final = frozenset({"nopreempt"})
 
 @dataclass(frozen=True, slots=True)
 class Sighted:
-    """A take-over with what decides its next step: the *nodes* of the group and the *states* that they tell."""
+    """
+    A take-over with what decides its next step: the *nodes* of the group and the *states* that they tell.
+
+    *strays*: other nodes that are ready and have an old pod, which stays where a taint has come after it.
+    """
 
     takeover: Takeover
     nodes: Sequence[Node]
     states: Mapping[str, NodeState]
+    strays: Collection[str] = frozenset()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, takeover: Takeover, states: Mapping[str, NodeState]) -> "Sighted":
+        """What *snapshot* has of a take-over."""
+        nodes = snapshot.group_nodes(takeover.group)
+        others = takeover.old.keys() - {node.metadata.name for node in nodes}
+        strays = [name for name in others if (node := snapshot.nodes.get(name)) is not None and node.is_ready]
+        return cls(takeover, nodes, states, frozenset(strays))
 
     def leads(self) -> frozenset[str]:
         """
@@ -50,11 +66,48 @@ class Sighted:
             return None, why
         candidates = self._ready(self.takeover.old)
         if not candidates:
-            down = [name for name in self.takeover.old if name not in candidates]
-            return None, f"waiting for {few(down)}, which is not ready: its old pod goes when it is back"
+            return self._last(model)
         node = min(self._idle() or candidates, key=self._cost)
+        return self._removal(node), f"replacing the pod on {node}"
+
+    def _last(self, model: Model | None) -> tuple[PodRemoval | None, str]:
+        """What becomes of the old pods that no new one follows: they go, if they need not hold anything any more."""
+        take, fields = self.takeover, fields_of(self.takeover.group.spec)
+        if not self.strays:
+            return None, f"waiting for {few(list(take.old))}, which is not ready: its old pod goes when it is back"
+        for node in sorted(self.strays):
+            pod = take.old[node].metadata
+            if pod.deletion_timestamp:
+                return None, f"waiting for the old pod on {node} to end"
+            if kept := self._kept(node, model):
+                return None, (
+                    f"the old pod on {node}, where the group has none any more ({fields}), holds {few(kept)}, and no "
+                    "new pod is able to take that: let the group have one that is, or lose it for a moment with: "
+                    f"kubectl delete pod {pod.name} -n {pod.namespace}"
+                )
+        node = min(self.strays)
+        return self._removal(node), f"removing the old pod on {node}, where the group has none any more ({fields})"
+
+    def _kept(self, node: str, model: Model | None) -> list[str]:
+        """The instances that the old pod on *node* has to go on with; without a word from it all may be its own."""
+        take, state = self.takeover, self.states.get(node)
+        if not take.leads:
+            return [each.name for each in take.instances]
+        holds = {(each.router_id, each.family) for each in self._sights(node) if each.state == MASTER}
+        led = {each.name for name in take.new for each in self._sights(name) if each.state == MASTER}
+        return [
+            each.name
+            for each in (model.instances if model else ())
+            if (state is None or not state.running or (each.router_id, each.family) in holds)
+            and not (each.name in led or _stays(each))
+        ]
+
+    def _sights(self, node: str) -> Sequence[Sight]:
+        return self.states[node].instances if node in self.states else ()
+
+    def _removal(self, node: str) -> PodRemoval:
         pod = self.takeover.old[node]
-        return PodRemoval(pod.metadata.key, pod.metadata.uid, self.takeover.group.key), f"replacing the pod on {node}"
+        return PodRemoval(pod.metadata.key, pod.metadata.uid, self.takeover.group.key)
 
     def _hindrance(self, config_hash: str, model: Model | None) -> str:
         take = self.takeover
@@ -99,8 +152,8 @@ class Sighted:
     def _rivalry(self, node: str, state: NodeState) -> str:
         """Whether *node*, which is new and below all, is master beside an old one: they do not hear each other."""
         mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
-        for other in self._ready(self.takeover.old):
-            for sight in self.states[other].instances if other in self.states else ():
+        for other in (*self._ready(self.takeover.old), *sorted(self.strays)):
+            for sight in self._sights(other):
                 identity = sight.router_id, sight.family
                 if sight.state == MASTER and identity in mine:
                     return (
@@ -114,7 +167,7 @@ class Sighted:
         take = self.takeover
         ready = self._names()
         for instance in model.instances:
-            if any(line.keyword in _STAYS for line in instance.lines):
+            if _stays(instance):
                 continue
             heirs = [each for each in take.succession.heirs(instance) if each in ready]
             found = {each: self._able(each, instance) for each in heirs}
@@ -129,7 +182,7 @@ class Sighted:
 
         A check may have lowered it, or the want of an endpoint, so that it comes first only when its holder goes.
         """
-        sight = next((each for each in self.states[node].instances if each.name == instance.name), None)
+        sight = next((each for each in self._sights(node) if each.name == instance.name), None)
         if sight is None or sight.state == FAULT:
             return ""
         identity = instance.router_id, instance.family
@@ -179,6 +232,10 @@ class Sighted:
     def _ready(self, pods: Mapping[str, Pod]) -> list[str]:
         ready = self._names()
         return sorted(name for name in pods if name in ready)
+
+
+def _stays(instance: Instance) -> bool:
+    return any(line.keyword in _STAYS for line in instance.lines)
 
 
 def verdict(sighted: Sighted, doing: str) -> Verdict:

@@ -94,13 +94,16 @@ class Migration(Rig):
             self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
 
     def _run_pods(self) -> None:
-        """kavip's pods only where the old one is gone."""
-        for node in self.old:
+        """kavip's pods only on nodes of the group, where the old one is gone."""
+        snapshot = self.world.snapshot
+        mine = {node.metadata.name for node in snapshot.group_nodes(snapshot.groups[GROUP])}
+        without = self.old.keys() | (snapshot.nodes.keys() - mine)
+        for node in without:
             self.pods.setdefault(node, None)  # type: ignore[arg-type]  # is not to be started
         try:
             super()._run_pods()
         finally:
-            for node in self.old:
+            for node in without:
                 del self.pods[node]
 
     def _reload(self) -> None:

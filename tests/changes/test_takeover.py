@@ -19,6 +19,7 @@ from tests.changes.migration import Migration
 from tests.changes.rig import service
 from tests.changes.seen import watching
 from tests.changes.test_local import PORT, Proxies
+from tests.controller.migrating import tainted
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import conf, instance
 
@@ -145,6 +146,22 @@ def test_a_check_that_lowers_a_priority_leaves_the_vip_to_the_other_node(
     finally:
         proxies.stop()
     assert seen.masters[WEB] == [holder, heir], lowered
+    assert seen.double_masters == ()
+    assert seen.is_kept(vip, moves=1), seen.story()
+
+
+def test_an_old_pod_on_a_node_that_pods_must_not_go_to_any_more(make_migration: MakeMigration) -> None:
+    """A taint came after it: it goes last, when a new pod has taken the VIP from it, and no other takes its place."""
+    vip = "192.0.2.140"
+    rig = make_migration(conf(instance(WEB, 7, vip)), service(WEB, vip), tolerations=[])
+    (holder,) = held(rig, WEB)
+    tainted(rig.world, holder)
+    rig.consent()
+    with watching(rig, [vip]) as seen:
+        rig.settle()
+    assert [len(rig.world.removed), rig.world.removed[-1]] == [3, f"lb/edge-old-{holder}"]
+    assert sorted(rig.pods) == sorted({"n1", "n2", "n3"} - {holder})
+    assert [seen.masters[WEB][0], len(seen.masters[WEB])] == [holder, 2], seen.masters
     assert seen.double_masters == ()
     assert seen.is_kept(vip, moves=1), seen.story()
 

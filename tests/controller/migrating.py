@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from kavip import names
+from kavip.api.cluster import NodeCondition, Taint
 from kavip.controller import exported
 from kavip.controller.observed import NodeState, Sight
 from kavip.vrrp import inherited
@@ -72,11 +73,28 @@ def roll(found: World, *leaders: str, without: str = "", lagging: str = "BACKUP"
     """
     for _ in range(20):
         found.group()
-        for node in done(found):
+        mine = {node.metadata.name for node in found.snapshot.group_nodes(found.snapshot.groups[GROUP])}
+        for node in [each for each in done(found) if each in mine]:
             if f"lb/edge-new-{node}" not in found.objects.pods[GROUP]:
                 start(found, node)
         leads = "leads" in (found.objects.configmaps[GROUP].data or {}).get(names.AGENT_KEY, "")
-        for node in done(found):
+        for node in [each for each in done(found) if each in mine]:
             state = "MASTER" if leads and node in leaders else lagging
             catch_up(found, node, state=state, priority=100 if node in without.split() else 250)
     return done(found)
+
+
+def down(found: World, node: str) -> None:
+    """*node* is not ready."""
+    there = found.snapshot.nodes[node]
+    status = msgspec.structs.replace(there.status, conditions=[NodeCondition(type="Ready", status="False")])
+    found.snapshot.put(msgspec.structs.replace(there, status=status))
+
+
+def tainted(found: World, *nodes: str) -> World:
+    """*found* with a taint on *nodes* that keeps new pods away and lets those stay that are there."""
+    for name in nodes:
+        there = found.snapshot.nodes[name]
+        spec = msgspec.structs.replace(there.spec, taints=[Taint(key="for", value="others", effect="NoSchedule")])
+        found.snapshot.put(msgspec.structs.replace(there, spec=spec))
+    return found

@@ -4,14 +4,13 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.api.cluster import NodeCondition
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.controller import exported
 from kavip.controller.observed import NodeState, Sight
 from kavip.controller.outcome import Apply, Key, Kind, PodRemoval
 from kavip.vrrp import inherited
 from tests.controller.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
-from tests.controller.migrating import NODES, OLD, VIP, agreed, catch_up, done, roll, see, start, world
+from tests.controller.migrating import NODES, OLD, VIP, agreed, catch_up, done, down, roll, see, start, tainted, world
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 
@@ -141,10 +140,7 @@ def test_called_off_it_stays_where_it_is() -> None:
 def test_a_node_that_is_down_is_waited_for_and_holds_up_nobody() -> None:
     """All others are taken over; the old key stays for the pod that is still there."""
     found = world("n3")
-    down = msgspec.structs.replace(
-        found.snapshot.nodes["n1"].status, conditions=[NodeCondition(type="Ready", status="False")]
-    )
-    found.snapshot.put(msgspec.structs.replace(found.snapshot.nodes["n1"], status=down))
+    down(found, "n1")
     assert roll(found, "n2") == ["n2", "n3"]
     assert "waiting for n1" in condition(found, PROGRAMMED)[2]
     assert (found.objects.configmaps[GROUP].data or {})[names.CONFIG_KEY] == OLD
@@ -340,3 +336,50 @@ def test_the_old_operator_may_come_back_in_the_middle() -> None:
     found.removed.clear()
     assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
     assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
+
+
+@pytest.mark.parametrize("holder", ["n1", "n2", "n3"])
+def test_an_old_pod_where_the_group_has_none_any_more_goes_last(holder: str) -> None:
+    """A taint came after it: all others are taken over first, it gives its VIPs to a new pod, and nobody follows it."""
+    found = tainted(world(holder, tolerations=[]), "n1")
+    assert roll(found, "n2", "n3")[-1] == "n1"
+    assert sorted(done(found)) == ["n1", "n2", "n3"]
+    assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
+
+
+@pytest.mark.parametrize(("without", "told"), [("", "to hold shop/web"), ("n2 n3", "n1, where the group has none")])
+def test_such_a_pod_keeps_what_no_new_one_can_take(without: str, told: str) -> None:
+    """The group names it, why it is still there, and what would end it."""
+    found = tainted(world("n1", tolerations=[]), "n1")
+    assert roll(found, without=without) == ["n2", "n3"]
+    assert told in condition(found, PROGRAMMED)[2]
+    assert ("spec.tolerations" in condition(found, PROGRAMMED)[2]) is bool(without)
+    assert ("kubectl delete pod edge-old-n1 -n lb" in condition(found, PROGRAMMED)[2]) is bool(without)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_group_that_has_no_nodes_any_more_keeps_its_old_pods(silent: bool) -> None:
+    """Nobody could follow any of them."""
+    found = tainted(world("n3", tolerations=[]), *NODES)
+    for node in NODES if silent else ():
+        see(found, node, exported.SILENT)
+    assert not roll(found)
+    assert "and no new pod is able to take that" in condition(found, PROGRAMMED)[2]
+
+
+def test_such_a_pod_that_is_silent_goes_when_all_is_led_elsewhere() -> None:
+    """It may hold anything, so each VIP must have its new master."""
+    found = tainted(world("n3", tolerations=[]), "n1")
+    see(found, "n1", exported.SILENT)
+    found.snapshot.put(serving(WEB, VIP, "192.0.2.141", external_traffic_policy="Local"))
+    assert roll(found, without="n2 n3") == ["n2", "n3"]
+    catch_up(found, "n2", "n3", state="MASTER")
+    assert done(found) == ["n2", "n3", "n1"]
+
+
+def test_such_a_pod_on_a_node_that_is_down_is_waited_for() -> None:
+    """It cannot end before its node is back, and speaks as it did."""
+    found = tainted(world("n3", tolerations=[]), "n1")
+    down(found, "n1")
+    assert roll(found, "n2", "n3") == ["n2", "n3"]
+    assert "waiting for n1, which is not ready" in condition(found, PROGRAMMED)[2]
