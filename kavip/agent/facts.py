@@ -31,11 +31,22 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """The kernel's way to the address *to*: by *interface*, from *source*; *direct* where no gateway is between."""
+
+    to: Address
+    interface: str
+    source: Address | None = None
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """
     What this node is: its interfaces and addresses, and the VIPs that kavip may have put there.
 
-    *track_dir* is where its agent writes the track files.
+    *route* is the way to the address by which the interface is to be found; *track_dir* is where its agent writes the
+    track files.
     """
 
     node: str
@@ -43,11 +54,18 @@ class Facts:
     interfaces: frozenset[str] = frozenset()
     held: tuple[Held, ...] = ()
     ours: frozenset[VirtualIP] = frozenset()
+    route: Route | None = None
     track_dir: str = TRACK_DIR
 
 
-def interface_of(text: str, facts: Facts) -> str:
-    """The interface that holds the address *text*, or whose subnet does, the narrowest first; "" if there is none."""
+def interface_of(text: str, facts: Facts, vips: Iterable[Address] = ()) -> str:
+    """
+    The interface from which the node reaches the address *text*; "" if none fits.
+
+    It holds that address, or its subnet does, the narrowest first; else the kernel's route decides: a network card may
+    have an address alone (/32). What is behind a gateway could be anywhere, and a node that lost its address would put
+    VIPs where nobody looks for them: such a route counts where its interface has the subnet of one of *vips*.
+    """
     wanted = read_address(text)
     if wanted is None:
         return ""
@@ -58,7 +76,22 @@ def interface_of(text: str, facts: Facts) -> str:
         and each.virtual_ip not in facts.ours
         and (each.address == wanted or _in_subnet(wanted, each.virtual_ip))
     ]
-    return min(found)[1] if found else ""
+    return min(found)[1] if found else _routed(wanted, facts, vips)
+
+
+def _routed(wanted: Address, facts: Facts, vips: Iterable[Address]) -> str:
+    route = facts.route
+    if route is None or route.to != wanted or route.interface in (_LOOPBACK, KUBE_PROXY_INTERFACE, ""):
+        return ""
+    if any(route.source == each.address for each in facts.ours):
+        return ""  # it is there because a VIP is
+    subnets = [
+        each.virtual_ip
+        for each in facts.held
+        if each.virtual_ip.interface == route.interface and each.virtual_ip not in facts.ours
+    ]
+    fits = route.direct or any(_in_subnet(vip, subnet) for vip in vips for subnet in subnets)
+    return route.interface if fits else ""
 
 
 def leftovers(facts: Facts, *, wanted: frozenset[VirtualIP], running: frozenset[VirtualIP]) -> tuple[VirtualIP, ...]:

@@ -90,10 +90,11 @@ def localize(mounted: Mounted, facts: Facts, good: Localized | None = None) -> L
         return Refused("keepalived.conf and agent.json in the ConfigMap do not belong together")
     interface = ""
     if mounted.interface_from_ip:
-        interface = interface_of(mounted.interface_from_ip, facts)
+        interface = _reaching(mounted, facts)
         if not interface:
             note = (
                 f"no interface of node {facts.node} is in the subnet of {mounted.interface_from_ip} (interfaceFromIP)"
+                f"{_roundabout(facts)}"
             )
             return replace(empty(facts.node, config_hash=mounted.config_hash), note=note)
     lines = [_placed(line, facts.track_dir) for line in _resolved(mounted.text, facts.node)]
@@ -181,12 +182,28 @@ def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:
 
 def named(mounted: Mounted, facts: Facts) -> frozenset[VirtualIP]:
     """Every address that *mounted* would put on an interface, also where it, or an instance of it, is refused."""
-    interface = interface_of(mounted.interface_from_ip, facts) if mounted.interface_from_ip else ""
-    found = (_ADDRESS.fullmatch(line) for line in mounted.text.split("\n"))
-    return frozenset(
-        VirtualIP(address, int(match[2]), interface or match[3])
-        for match in found
-        if match and (address := read_address(match[1]))
+    interface = _reaching(mounted, facts) if mounted.interface_from_ip else ""
+    return frozenset(each._replace(interface=interface or each.interface) for each in _addresses(mounted.text))
+
+
+def _addresses(text: str) -> Iterator[VirtualIP]:
+    for match in map(_ADDRESS.fullmatch, text.split("\n")):
+        if match and (address := read_address(match[1])):
+            yield VirtualIP(address, int(match[2]), match[3])
+
+
+def _reaching(mounted: Mounted, facts: Facts) -> str:
+    """The interface of this node by ``interfaceFromIP``."""
+    return interface_of(mounted.interface_from_ip, facts, (each.address for each in _addresses(mounted.text)))
+
+
+def _roundabout(facts: Facts) -> str:
+    """Why the kernel's route to the address of ``interfaceFromIP`` does not help, where there is one."""
+    if facts.route is None or facts.route.direct or not facts.route.interface:
+        return ""
+    return (
+        f", and {facts.route.interface}, from which a gateway reaches it, is in the subnet of no VIP: "
+        "name an address of the network that the VIPs are in"
     )
 
 

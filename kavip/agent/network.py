@@ -9,8 +9,8 @@ from typing import Any, Final
 from pyroute2 import AsyncIPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from kavip.agent.facts import KUBE_PROXY_INTERFACE, Held
-from kavip.api.address import BITS, read_address
+from kavip.agent.facts import KUBE_PROXY_INTERFACE, Held, Route
+from kavip.api.address import BITS, Address, read_address
 from kavip.vrrp.virtualips import VirtualIP
 
 _SECONDARY: Final = 0x01  # IFA_F_SECONDARY: put beside another address of its subnet
@@ -21,13 +21,14 @@ _ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 _GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
 
 
-async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
-    """The names of all interfaces, and every address on them."""
+async def look(reach: Address | None = None) -> tuple[frozenset[str], tuple[Held, ...], Route | None]:
+    """The names of all interfaces, every address on them, and the way to the address *reach*, if there is one."""
     async with AsyncIPRoute() as route:
         links = {link["index"]: str(link.get("IFLA_IFNAME")) async for link in await route.get_links()}
         found = [_held(message, links) async for message in await route.get_addr()]
+        way = await _way(route, reach, links) if reach else None
     gc.collect()  # messages refer to each other, and those of some hundred addresses would be megabytes meanwhile
-    return frozenset(links.values()), tuple(each for each in found if each)
+    return frozenset(links.values()), tuple(each for each in found if each), way
 
 
 def arp_warning(interfaces: frozenset[str]) -> str:
@@ -61,6 +62,18 @@ async def remove(virtual_ips: Iterable[VirtualIP]) -> None:
             except NetlinkError as error:
                 if error.code not in _GONE:
                     raise
+
+
+async def _way(route: AsyncIPRoute, reach: Address, links: dict[int, str]) -> Route | None:
+    try:
+        messages = await route.route("get", dst=str(reach))
+    except NetlinkError:
+        return None  # no network is that far
+    for message in messages:
+        direct = not (message.get("RTA_GATEWAY") or message.get("RTA_VIA"))
+        source = read_address(str(message.get("RTA_PREFSRC")))
+        return Route(reach, links.get(message.get("RTA_OIF"), ""), source, direct)
+    return None
 
 
 def _held(message: Any, links: dict[int, str]) -> Held | None:

@@ -233,7 +233,7 @@ class Reloader:
         if daemon is None:
             self._runner.lose()
             await asyncio.to_thread(daemons.remove_stale_pid_files, self._files.path, config=self._files.config)
-        facts = await self._sweeper.facts()
+        facts = await self._sweeper.facts(mounted.interface_from_ip if isinstance(mounted, Mounted) else "")
         # In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer.
         outcome = await asyncio.to_thread(self._outcome, mounted, facts, self._sieve_of(mounted))
         if daemon is None:
@@ -257,8 +257,9 @@ class Reloader:
         if following is None:
             self._update(prepared="", next_refused="", switch_at="")
             return True
-        facts = await self._sweeper.facts()
-        outcome = await asyncio.to_thread(self._outcome, following.mounted, facts, self._rehearsal)
+        wanted = following.mounted
+        facts = await self._sweeper.facts(wanted.interface_from_ip if isinstance(wanted, Mounted) else "")
+        outcome = await asyncio.to_thread(self._outcome, wanted, facts, self._rehearsal)
         known = {each.name for each in self._status.left_out}
         fresh = next((each for each in outcome.left_out if each.name not in known), None)
         why = outcome.reason if isinstance(outcome, Refused) else strays(outcome, self._runner.good, facts)

@@ -12,7 +12,7 @@ import structlog
 from kavip.agent import network
 from kavip.agent.facts import Facts, leftovers
 from kavip.agent.files import RunDirectory
-from kavip.api.address import Address
+from kavip.api.address import Address, read_address
 from kavip.vrrp.virtualips import VirtualIP
 
 log = structlog.get_logger()
@@ -28,11 +28,11 @@ class Sweeper:
         self._node, self._node_ip, self._files = node, node_ip, files
         self.removed = 0
 
-    async def facts(self) -> Facts:
-        """What the node is now."""
-        interfaces, held = await network.look()
+    async def facts(self, reach: str = "") -> Facts:
+        """What the node is now, and how it reaches the address *reach*."""
+        interfaces, held, route = await network.look(read_address(reach))
         ours = await asyncio.to_thread(self._files.load_record)
-        return Facts(self._node, self._node_ip, interfaces, held, ours, str(self._files.tracks))
+        return Facts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
 
     async def expect(self, virtual_ips: frozenset[VirtualIP]) -> None:
         """Record that a daemon may put *virtual_ips* somewhere."""

@@ -62,6 +62,34 @@ def test_each_node_finds_its_own_card(pod: MakePod, other: Host, reach: str) -> 
     assert "bond7" not in "".join((each.run_dir / "keepalived.conf").read_text() for each in pods)
 
 
+def test_a_card_with_an_address_alone_is_found_by_its_route(pod: MakePod, lan: Segment) -> None:
+    """
+    As hosting companies have it: a /32, and a route to the gateway; what is behind the gateway counts as well.
+
+    A node that has lost its address has none of this: it does not put VIPs where another gateway is.
+    """
+    node, host = pod("n1"), lan.node("n1")
+    host.exec("ip", "address", "del", f"{host.ipv4}/24", "dev", "eth0")
+    try:
+        host.exec("ip", "address", "add", f"{host.ipv4}/32", "dev", "eth0")
+        host.exec("ip", "route", "add", "192.0.2.1", "dev", "eth0")
+        text = scene.rendered({WEB: WEB_VIP}, nodes=1, interface="bond7")
+        master(started(node, text, interfaceFromIP="192.0.2.1"), WEB)
+        assert (WEB_VIP in node.addresses(), node.state()["note"]) == (True, "")
+        node.config.write(text, interfaceFromIP="198.51.100.1")
+        node.wait_until("no way leads there", lambda: "198.51.100.1 (interfaceFromIP)" in node.state()["note"])
+        host.exec("ip", "route", "add", "198.51.100.1", "via", "192.0.2.1")
+        node.wait_until("a way is not enough", lambda: "a gateway reaches it" in node.state()["note"])
+        host.exec("ip", "address", "add", "192.0.2.99/24", "dev", "eth0")
+        master(node, WEB)
+        assert node.state()["note"] == ""
+    finally:
+        host.exec("ip", "address", "del", "192.0.2.99/24", "dev", "eth0", check=False)
+        host.exec("ip", "route", "flush", "root", "198.51.100.0/24", check=False)
+        host.exec("ip", "address", "del", f"{host.ipv4}/32", "dev", "eth0", check=False)
+        host.exec("ip", "address", "add", f"{host.ipv4}/24", "dev", "eth0")
+
+
 def capabilities(pid: int) -> set[int]:
     """What a process may do: effective, permitted, inheritable, ambient, and what it could ever do."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()

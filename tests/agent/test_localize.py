@@ -6,7 +6,7 @@ import pytest
 
 from kavip.agent import grammar
 from kavip.agent.configuration import Configuration, Localized, Refused
-from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, interface_of, leftovers
+from kavip.agent.facts import KUBE_PROXY_INTERFACE, Facts, Held, Route, interface_of, leftovers
 from kavip.agent.localize import empty, localize, named, recalled, strays
 from kavip.api.address import BITS, parse_address
 from kavip.api.group import Check
@@ -144,6 +144,41 @@ def test_an_interface_is_found_by_address(wanted: str, interface: str) -> None:
         held("192.0.2.130/25", "eth7"),
     )
     assert interface_of(wanted, facts(held=addresses, ours=frozenset({vip("192.0.2.130/25", "eth7")}))) == interface
+
+
+def way(interface: str, *, source: str = "192.0.2.11", direct: bool = False) -> Route:
+    """The kernel's route to 10.1.2.3."""
+    return Route(parse_address("10.1.2.3"), interface, parse_address(source), direct)
+
+
+@pytest.mark.parametrize(
+    ("route", "found"),
+    [
+        (way("eth1", direct=True), "eth1"),  # a card with an address alone, and a route to its gateway
+        (way("eth0"), "eth0"),  # behind a gateway, in the subnet of a VIP
+        (way("eth1"), ""),  # in the subnet of none
+        (way("eth1", source="192.0.2.130", direct=True), ""),  # the subnet of a VIP that keepalived put there
+        (way("lo", direct=True), ""),
+        (way(KUBE_PROXY_INTERFACE, direct=True), ""),
+        (way("", direct=True), ""),
+        (replace(way("eth1", direct=True), to=parse_address("10.1.2.4")), ""),
+    ],
+)
+def test_an_interface_is_found_by_the_route(route: Route, found: str) -> None:
+    """Where no subnet holds the address; VIPs never go where a gateway happens to be."""
+    node = facts(route=route, ours=frozenset({vip("192.0.2.130/25", "eth1")}))
+    assert interface_of("10.1.2.3", node, map(parse_address, ("198.51.100.7", "192.0.2.131"))) == found
+    assert interface_of("192.0.2.1", node) == "eth0"
+
+
+def test_what_is_behind_a_gateway_is_told() -> None:
+    """The note says what would be right."""
+    found = localized(TEXT, facts(route=way("eth1")), interface_from_ip="10.1.2.3")
+    assert found.note.endswith(
+        "(interfaceFromIP), and eth1, from which a gateway reaches it, is in the subnet of no VIP: "
+        "name an address of the network that the VIPs are in"
+    )
+    assert localized(TEXT, facts(route=way("eth0")), interface_from_ip="10.1.2.3").configuration.interfaces == {"eth0"}
 
 
 def test_a_node_without_a_fitting_interface_has_no_part() -> None:

@@ -17,13 +17,14 @@ import structlog
 from kavip.agent import network, penalty, run, runner, witness
 from kavip.agent import reloader as reloaders
 from kavip.agent.alarm import Alarm
-from kavip.agent.facts import Held
+from kavip.agent.facts import Held, Route
 from kavip.agent.files import RunDirectory
 from kavip.agent.localize import localize
 from kavip.agent.mount import Passwords
 from kavip.agent.newcomer import PAUSE
 from kavip.agent.reloader import Reloader
 from kavip.agent.trial import Program, Trial
+from kavip.api.address import Address
 from tests.agent import scene
 
 # A stand-in for keepalived that can be told to misbehave, which the real one cannot: on SIGHUP it reads its file,
@@ -259,8 +260,8 @@ async def test_a_node_that_is_as_it_was_costs_one_look(node: Node, monkeypatch: 
     """Its configuration is localised again only where the mount, or the node, is another."""
     there = frozenset({"lo"})
 
-    async def look() -> tuple[frozenset[str], tuple[Held, ...]]:
-        return there, ()
+    async def look(_: Address | None = None) -> tuple[frozenset[str], tuple[Held, ...], Route | None]:
+        return there, (), None
 
     localizing = Mock(wraps=localize)
     monkeypatch.setattr(network, "look", look)
