@@ -16,10 +16,14 @@ from kavip.agent.blocks import Block, split
 from kavip.agent.configuration import Localized
 from kavip.agent.dump import Dump
 from kavip.agent.localize import Mounted
-from kavip.agent.switch import running_password
+from kavip.agent.switch import running_password, timestamp
 from kavip.vrrp.instances import NOBODY
 
-OUTVOTED: Final = "password: other nodes run another one than the Secret holds now; waiting until all switch to it"
+OUTVOTED: Final = (
+    "password: nobody it hears has the one in the Secret: nodes, until all switch to it, or a stranger: then see "
+    "blacklistRouterIDs; it holds nothing till then, at most until {}"
+)
+"""A controller passes on 200 letters of it."""
 PAUSE: Final = 0.3
 """Seconds between two looks at what keepalived has counted."""
 WAIT: Final = 240.0
@@ -35,10 +39,11 @@ _SOURCE: Final = re.compile(r"^    unicast_src_ip (\S+)$", re.MULTILINE)
 class Newcomer:
     """What a pod finds out when it starts; one that ran before knows its password."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
+        self._clock, self._now = clock, now
         self._until: float | None = None  # how long it listens, or gives way; None: neither
         self._outvoted = ""  # the password with which it is not heard
+        self._ends = 0.0  # by the wall clock
 
     @property
     def listens(self) -> bool:
@@ -49,6 +54,11 @@ class Newcomer:
     def is_outvoted(self) -> bool:
         """Whether it gives way."""
         return bool(self._outvoted)
+
+    @property
+    def why(self) -> str:
+        """What it waits for while it gives way, and until when."""
+        return OUTVOTED.format(timestamp(self._ends))
 
     def begin(self, good: Localized | None) -> None:
         """Start, where *good* ran last."""
@@ -72,7 +82,7 @@ class Newcomer:
         if any(each.advert_rcvd for each in counts):
             self._until = None
         elif any(each.unauthenticated for each in counts):
-            self._outvoted, self._until = password, now + WAIT
+            self._outvoted, self._until, self._ends = password, now + WAIT, self._now() + WAIT
         elif self._until is not None and now > self._until:
             self._until = None
 

@@ -36,7 +36,7 @@ from kavip.agent.health import complaint
 from kavip.agent.localize import Mounted, Next, localize, named, strays
 from kavip.agent.locals import Locals
 from kavip.agent.mount import Passwords
-from kavip.agent.newcomer import OUTVOTED, PAUSE, Newcomer
+from kavip.agent.newcomer import PAUSE, Newcomer
 from kavip.agent.prune import spares_of
 from kavip.agent.rtnetlink import Change
 from kavip.agent.runner import RECHECK, RETRY, Runner
@@ -79,7 +79,7 @@ class Reloader:
         self._sieve, self._sweeper = Sieve(trial.judge), Sweeper(node, node_ip, run_directory)
         self._rehearsal = Sieve(trial.judge)  # of what is next: what one remembers is no use for the other
         self._appointment = Appointment(now, time.monotonic)
-        self._newcomer = Newcomer(time.monotonic)
+        self._newcomer = Newcomer(time.monotonic, now)
         self._witness = Witness(run_directory)
         self.tracks = Tracks(run_directory.tracks)
         self.checks = Checks(self.tracks, ca_dir=ca_dir, here=here)
@@ -159,7 +159,7 @@ class Reloader:
             self.locals.want(mounted.locals)
         await self._listen()
         if isinstance(mounted, Mounted) and self._newcomer.gives_way(mounted):
-            mounted = replace(mounted, held=OUTVOTED)
+            mounted = replace(mounted, held=self._newcomer.why)
             self._update(new_password=self._status.new_password or timestamp(self._now()))
         seen = daemon, mounted, self._moves
         soon = max(left - NEAR / 2, 0.0) if left else inf

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 import pytest
 
 from kavip.agent.configuration import Localized
 from kavip.agent.dump import Data, Dump, Entry, Stats
 from kavip.agent.localize import Mounted
 from kavip.agent.newcomer import WAIT, Newcomer
+from kavip.controller.reports import state_of, summary
 from tests.agent import scene
 from tests.agent.test_localize import facts, localized
 
@@ -25,7 +27,7 @@ class Pod:
         """*good* ran before."""
         self.seconds = 100.0
         self.installed = localized(mounted.text, facts(), authentication=True, password=mounted.password)
-        self.newcomer = Newcomer(lambda: self.seconds)
+        self.newcomer = Newcomer(lambda: self.seconds, lambda: self.seconds + 1_000_000_000)
         self.newcomer.begin(good)
 
     def hears(self, **counted: Stats) -> bool:
@@ -72,6 +74,19 @@ def test_it_gives_way_for_a_while_only() -> None:
     pod.seconds += 2
     assert not pod.hears()
     assert not pod.hears(ours=Stats(auth_failure=9))
+
+
+def test_it_says_until_when_it_gives_way_and_what_to_do_about_a_stranger() -> None:
+    """In as many letters as a controller passes on; and it says the same all the time."""
+    pod = Pod()
+    assert pod.hears(ours=Stats(auth_failure=1))
+    said = pod.newcomer.why
+    assert said.endswith("at most until 2001-09-09T01:52:20.000Z")  # 1,000,000,100 and WAIT
+    assert "blacklistRouterIDs" in said
+    assert summary(state_of(msgspec.json.encode({"group": "lb/edge", "refused": said}))).refused == said
+    pod.seconds += 60
+    assert pod.hears()
+    assert pod.newcomer.why == said
 
 
 def test_strangers_beside_those_whom_it_accepts() -> None:
