@@ -175,15 +175,13 @@ class Pod:
         return int(head.split()[1]) if head else 0, body
 
     def state(self) -> dict[str, Any]:
-        """The agent's ``/state``."""
-        status, body = self.get(names.STATE_PATH)
-        assert status == 200, self.logs()
-        found: dict[str, Any] = json.loads(body)
+        """The agent's ``/state``, with what the daemon says, if one runs."""
+        found: dict[str, Any] = json.loads(self.answered(names.STATE_PATH))
         return found
 
     def instances(self) -> dict[str, dict[str, Any]]:
         """The instances in ``/state``, by name."""
-        return {each["name"]: each for each in json.loads(self._answered(names.STATE_PATH))["instances"]}
+        return {each["name"]: each for each in self.state()["instances"]}
 
     def role(self, name: str) -> str:
         """The state of an instance in ``/state``; "" while the daemon has not told of it."""
@@ -192,7 +190,7 @@ class Pod:
     def transitions(self) -> dict[str, tuple[int, ...]]:
         """How often each instance became master, and how often it ceased to be, as the daemon counts it."""
         found: dict[str, list[int]] = {}
-        for family in text_string_to_metric_families(self._answered(names.METRICS_PATH)):
+        for family in text_string_to_metric_families(self.answered(names.METRICS_PATH)):
             if family.name in ("keepalived_vrrp_become_master", "keepalived_vrrp_release_master"):
                 for sample in family.samples:
                     found.setdefault(sample.labels["name"], []).append(int(sample.value))
@@ -215,6 +213,19 @@ class Pod:
         """All that both containers have said."""
         return "\n".join(process.tail(log, 400) for log in (self.agent_log, self.keepalived_log))
 
+    def answered(self, path: str) -> str:
+        """A page with what the daemon says, if one runs: a busy machine may keep it from answering for once."""
+        told: list[str] = []
+
+        def answered() -> bool:
+            status, body = self.get(path)
+            assert status == 200, path
+            told[:] = [body]
+            return any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
+
+        self.wait_until("keepalived answers", answered)
+        return told[0]
+
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def runs(self, config_hash: str) -> None:
@@ -229,25 +240,16 @@ class Pod:
         )
         return str(self.state()["refused"])
 
+    def lives(self) -> None:
+        """Wait until the liveness probe is content: it asks the daemon, which a busy machine may keep waiting."""
+        self.wait_until("it is alive", lambda: self.get(names.LIVE_PATH)[0] == 200)
+
     def wait_until(self, what: str, ready: Callable[[], bool]) -> None:
         """Wait for *ready*; a failure shows the logs."""
         try:
             process.wait_for(f"{self.host.name}: {what}", ready, timeout=PATIENCE)
         except Exception as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
-
-    def _answered(self, path: str) -> str:
-        """A page with what the daemon says, if one runs: a busy machine may keep it from answering for once."""
-        told: list[str] = []
-
-        def answered() -> bool:
-            status, body = self.get(path)
-            assert status == 200, path
-            told[:] = [body]
-            return any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
-
-        self.wait_until("keepalived answers", answered)
-        return told[0]
 
     def _agent_command(self, *flags: str) -> tuple[str, ...]:
         return (

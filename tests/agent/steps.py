@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from kavip.agent import blocks
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -27,17 +28,22 @@ def master(pod: Pod, *instances: str) -> Pod:
     return pod
 
 
+def ranked(pods: list[Pod], instance: str) -> list[Pod]:
+    """*pods*, the one that is to lead *instance* first, as soon as their daemons know it."""
+    pods[0].wait_until("all know it", lambda: all(each.role(instance) for each in pods))
+    return sorted(pods, key=lambda each: -int(each.instances()[instance]["priority"]))
+
+
 def led(pods: list[Pod], instance: str) -> tuple[Pod, Pod]:
     """Of two *pods* the one that is to lead *instance*, when it does, and the other one: nothing moves any more."""
-    pods[0].wait_until("all know it", lambda: all(each.role(instance) for each in pods))
-    other, leader = sorted(pods, key=lambda each: int(each.instances()[instance]["priority"]))
+    leader, other = ranked(pods, instance)
     leader.wait_until("it leads", lambda: [leader.role(instance), other.role(instance)] == ["MASTER", "BACKUP"])
     return leader, other
 
 
 def alone(make: MakePod, text: str = ONE) -> Pod:
-    """The only pod of the segment, master of the Service's instance."""
-    return master(started(make("n1"), text), WEB)
+    """The only pod of the segment, master of every instance: one may rise an instant after the other."""
+    return master(started(make("n1"), text), *(each.name for each in blocks.split(text) if each.name))
 
 
 def lenient(folder: Path) -> str:

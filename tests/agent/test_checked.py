@@ -15,7 +15,8 @@ from kavip.api.group import Check
 from tests.agent import scene, webserver
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.steps import WEB, WEB_VIP
+from tests.agent.steps import WEB, WEB_VIP, ranked
+from tests.vrrp.lab import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns
 
@@ -38,7 +39,7 @@ class Site:
     def serve(self, stack: ExitStack) -> None:
         """Start the service."""
         host: Host = self.pod.host
-        command = (sys.executable, str(webserver.__file__), str(self._status), str(PORT))
+        command = (*BEFORE_OTHERS, sys.executable, str(webserver.__file__), str(self._status), str(PORT))
         server = host.spawn(*command, log=self._status.with_suffix(".log"))
         stack.callback(process.kill, [server])
 
@@ -58,6 +59,12 @@ class Site:
     def is_master(self) -> bool:
         """Whether the VIP is here, and the instance says so."""
         return WEB in self.pod.masters() and WEB_VIP in self.pod.addresses()
+
+    @property
+    def told(self) -> tuple[str, bool, str]:
+        """What the agent says of the check: its name, whether all is well, and what was answered."""
+        (check,) = self.pod.state()["checks"]
+        return check["name"], check["ok"], check["message"]
 
     @property
     def changes(self) -> tuple[int, ...]:
@@ -84,7 +91,8 @@ def http(on_failure: str) -> Check:
 
 def led(sites: list[Site]) -> tuple[Site, Site]:
     """The node with the higher priority, once it is master, and the other one."""
-    other, leader = sorted(sites, key=lambda each: each.pod.instances()[WEB]["priority"])
+    first, _ = ranked([each.pod for each in sites], WEB)
+    leader, other = sorted(sites, key=lambda each: each.pod is not first)
     leader.pod.wait_until("the leader is master", lambda: leader.is_master and not other.is_master)
     return leader, other
 
@@ -97,15 +105,13 @@ def test_a_service_that_fails_loses_the_vip(sites: list[Site]) -> None:
     leader.answers(503)
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master)
     leader.pod.wait_until("it says why", lambda: leader.pod.role(WEB) == "FAULT")
-    (told,) = leader.pod.state()["checks"]
-    assert (told["name"], told["ok"], told["message"]) == ("web", False, "status 503")
-    assert leader.pod.state()["note"] == "health check web fails"
-    page = leader.pod.get(names.METRICS_PATH)[1]
-    assert 'kavip_agent_check_up{check="web"} 0.0' in page
+    leader.pod.wait_until("it says of whom", lambda: leader.told == ("web", False, "status 503"))
+    leader.pod.wait_until("it says so in words", lambda: leader.pod.state()["note"] == "health check web fails")
+    assert 'kavip_agent_check_up{check="web"} 0.0' in leader.pod.get(names.METRICS_PATH)[1]
     assert leader.pod.get(names.READY_PATH)[0] == 200
     leader.answers(200)
     leader.pod.wait_until("the leader has it back", lambda: leader.is_master and not other.is_master)
-    assert leader.pod.state()["checks"][0]["ok"] and not leader.pod.state()["note"]
+    leader.pod.wait_until("it says so", lambda: leader.told[:2] == ("web", True) and not leader.pod.state()["note"])
 
 
 def test_a_check_that_fails_everywhere_takes_no_vip(sites: list[Site]) -> None:
@@ -117,7 +123,7 @@ def test_a_check_that_fails_everywhere_takes_no_vip(sites: list[Site]) -> None:
     other.pod.wait_until("the other node has the VIP", lambda: other.is_master and not leader.is_master)
     other.answers(500)
     leader.pod.wait_until("it is where it was at first", lambda: leader.is_master and not other.is_master)
-    assert [each.pod.state()["checks"][0]["ok"] for each in sites] == [False, False]
+    assert [each.told[:2] for each in sites] == [("web", False), ("web", False)]
 
 
 def test_a_pod_that_starts_with_a_failing_service_takes_nothing(sites: list[Site]) -> None:

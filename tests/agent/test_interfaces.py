@@ -11,7 +11,7 @@ from hack.testbed.segment import Host, Segment
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.agent.steps import ONE, WEB, WEB_VIP, master, started
+from tests.agent.steps import ONE, WEB, WEB_VIP, master, ranked, started
 
 pytestmark = pytest.mark.netns
 
@@ -46,7 +46,7 @@ def on(host: Host, interface: str) -> set[str]:
 
 def leads(pods: list[Pod], name: str, vip: str, other: Host) -> None:
     """Wait until *vip* is on the node that the instance *name* ranks first, on its own card, and nowhere else."""
-    first = max(pods, key=lambda each: each.instances()[name]["priority"])
+    first, _ = ranked(pods, name)
     master(first, name)
     wanted = [first.host is other, first.host is not other]
     first.wait_until("it alone has it", lambda: [vip in on(other, "ens7"), vip in pods[0].addresses()] == wanted)

@@ -16,7 +16,7 @@ from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
-from tests.agent.steps import started
+from tests.agent.steps import led, started
 from tests.controller.grouping import WEB, serving
 from tests.controller.scenes import GROUP, NOW, World, cluster
 from tests.vrrp.samples import STEADY
@@ -85,8 +85,7 @@ def test_the_master_is_told_through_a_death_and_a_return(pod: MakePod) -> None:
     """A killed daemon and its return are one change each: no gap, no split brain, whatever the answers' order."""
     text = scene.rendered({WEB: VIP}, **STEADY)
     pods = [started(pod(node), text) for node in ("n1", "n2")]
-    other, owner = sorted(pods, key=lambda each: int(each.instances()[WEB]["priority"]))
-    owner.wait_until("master", lambda: WEB in owner.masters() and WEB not in other.masters())
+    owner, other = led(pods, WEB)
     story = Told([other, owner]).during(owner.kill_keepalived, owner.start_keepalived)
     holds = [f"node {each.host.name} holds {VIP}" for each in (owner, other, owner)]
     assert story == holds

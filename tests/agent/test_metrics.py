@@ -14,7 +14,7 @@ from kavip.names import Exporter
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, entered
-from tests.agent.steps import ONE, WEB, WEB_VIP, lenient, master, started
+from tests.agent.steps import ONE, WEB, WEB_VIP, led, lenient, master, started
 
 pytestmark = pytest.mark.netns
 
@@ -70,7 +70,7 @@ def send(host: Host, packet: bytes, *, ttl: int) -> None:
 def samples(pod: Pod) -> dict[str, list[tuple[dict[str, str], float]]]:
     """A scrape, by the names of samples."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(pod.get(names.METRICS_PATH)[1]):
+    for family in text_string_to_metric_families(pod.answered(names.METRICS_PATH)):
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
@@ -97,8 +97,7 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
         each.password.parent.mkdir(parents=True, exist_ok=True)
         each.password.write_text(scene.PASSWORD)
         started(each, TEXT, authentication=True)
-    second, first = sorted(pods, key=lambda each: each.instances()[WEB]["priority"])
-    master(first, WEB)
+    first, second = led(pods, WEB)
     for name, (packet, ttl) in ERRORS.items():
         before = counters(second, Exporter.GEN2BRAIN)
         send(lan.client, packet, ttl=ttl)

@@ -15,6 +15,8 @@ from tests.agent.steps import ONE, TWO, WEB, WEB_VIP, alone, led, master, starte
 pytestmark = pytest.mark.netns
 
 MULTICAST = {"unicast_enabled": False, "advert_interval_milliseconds": 1000}
+AHEAD = 6.0
+"""Seconds in which even a busy agent sees what it is announced."""
 
 # --- configurations run -------------------------------------------------------------------------------------------
 
@@ -33,9 +35,9 @@ def test_a_first_configuration_runs_on_both_nodes(pod: MakePod) -> None:
         state = each.state()
         assert state["node"] == each.host.name and state["group"] == "lb/edge"
         assert state["refused"] == "" and state["keepalived"]["running"]
-        assert each.get(names.LIVE_PATH) == (200, "ok\n")
+        each.lives()
         assert each.get(names.READY_PATH) == (200, "ok\n")
-        assert "keepalived_up 1.0" in each.get(names.METRICS_PATH)[1]
+        assert "keepalived_up 1.0" in each.answered(names.METRICS_PATH)
 
 
 def test_the_only_node_of_a_group_is_master(pod: MakePod) -> None:
@@ -46,7 +48,7 @@ def test_the_only_node_of_a_group_is_master(pod: MakePod) -> None:
 
 def test_a_new_service_moves_no_other_vip(pod: MakePod) -> None:
     """The new instance comes, the old ones stay master without a transition; and so when it goes."""
-    node = master(alone(pod), f"{WEB}/v6")
+    node = alone(pod)
     before = node.transitions()
     node.runs(node.config.write(TWO))
     master(node, "shop/cart")
@@ -84,7 +86,7 @@ def test_a_group_without_services_runs(pod: MakePod) -> None:
     """keepalived without an instance says nothing in JSON, and is alive all the same; the first Service wakes it."""
     nothing = scene.rendered({})
     node = started(pod("n1"), nothing)
-    assert node.get(names.LIVE_PATH)[0] == 200
+    node.lives()
     node.runs(node.config.write(ONE))
     master(node, WEB)
     node.runs(node.config.write(nothing))
@@ -98,11 +100,10 @@ def test_an_announced_switch_is_not_made_early(pod: MakePod) -> None:
     node.config.write(ONE, following=TWO)
     node.wait_until("it is prepared", lambda: node.state()["prepared"] == scene.DIGEST)
     assert node.state()["configHash"] == scene.hash_of(ONE)
-    moment = time.time() + 3
+    moment = time.time() + AHEAD
     announced = datetime.fromtimestamp(moment, UTC).isoformat()
     node.config.write(ONE, following=TWO, switchAt=announced)
     node.wait_until("it has seen the moment", lambda: node.state()["switchAt"] == announced)
-    assert node.state()["configHash"] == scene.hash_of(ONE)
     node.runs(scene.hash_of(TWO))
     assert time.time() >= moment
 
@@ -158,13 +159,12 @@ def test_a_killed_daemon_leaves_no_vip(pod: MakePod) -> None:
     assert loser.get(names.LIVE_PATH)[0] == 503
     loser.start_keepalived()
     loser.runs(scene.hash_of(ONE))
-    assert loser.get(names.LIVE_PATH)[0] == 200
+    loser.lives()
 
 
 def test_vips_of_a_killed_daemon_go_with_the_next_start(pod: MakePod) -> None:
     """Also those that the mount no longer wants: the record knows them."""
     node = alone(pod, TWO)
-    master(node, "shop/cart")
     node.kill_agent()
     node.kill_keepalived()
     assert {WEB_VIP, "192.0.2.131"} <= node.addresses()
@@ -176,7 +176,7 @@ def test_vips_of_a_killed_daemon_go_with_the_next_start(pod: MakePod) -> None:
 
 def test_vips_of_a_replaced_pod_go(pod: MakePod) -> None:
     """Without a record, those that are wanted and look as if keepalived had put them there."""
-    node = master(alone(pod), f"{WEB}/v6")
+    node = alone(pod)
     node.kill_agent()
     node.kill_keepalived()
     node.replace()
@@ -201,7 +201,7 @@ def test_a_stopped_daemon_is_not_alive(pod: MakePod) -> None:
         assert "keepalived_up 0.0" in node.get(names.METRICS_PATH)[1]
     finally:
         child.signal(18)  # SIGCONT
-    node.wait_until("it lives", lambda: node.get(names.LIVE_PATH)[0] == 200)
+    node.lives()
 
 
 # --- what differs between nodes -------------------------------------------------------------------------------------

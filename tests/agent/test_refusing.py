@@ -45,7 +45,7 @@ _TELLTALES = ("passwd", "no_such_keyword", "\n")
 def test_bad_configurations_never_reach_the_daemon(pod: MakePod) -> None:
     """What is wrong outside instances, or with the mount, refuses all; the good one runs on, no VIP moves."""
     assert len(damage.TEXTS) + len(damage.MOUNTS) >= 60
-    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    node = alone(pod, TWO)
     before, held = node.transitions(), node.addresses()
     ran = (node.run_dir / "keepalived.conf").read_text()
     mounts = iter(damage.MOUNTS.items())
@@ -84,7 +84,7 @@ def left_out(pod: Pod, text: str) -> list[dict[str, Any]]:
 
 def test_a_bad_change_of_an_instance_is_its_own(pod: MakePod) -> None:
     """The rest of the configuration runs, the instance runs on as it was, and no VIP moves or is lost."""
-    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    node = alone(pod, TWO)
     before, held = node.transitions(), node.addresses()
     for number, (name, spoil) in enumerate(_KEPT.items()):
         (told,) = left_out(node, spoil(TWO.replace("router_id edge", f"router_id edge-{number}")))
@@ -97,7 +97,7 @@ def test_a_bad_change_of_an_instance_is_its_own(pod: MakePod) -> None:
 @pytest.mark.parametrize("name", _LOST)
 def test_what_an_instance_ought_to_have_no_more_is_not_kept(pod: MakePod, name: str) -> None:
     """Its VRID or address may be somebody else's by now; the neighbours stay as they are."""
-    node = master(alone(pod, TWO), "shop/cart", f"{WEB}/v6")
+    node = alone(pod, TWO)
     before = node.transitions()
     (told,) = left_out(node, _LOST[name](TWO))
     assert not told["kept"]
@@ -123,7 +123,7 @@ def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
     bad = node.config.write(ONE.replace("interface eth0", "interface eth9"))
     node.start()
     assert "interface eth9 does not exist" in node.refuses(bad)
-    assert node.get(names.LIVE_PATH)[0] == 200
+    node.lives()
     assert node.state()["instances"] == []
     node.runs(node.config.write(ONE))
     master(node, WEB)
@@ -131,7 +131,7 @@ def test_a_bad_first_configuration_does_not_stop_the_pod(pod: MakePod) -> None:
 
 def test_a_replaced_pod_runs_all_but_what_is_bad(pod: MakePod) -> None:
     """It has no last good configuration: neighbours run from the start, what is refused does not."""
-    node = master(alone(pod, TWO), "shop/cart")
+    node = alone(pod, TWO)
     bad = _KEPT["unknown keyword"](TWO)
     (told,) = left_out(node, bad)
     assert told["kept"]
@@ -159,14 +159,15 @@ def test_a_replaced_pod_without_a_sound_configuration_runs_nothing(pod: MakePod)
     assert "line 4" in node.refuses(bad)
     assert node.state()["instances"] == []
     node.wait_until("the VIPs are gone", lambda: not node.addresses() & {WEB_VIP, "192.0.2.131"})
-    assert (node.get(names.LIVE_PATH)[0], node.get(names.READY_PATH)[0]) == (200, 503)
+    node.lives()
+    assert node.get(names.READY_PATH)[0] == 503
     node.runs(node.config.write(TWO))
     master(node, WEB)
 
 
 def test_a_daemon_that_is_killed_while_it_reads_reads_it_again(pod: MakePod) -> None:
     """It was not the configuration: to go back would leave this node alone with what all others have left."""
-    node = master(alone(pod, ONE), WEB)
+    node = alone(pod, ONE)
     assert node.keepalived
     family = [one for pid in process.children([node.keepalived.pid]) if (one := process.find(pid))]
     for one in family:

@@ -61,8 +61,12 @@ def test_a_vrid_of_another_cluster_is_told_and_its_end_as_well(pod: MakePod, mon
     master(ours, "shop/web")
     master(stranger, "other/cart")
     world = with_pods(settled(build.group(), serving("shop/web", "192.0.2.130"), nodes=1), kubernetes_pod("p1", "n1"))
-    errors = ours.instances()["shop/web"]["errors"]
-    assert errors["addressList"] > 0 and "authentication" not in errors
+
+    def errors() -> dict[str, int]:
+        return dict(ours.instances()["shop/web"]["errors"])
+
+    ours.wait_until("it hears of other addresses", lambda: errors().get("addressList", 0) > 0)
+    assert "authentication" not in errors()
     world.observed, after = watched(ours, stranger.kill_keepalived)
     world.settle(Key(Kind.GROUP, GROUP))
     status, reason, message = condition(world, READY)
