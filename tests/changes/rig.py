@@ -36,6 +36,8 @@ from tests.vrrp.lab import BEFORE_OTHERS
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
 INTERVAL: Final = 0.5
 """Seconds between two adverts of the rig's group: a machine that pauses for less than three of them makes no master."""
+UNSAID: Final = 1.0
+"""And where the text does not say how many."""
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "unicast_enabled": True,
@@ -175,7 +177,7 @@ class Rig:
             seen.append(self.transitions())
             return seen[-1] == seen[-2]
 
-        stay = _STAY * max(intervals, default=INTERVAL)
+        stay = _STAY * max(intervals, default=UNSAID)
         time.sleep(stay)
         process.wait_for("the masters stay", stayed, timeout=PATIENCE, interval=stay)
         return seen[-1]

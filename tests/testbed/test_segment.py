@@ -30,7 +30,7 @@ def test_hosts_reach_each_other_in_both_families(segment: MakeSegment) -> None:
     first, second = lan.nodes
     assert first.exec("hostname").stdout == "n1\n"
     for address in (second.ipv4, second.ipv6):
-        first.exec("ping", "-c1", "-W1", address)
+        first.exec("ping", "-c1", "-w60", address)  # asks each second, until there is an answer
 
 
 def test_a_host_can_be_cut_silenced_and_powered_off(segment: MakeSegment) -> None:
@@ -73,7 +73,7 @@ def test_only_processes_of_that_machine_are_killed_by_name(segment: MakeSegment,
     lan = segment(nodes=2)
     mine, other = (host.spawn("sleep", "62", log=tmp_path / "log") for host in lan.nodes)
     assert lan.nodes[0].kill("sleep", signal.SIGKILL) == [mine]
-    assert mine.wait(5)
+    assert mine.wait(60)
     assert other.alive
 
 

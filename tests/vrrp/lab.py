@@ -15,6 +15,7 @@ from hack.testbed.segment import Host, Segment
 PATIENCE = 60.0  # a limit for a busy machine; nothing here waits for it to pass
 STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
 JSON_SIGNAL = 36
+_STAY = 3.5  # intervals: by then a backup that hears nobody has become master
 ANSWER = 2.0  # seconds after which a daemon is asked for its state once more
 BEFORE_OTHERS = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -15 "$@"', "sh")
 """
@@ -153,6 +154,22 @@ def settle(daemons: Iterable[Daemon], wanted: dict[str, str]) -> None:
         raise AssertionError(f"{error}; wrong: {dict(list(wrong.items())[:5])} of {len(expected)}") from None
 
 
+def rest(daemons: Iterable[Daemon], *, interval: float = 1.0) -> dict[Daemon, dict[str, Seen]]:
+    """
+    Wait until none of *daemons* has risen or stood back for as long as a backup waits for a master; what they show.
+
+    Daemons that start together may rise together: the second an instant after it was seen as backup.
+    """
+    seen: list[dict[Daemon, dict[str, Seen]]] = []
+
+    def stayed() -> bool:
+        seen.append({daemon: daemon.look() for daemon in daemons})
+        return len(seen) > 1 and _counts(seen[-1]) == _counts(seen[-2])
+
+    process.wait_for("the masters stay", stayed, timeout=PATIENCE, interval=_STAY * interval)
+    return seen[-1]
+
+
 def leaders(instances: Iterable[Any], among: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
     """The node that should be master of each instance: of those *among* which it may be, the highest priority."""
     return {each.name: max((p, n) for n, p in each.priorities if among(n))[1] for each in instances}
@@ -167,6 +184,10 @@ def check(host: Host, text: str, *, node: str = "") -> str:
         "keepalived", "--config-test", f"--config-id={node or host.name}", f"--use-file={path}", check=False
     )
     return f"exit {result.returncode}: {result.stderr}" if result.returncode or result.stderr else ""
+
+
+def _counts(seen: dict[Daemon, dict[str, Seen]]) -> dict[Daemon, dict[str, tuple[int, int]]]:
+    return {daemon: {name: each.changes for name, each in found.items()} for daemon, found in seen.items()}
 
 
 def _seen(each: dict[str, Any]) -> Seen:

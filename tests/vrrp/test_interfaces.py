@@ -34,7 +34,7 @@ def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> No
     daemons = lab.start(lan, config.render(alone).text)
     wanted = lab.leaders(alone.instances)
     lab.settle(daemons, wanted)
-    before = [daemon.look()["a/own"].changes for daemon in daemons]
+    before = [seen["a/own"].changes for seen in lab.rest(daemons).values()]
 
     for daemon in daemons:
         daemon.reload(config.render(together).text)

@@ -124,8 +124,11 @@ def test_one_master_per_vip(segment: MakeSegment) -> None:
     assert set(wanted.values()) == {"n1", "n2", "n3"}
     lab.settle(daemons, wanted)
     for instance in found.instances:
-        holders = [each.host.name for each in daemons if str(instance.anchor.address) in each.addresses()]
-        assert holders == [wanted[instance.name]]
+        process.wait_for(
+            f"{instance.name} is where it is led",
+            lambda instance=instance: _holders(daemons, str(instance.anchor.address)) == [wanted[instance.name]],  # type: ignore[misc]
+            timeout=lab.PATIENCE,
+        )
 
 
 def test_predecessors_groups(segment: MakeSegment) -> None:
@@ -148,7 +151,7 @@ def test_adding_and_removing_moves_no_other_vip(segment: MakeSegment, mode: str)
     before = config.render(first)
     daemons = lab.start(lan, before.text)
     lab.settle(daemons, lab.leaders(first.instances))
-    steady = {daemon: daemon.look() for daemon in daemons}
+    steady = lab.rest(daemons)
 
     held = {each.name.removesuffix("/v6"): each.router_id for each in first.instances}
     group = build.group(**spec, router_ids=held)
@@ -180,7 +183,7 @@ def test_a_node_joins_and_leaves(segment: MakeSegment) -> None:
     first, second = (lab.Daemon(host) for host in sorted(lan.nodes, key=lambda host: host.name != leader))
     first.start(config.render(alone).text)
     lab.settle([first], lab.leaders(alone.instances))
-    steady = {first: first.look()}
+    steady = lab.rest([first])
     first.reload(config.render(both).text)
     second.start(config.render(both).text)
     lab.settle([first, second], lab.leaders(both.instances))
@@ -240,6 +243,11 @@ def test_1000_vips_in_shared_instances(segment: MakeSegment) -> None:
     lan.power_off(lan.node("n1"))
     lab.settle(daemons[1:], lab.leaders(found.instances, lambda node: node == "n2"))
     assert daemons[1].addresses() >= vips
+
+
+def _holders(daemons: list[lab.Daemon], vip: str) -> list[str]:
+    """The nodes that have *vip*."""
+    return [daemon.host.name for daemon in daemons if vip in daemon.addresses()]
 
 
 def _each_once(daemons: list[lab.Daemon], vips: set[str]) -> bool:
