@@ -82,7 +82,7 @@ def test_a_card_with_an_address_alone_is_found_by_its_route(pod: MakePod, lan: S
         node.wait_until("a way is not enough", lambda: "a gateway reaches it" in node.state()["note"])
         host.exec("ip", "address", "add", "192.0.2.99/24", "dev", "eth0")
         master(node, WEB)
-        assert node.state()["note"] == ""
+        node.wait_until("all is well", lambda: node.state()["note"] == "")
     finally:
         host.exec("ip", "address", "del", "192.0.2.99/24", "dev", "eth0", check=False)
         host.exec("ip", "route", "flush", "root", "198.51.100.0/24", check=False)

@@ -150,7 +150,7 @@ def test_an_old_pod_on_a_node_that_pods_must_not_go_to_any_more(make_migration: 
     """A taint came after it: it goes last, when a new pod has taken the VIP from it, and no other takes its place."""
     vip = "192.0.2.140"
     rig = make_migration(conf(instance(WEB, 7, vip)), service(WEB, vip), tolerations=[])
-    (holder,) = held(rig, WEB)
+    holder = holder_of(rig, WEB)
     tainted(rig.world, holder)
     rig.consent()
     with watching(rig, [vip]) as seen:
