@@ -30,6 +30,7 @@ from kavip.kube.resources import GROUPS
 from kavip.webhook import certs
 from tests import files
 from tests.app.conftest import a_group, a_service, free_port, object_of
+from tests.chart.release import wait_served
 from tests.rights import Right, granted, used, wait_bound
 from tests.webhook.serving import question
 
@@ -116,6 +117,7 @@ def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
         install = ["install", "kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
         down = "--set=webhook.failurePolicy.validating=Ignore"
         run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
+        wait_served(plane)
         wait_bound(plane, ACCOUNT)
         made = Cluster(plane, tmp_path)
         try:

@@ -30,7 +30,6 @@ PACKAGES: Mapping[str, str] = {
     "prometheus": "prometheus",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
-    "busybox-static": "busybox",
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdlib.h",
 }

@@ -34,7 +34,7 @@ def pause() -> Path:
 
 def web() -> Path:
     """The archive of WEB."""
-    return _small(WEB, "web", ["web.sh", "web.dockerfile"])
+    return _small(WEB, "web", ["web.c", "web.dockerfile"])
 
 
 def base() -> tuple[str, Path]:
@@ -102,10 +102,7 @@ def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
         need.packages(f"image {tag}", need.IMAGES)
         context = draft.with_suffix(".context")
         shutil.copytree(_RECIPES, context, dirs_exist_ok=True)
-        if name == "pause":
-            run(["gcc", "-Os", "-static", "-o", str(context / "pause"), str(context / "pause.c")])
-        else:
-            shutil.copy(shutil.which("busybox") or "/bin/busybox", context / "busybox")
+        run(["gcc", "-Os", "-static", "-o", str(context / name), str(context / f"{name}.c")])
         buildah.build(tag, dockerfile=context / f"{name}.dockerfile", context=context, archive=draft)
         shutil.rmtree(context)
 

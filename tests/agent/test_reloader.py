@@ -70,6 +70,9 @@ exit 0
 ONE = scene.rendered({"shop/web": "198.18.0.1"}, nodes=1, interface="lo", unicast_enabled=False)
 TWO = scene.rendered({"shop/web": "198.18.0.1", "shop/b": "198.18.0.2"}, nodes=1, interface="lo", unicast_enabled=False)
 
+PATIENT, SHORT = 30.0, 0.3
+"""Seconds until a reload counts as failed: however busy the machine is; and for a daemon that will never confirm it."""
+
 
 def spawn(command: list[str]) -> subprocess.Popen[str]:
     """Start a disguised Python, and return when it says that it is up."""
@@ -118,7 +121,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     """A node on which a daemon runs what was mounted first."""
-    monkeypatch.setattr(witness, "CONFIRM", 0.3)
+    monkeypatch.setattr(witness, "CONFIRM", PATIENT)
     monkeypatch.setattr(reloaders, "RETRY", 0.05)
     monkeypatch.setattr(runner, "RETRY", 0.05)
     program = tmp_path / "program"
@@ -156,11 +159,13 @@ def marked(text: str, word: str) -> str:
     return text.replace("router_id edge", f"router_id {word}")
 
 
-async def test_a_change_that_is_not_confirmed_is_taken_back(node: Node) -> None:
+async def test_a_change_that_is_not_confirmed_is_taken_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last good one runs on and is current again when it is wanted again; the other waits out its penalty."""
     await begun(node, ONE)
+    monkeypatch.setattr(witness, "CONFIRM", SHORT)
     wanted = node.mount.write(marked(TWO, "deaf"))
     await node.until(lambda: node.reloader.status.failed_reloads > 0)
+    monkeypatch.setattr(witness, "CONFIRM", PATIENT)
     await node.until(lambda: node.reloader.status.config_hash == scene.hash_of(ONE))
     status = node.reloader.status
     assert "did not confirm" in status.refused and status.wanted_hash == wanted
@@ -177,10 +182,12 @@ async def test_a_change_that_failed_is_tried_again(node: Node, monkeypatch: pyte
     """After a pause: the daemon may have been slow, not the configuration bad."""
     monkeypatch.setattr(penalty, "PENALTY", (0.0,))
     await begun(node, ONE)
+    monkeypatch.setattr(witness, "CONFIRM", SHORT)
     node.mount.write(marked(TWO, "deaf"))
     await node.until(lambda: node.reloader.status.failed_reloads >= 2)
     await node.stop_daemon()
     await node.until(lambda: "deaf" in node.installed())
+    monkeypatch.setattr(witness, "CONFIRM", PATIENT)
     await node.start_daemon()  # a deaf one reads at its start
     await node.until(lambda: node.reloader.status.current)
 
@@ -199,8 +206,9 @@ async def test_a_daemon_that_was_killed_has_one_more_try(node: Node, monkeypatch
     await node.until(lambda: "has not come back" in node.reloader.status.refused)
 
 
-async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node) -> None:
+async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to go back to, and an empty one would take away what may well run."""
+    monkeypatch.setattr(witness, "CONFIRM", SHORT)
     node.mount.write(marked(ONE, "deaf"))
     await node.reloader.prepare()
     installed = node.installed()
@@ -213,11 +221,8 @@ async def test_a_first_configuration_that_is_not_confirmed_stays(node: Node) -> 
     assert node.installed() == installed
 
 
-async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_first_configuration_that_kills_gives_way_to_an_empty_one(node: Node) -> None:
     """The daemon can start, and the next good configuration runs."""
-    monkeypatch.setattr(witness, "CONFIRM", 30.0)  # it ends with the daemon's life
     await begun(node, scene.rendered({}))
     (node.folder / "good.conf").unlink()
     node.reloader._runner.good = None

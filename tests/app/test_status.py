@@ -82,7 +82,7 @@ def rest(*counts: Callable[[], int]) -> list[int]:
     """The counts, once nothing has been written for longer than a look at the agents takes."""
     found = [count() for count in counts]
     while True:
-        time.sleep(1.5)
+        time.sleep(3)
         before, found = found, [count() for count in counts]
         if found == before:
             return found

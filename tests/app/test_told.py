@@ -95,7 +95,7 @@ class Stage:
     def rests(self) -> None:
         """Wait until the controller has nothing to do, and has not had for a while."""
         quiet = 0
-        while quiet < 5:
+        while quiet < 10:
             before = self.metrics("kavip_reconcile_total")
             time.sleep(0.2)
             idle = self.metrics("kavip_workqueue_depth") == {"": 0.0}

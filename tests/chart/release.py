@@ -36,9 +36,19 @@ def environment(objects: list[files.Object]) -> dict[str, Any]:
 def serve_kinds(server: ControlPlane) -> None:
     """Have *server* serve every kind of others that the chart knows: each is established first, and served later."""
     server.kubectl("create", f"--filename={files.KINDS}")
+    wait_served(server, *(each["spec"]["names"]["kind"] for each in files.parsed(files.KINDS.read_text())))
+
+
+def wait_served(server: ControlPlane, *kinds: str) -> None:
+    """Wait until *server* serves *kinds*, by default kavip's own: helm and kubectl return before it does."""
+    wanted = {*kinds} or {names.KEEPALIVED_GROUP, names.VIP_POOL}
+    listing = ("get", ",".join(sorted(wanted)), "--all-namespaces")
+
+    def are_served() -> bool:  # what it says, and what it does
+        return wanted <= served(server) and server.kubectl(*listing, check=False).returncode == 0
+
     server.wait_established()
-    wanted = {each["spec"]["names"]["kind"] for each in files.parsed(files.KINDS.read_text())}
-    wait_for("kinds are served", lambda: wanted <= served(server), timeout=150, interval=0.2)
+    wait_for("kinds are served", are_served, timeout=150, interval=0.2)
 
 
 def served(server: ControlPlane) -> set[str]:

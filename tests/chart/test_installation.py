@@ -11,7 +11,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.webhook import registration
 from tests import files
-from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, serve_kinds, write_bundles
+from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, serve_kinds, wait_served, write_bundles
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -28,6 +28,7 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     """Upgrade and rollback keep caBundle; uninstall leaves definitions, groups, pools, addresses, and no webhook."""
     helm("install", *RELEASE, ASKING, manner, kubeconfig=server.kubeconfig)
     write_bundles(server)
+    wait_served(server)
     server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
     status = json.dumps({"status": STATUS})
     server.kubectl("patch", "service", "web", "--subresource=status", "--type=merge", "--patch", status)
@@ -112,6 +113,7 @@ def test_without_helm(server: ControlPlane, flags: tuple[str, ...]) -> None:
     assert " created" not in again
     assert bundles(server) == {BUNDLE}
     server.kubectl("delete", registration.VALIDATING, "kavip")
+    wait_served(server)
     server.kubectl("apply", *flags, f"--kustomize={files.CONFIG / 'samples'}")
 
 

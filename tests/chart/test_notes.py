@@ -4,7 +4,7 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from tests import files
-from tests.chart.release import RELEASE, Helm
+from tests.chart.release import RELEASE, Helm, wait_served
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -21,6 +21,7 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
     told = upgrade("--set=groupNamespaces={lb}")
     assert "LEFT OUT" not in told
     assert ("Then give it addresses" in told, "-- kavip status" in told) == (True, True)
+    wait_served(server)
     server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
     assert "LEFT OUT" not in upgrade()
     assert "LEFT OUT" not in upgrade("--set=groupNamespaces={default,lb}")

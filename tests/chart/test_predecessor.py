@@ -12,7 +12,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import Process, spawn, stop, tail, wait_for
 from tests import files
-from tests.chart.release import RELEASE, Helm, served
+from tests.chart.release import RELEASE, Helm, wait_served
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -47,8 +47,7 @@ def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPla
     """A control plane where keepalived-operator came by Helm, or by OLM."""
     by = f"--field-manager={request.param}"
     server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
-    server.wait_established()
-    wait_for("its kind is served", lambda: "KeepalivedGroup" in served(server), timeout=150, interval=0.2)
+    wait_served(server, "KeepalivedGroup")
     server.kubectl("create", by, f"--filename={HERE / 'objects.yaml'}")
     status = ["--subresource=status", "--type=merge", "--patch", json.dumps({"status": STATUS})]
     server.kubectl("patch", "keepalivedgroup", "keepalivedgroup-router", "-nkeepalived-operator", *status)
@@ -109,9 +108,10 @@ def found(server: ControlPlane) -> dict[str, Any]:
 def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]:
     """kavip on a cluster with the definition of keepalived-operator, which is gone itself."""
     server.kubectl("create", f"--filename={HERE / 'crd.yaml'}")
-    wait_for("groups are served", lambda: "KeepalivedGroup" in served(server), timeout=150, interval=0.2)
+    wait_served(server, "KeepalivedGroup")
     helm("install", *RELEASE, *SILENT, kubeconfig=server.kubeconfig)
     server.kubectl("apply", "--server-side", f"--filename={files.CONFIG}/crd/bases/vippools.kavip.io.yaml")
+    wait_served(server)
     flags = ["--webhook-host=127.0.0.1", "--webhook-port=0", "--metrics-port=0", "--probe-port=0"]
     command = [sys.executable, "-m", "kavip", "run", f"--kubeconfig={server.kubeconfig}", *flags]
     started = spawn(command, log=tmp_path / "kavip.log")

@@ -11,7 +11,7 @@ from hack.testbed.place import Result
 from hack.testbed.process import wait_for
 from kavip import names
 from tests import files
-from tests.chart.release import MARKED, RELEASE, Helm, refused, service
+from tests.chart.release import MARKED, RELEASE, Helm, refused, service, wait_served
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -42,14 +42,14 @@ OURS = {
 def before(server: ControlPlane) -> ControlPlane:
     """A control plane with objects that are older than kavip's webhooks, some of them on their way out."""
     server.kubectl("apply", "--server-side", f"--kustomize={files.CONFIG / 'crd'}")
-    server.wait_established()
+    wait_served(server)
     group = {
         "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
         "kind": names.KEEPALIVED_GROUP,
         "metadata": {"name": "edge", "namespace": "default"},
         "spec": {"interface": "eth0"},
     }
-    wait_for("groups are served", lambda: not create(server, group, check=False).returncode, timeout=60, interval=0.2)
+    create(server, group)
     create(server, service("marked", metadata=MARKED))
     create(server, service("plain"))
     create(server, service("external", externalIPs=EXTERNAL))
@@ -65,7 +65,7 @@ def installed(helm: Helm, before: ControlPlane) -> Callable[..., ControlPlane]:
     def install(*flags: str) -> ControlPlane:
         helm("install", *RELEASE, "--set=replicaCount=0,crds.install=false", *flags, kubeconfig=before.kubeconfig)
         ours = service("new", metadata=MARKED)
-        wait_for("the API server asks", lambda: refused(before, ours), timeout=60, interval=0.2)
+        wait_for("the API server asks", lambda: refused(before, ours), timeout=150, interval=0.2)
         return before
 
     return install

@@ -23,7 +23,8 @@ LEASE = 3
 LONG_LEASE = 8  # who stalls on a busy machine is not to lose it: another change of leaders would be another story
 QUIET = 2.0
 PATIENCE = 90.0
-BACKLOG = 240
+BACKLOG = 720  # seconds of work: whoever stalls for one still strikes in the middle of it
+FEW = 120
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,8 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
 async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
     """Services and pools are edited while the leader is killed and stopped: nobody has two, moves, or waits in vain."""
     verdict = await course.run(
-        plane, services=120, seconds=6, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
+        plane, services=FEW, seconds=6, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
     )
     assert verdict.is_clean, verdict.table()
-    assert verdict.findings.counts["addresses given"] > BACKLOG / 2
+    assert verdict.findings.counts["addresses given"] > FEW
     assert sum(verdict.blows.values()) > 0

@@ -88,7 +88,7 @@ def test_a_virtual_ip_on_a_node_answers_the_client(web: Cluster) -> None:
 
 def test_exec_reaches_a_pod(web: Cluster) -> None:
     """The API server finds its way to kubelet."""
-    shown = web.kubectl("exec", "deployment/web", "--", "/bin/busybox", "cat", "/tmp/www/index.html")
+    shown = web.kubectl("exec", "deployment/web", "--", "/web", "name")
     assert shown.stdout.startswith("web-")
 
 
@@ -108,10 +108,10 @@ def test_another_process_can_take_it_over(small: Cluster, programs: Programs) ->
 
 def test_killing_by_name_hits_one_node_only(web: Cluster) -> None:
     """The pod of that node restarts, the other one runs on."""
-    other = web.node("n2").processes("busybox")
-    assert web.kill_in_node("n1", "busybox")
-    assert web.node("n2").processes("busybox") == other
-    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("busybox")), timeout=180)
+    other = web.node("n2").processes("web")
+    assert web.kill_in_node("n1", "web")
+    assert web.node("n2").processes("web") == other
+    process.wait_for("the pod is back", lambda: bool(web.node("n1").processes("web")), timeout=180)
 
 
 def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
@@ -121,4 +121,4 @@ def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
     web.stop_node("n1")
     assert not any(one.alive for one in running)
     web.start_node("n1")
-    process.wait_for("its pod runs again", lambda: bool(node.processes("busybox")), timeout=180)
+    process.wait_for("its pod runs again", lambda: bool(node.processes("web")), timeout=180)

@@ -1,5 +1,4 @@
-# A web server that tells which pod answered: every path holds the pod's name. PORT chooses its port (80).
+# A web server that tells which pod answered: what it says to any request is the pod's name. PORT chooses its port (80).
 FROM scratch
-COPY busybox /bin/busybox
-COPY web.sh /web.sh
-ENTRYPOINT ["/bin/busybox", "sh", "/web.sh"]
+COPY web /web
+ENTRYPOINT ["/web"]
