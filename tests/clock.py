@@ -11,4 +11,4 @@ def skip(seconds: float) -> None:
     """
     loop = asyncio.get_running_loop()
     now = loop.time
-    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]  # of this loop alone

@@ -94,7 +94,7 @@ def faults(path: Path) -> Iterator[str]:
     """What in a file is I/O, output or a clock."""
     for node in ast.walk(ast.parse(path.read_text())):
         if what := _fault(node):
-            yield f"{path.name}:{node.lineno}: {what}"  # type: ignore[attr-defined]
+            yield f"{path.name}:{node.lineno}: {what}"  # type: ignore[attr-defined]  # each of them has a line
 
 
 def _fault(node: ast.AST) -> str:

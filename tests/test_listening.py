@@ -243,9 +243,10 @@ async def test_an_address_that_cannot_be_had_is_named(tmp_path: Path, server: st
     """Flag, variable and value stand in the message."""
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        given = {f"{each}_{what}": HOST if what == "host" else 0 for each in SERVERS for what in ("host", "port")}
+        given: dict[str, Any] = {f"{each}_host": HOST for each in SERVERS}
+        given |= {f"{each}_port": 0 for each in SERVERS}
         given |= {f"{server}_host": host, f"{server}_port": port}
-        settings = Settings(kubeconfig=_kubeconfig(tmp_path), **given)  # type: ignore[arg-type]
+        settings = Settings(kubeconfig=_kubeconfig(tmp_path), **given)
         with pytest.raises(SettingsError) as caught:
             await app.run(settings, roles=frozenset({"webhook"}))
     value = port if flag == "port" else repr(host)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,10 @@ from kavip.settings import Settings, unknown_variables
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )
-def test_a_value_that_cannot_be_names_flag_variable_value_and_remedy(given: dict[str, object], words: str) -> None:
+def test_a_value_that_cannot_be_names_flag_variable_value_and_remedy(given: dict[str, Any], words: str) -> None:
     """A value that cannot be is refused in one line."""
     with pytest.raises(SettingsError) as refused:
-        Settings(**given)  # type: ignore[arg-type]
+        Settings(**given)
     assert str(refused.value) == words
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,10 +36,10 @@ class Service:
         finally:
             server.close()
 
-    def check(self, name: str = "web", **more: object) -> Check:
+    def check(self, name: str = "web", **more: Any) -> Check:
         """A check of this server, quick to judge."""
-        usual = {"fail_after": 2, "succeed_after": 2, "interval_seconds": PACE, "timeout_seconds": 1}
-        return Check(name, f"http://127.0.0.1:{self.port}/", **{**usual, **more})  # type: ignore[arg-type]
+        usual: dict[str, Any] = {"fail_after": 2, "succeed_after": 2, "interval_seconds": PACE, "timeout_seconds": 1}
+        return Check(name, f"http://127.0.0.1:{self.port}/", **{**usual, **more})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

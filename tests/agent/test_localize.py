@@ -1,6 +1,7 @@
 """From the group's text to a node's: lines, interface, password, and what would harm the node."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def held(text: str, interface: str = "eth0", *, added: bool = False) -> Held:
     return Held(vip(text, interface), added)
 
 
-def facts(**changes: object) -> Facts:
+def facts(**changes: Any) -> Facts:
     """Node n1 of the testbed's segment."""
     usual = Facts(
         node="n1",
@@ -37,7 +38,7 @@ def facts(**changes: object) -> Facts:
         interfaces=frozenset({"lo", "eth0"}),
         held=(held("127.0.0.1/8", "lo"), held("192.0.2.11/24"), held("2001:db8:2::11/64")),
     )
-    return replace(usual, **changes)  # type: ignore[arg-type]
+    return replace(usual, **changes)
 
 
 def localized(text: str, node: Facts, **more: object) -> Localized:

@@ -1,7 +1,7 @@
 """Which Services answer on this node: what kube-proxy's health ports say, and what silence means."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,7 +105,7 @@ async def following(tracks: Told, *wanted: Local) -> AsyncIterator[Locals]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(tracks: Told, unready: set[str], awaited: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+async def until(tracks: Told, unready: Set[str], awaited: Set[str] = frozenset()) -> None:
     """Wait until keepalived was told this last."""
     async with asyncio.timeout(30):
         while tracks.told[-1:] != [(frozenset(unready), frozenset(awaited))]:

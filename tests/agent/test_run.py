@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ from kavip.errors import SettingsError
         ({"poll_milliseconds": 0}, "--poll-milliseconds"),
     ],
 )
-def test_a_malformed_setting_is_named(changes: dict[str, object], named: str) -> None:
+def test_a_malformed_setting_is_named(changes: dict[str, Any], named: str) -> None:
     """Flag, variable, value and remedy stand in one line."""
     with pytest.raises(SettingsError) as caught:
-        AgentSettings(**{"node_name": "n1", **changes})  # type: ignore[arg-type]
+        AgentSettings(**{"node_name": "n1", **changes})
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
 

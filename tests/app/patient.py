@@ -11,5 +11,5 @@ LONGEST = 30  # seconds: the API server takes no more
 
 if __name__ == "__main__":
     body.DEADLINE = LONGEST - 5.0  # type: ignore[misc]  # on purpose
-    registration.MUTATE_TIMEOUT = registration.VALIDATE_TIMEOUT = LONGEST  # type: ignore[misc]
+    registration.MUTATE_TIMEOUT = registration.VALIDATE_TIMEOUT = LONGEST  # type: ignore[misc]  # on purpose
     main()

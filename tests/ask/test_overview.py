@@ -1,6 +1,7 @@
 """``kavip status`` over objects: whose VIP it is and which node has it, however a group keeps its VRIDs."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,9 +20,9 @@ from tests.controller.planning import told
 GROUP = "lb/edge"
 
 
-def served(key: str, *vips: str, reason: str = "Master", **more: object) -> Service:
+def served(key: str, *vips: str, reason: str = "Master", **more: Any) -> Service:
     """A Service that has its addresses, and says *reason*."""
-    service = build.service(key, group=GROUP, holds=vips, **more)  # type: ignore[arg-type]
+    service = build.service(key, group=GROUP, holds=vips, **more)
     status = "True" if reason == "Master" else "False"
     return told(service, names.Condition.ADVERTISED, status, reason, message="" if reason == "Master" else "why")
 
@@ -32,10 +33,10 @@ def instance(name: str, number: int, node: str = "n1", *, family: int = 4) -> In
 
 
 def group(
-    *instances: InstanceStatus, ids: dict[str, int], own: tuple[GroupVirtualIPStatus, ...] = (), **spec: object
+    *instances: InstanceStatus, ids: dict[str, int], own: tuple[GroupVirtualIPStatus, ...] = (), **spec: Any
 ) -> KeepalivedGroup:
     """A group with its status."""
-    made = build.group(GROUP, **spec)  # type: ignore[arg-type]
+    made = build.group(GROUP, **spec)
     status = GroupStatus(
         router_ids=ids,
         instances=list(instances),

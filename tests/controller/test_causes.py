@@ -31,9 +31,9 @@ WEB = Key(Kind.SERVICE, "shop/web")
 LATE = Key(Kind.SERVICE, "shop/late")
 
 
-def web(key: str = "shop/web", *, version: str = "1", **more: object) -> Service:
+def web(key: str = "shop/web", *, version: str = "1", **more: Any) -> Service:
     """A Service of the group, the older one unless it is called late."""
-    made = build.service(key, group=GROUP, created=f"2026-01-01T00:00:0{int('late' in key)}Z", **more)  # type: ignore[arg-type]
+    made = build.service(key, group=GROUP, created=f"2026-01-01T00:00:0{int('late' in key)}Z", **more)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, resource_version=version))
 
 

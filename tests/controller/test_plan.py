@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kavip.api.service import Ingress, LoadBalancer
-from kavip.controller.outcome import Key, Kind, Options, Plan
+from kavip.controller.outcome import Key, Kind, Options, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.snapshot import Object
 from tests import build
@@ -29,7 +29,9 @@ def test_one_write_carries_address_and_both_conditions() -> None:
 def test_a_write_is_conditional_on_what_it_was_decided_on() -> None:
     """The patch names the resourceVersion of the Service."""
     plan = plan_service(cluster(web(), build.group(), build.pool()), WEB, now=NOW)
-    assert plan.writes[0].body["metadata"] == {"resourceVersion": "1"}  # type: ignore[union-attr]
+    (write,) = plan.writes
+    assert isinstance(write, StatusPatch)
+    assert write.body["metadata"] == {"resourceVersion": "1"}
 
 
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
@@ -50,7 +52,7 @@ def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
         service = msgspec.structs.replace(service, status=status)
         plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
         assert plan.claims is None
-        assert all("loadBalancer" not in write.body["status"] for write in plan.writes)  # type: ignore[union-attr]
+        assert "loadBalancer" not in body_of(plan)
 
 
 def test_programmed_follows_in_one_further_write() -> None:

@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.pool import Cooling
-from kavip.controller.outcome import Kind, Notice, Plan
+from kavip.controller.outcome import Kind, Notice, Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.snapshot import Object
@@ -40,7 +40,8 @@ def test_a_pool_with_nothing_to_give_names_what_may_be_the_cause() -> None:
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written while nothing changes."""
     world = World(cluster(build.pool()))
-    assert world.pool("edge").writes[0].kind == Kind.POOL  # type: ignore[union-attr]
+    (write,) = world.pool("edge").writes
+    assert isinstance(write, StatusPatch) and write.kind == Kind.POOL
     assert not world.pool("edge").writes
     world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.129"]))
     assert body_of(world.pool("edge")) == {"ipv4": {"assigned": 1, "available": 15}}

@@ -1,5 +1,7 @@
 """Which VIPs the members of a group may run, and what it costs to know."""
 
+from typing import Any
+
 import pytest
 
 from kavip import names
@@ -39,10 +41,10 @@ def test_the_cost_of_a_shared_vip_grows_with_its_sharers(monkeypatch: pytest.Mon
     looks = 0
     group_of = Snapshot.group_of
 
-    def counted(*each: object) -> str | None:
+    def counted(*each: Any) -> str | None:
         nonlocal looks
         looks += 1
-        return group_of(*each)  # type: ignore[arg-type]
+        return group_of(*each)
 
     monkeypatch.setattr(Snapshot, "group_of", counted)
     spent = []

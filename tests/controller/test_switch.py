@@ -329,8 +329,9 @@ def test_a_password_that_is_replaced_in_place() -> None:
     assert found.next and found.next.renewed
     assert found.next.text == found.current.text
     assert site.world.objects.configmaps[GROUP].binary_data is None
-    for name, more in {"n1": {"new_password": seen}, "n2": {}}.items():
-        state = replace(states[name], prepared=found.next.digest, drift=0.0, **more)  # type: ignore[arg-type]
+    told: dict[str, dict[str, Any]] = {"n1": {"new_password": seen}, "n2": {}}
+    for name, more in told.items():
+        state = replace(states[name], prepared=found.next.digest, drift=0.0, **more)
         site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
     site.world.group()
     assert "waits for node n2: the new password is not mounted there yet" in site.message

@@ -65,7 +65,7 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Conflict(409, "Conflict", "stale")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]  # claimed, then given back
@@ -78,7 +78,7 @@ async def test_a_write_that_is_withheld_is_counted_and_its_claim_forgotten() -> 
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [LeaseLost("gone")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]
@@ -114,7 +114,7 @@ async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Unavailable(0, "Timeout", "no answer"), Conflict(409, "Conflict", "stale")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]
+        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 3)
     assert set(held) == {(VIP,)}
@@ -274,7 +274,7 @@ async def test_a_service_that_is_pending_is_looked_at_again() -> None:
     """A time in the plan becomes a time in the queue."""
     async with working(web(), build.group(), build.pool()) as shop:
         later: list[tuple[Key, float]] = []
-        shop.queue.add_after = lambda key, delay: later.append((key, delay))  # type: ignore[method-assign]
+        shop.queue.add_after = lambda key, delay: later.append((key, delay))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: later)
         assert later == [(WEB, 10.0)]

@@ -69,7 +69,8 @@ class Logbook:
         self._append("vippools", pool, "delete", {"kind": "Status", "details": {"uid": gone["metadata"]["uid"]}})
 
     def _status(self, key: str) -> dict[str, Any]:
-        return self._objects.get(key, {}).get("status", {})  # type: ignore[no-any-return]
+        status: dict[str, Any] = self._objects.get(key, {}).get("status", {})
+        return status
 
     def _line(
         self, kind: str, key: str, verb: str, body: dict[str, Any], *, part: str = "", agent: str = "users"

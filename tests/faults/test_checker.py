@@ -2,6 +2,8 @@
 
 import ast
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -122,12 +124,12 @@ def test_sharing_is_no_double_until_an_edit_ends_it() -> None:
     ],
     ids=["no key", "one port", "one Local", "other selector"],
 )
-def test_who_may_not_share_is_a_double(one: dict[str, object], two: dict[str, object]) -> None:
+def test_who_may_not_share_is_a_double(one: dict[str, Any], two: dict[str, Any]) -> None:
     """Each clause of the rule."""
     log = Logbook()
     log.pool()
-    log.service("one", **{"ports": [{"port": 80}], **one})  # type: ignore[arg-type]
-    log.service("two", **{"ports": [{"port": 443}], **two})  # type: ignore[arg-type]
+    log.service("one", **{"ports": [{"port": 80}], **one})
+    log.service("two", **{"ports": [{"port": 443}], **two})
     log.give("one", A)
     log.give("two", A)
     assert len(log.judged().doubles) == 1
@@ -147,10 +149,10 @@ def test_who_may_not_share_is_a_double(one: dict[str, object], two: dict[str, ob
         ({"notes": {"kavip.io/pool": "edge"}}, False),
     ],
 )
-def test_an_address_moves_with_a_cause_or_not_at_all(log: Logbook, spec: dict[str, object], is_fine: bool) -> None:
+def test_an_address_moves_with_a_cause_or_not_at_all(log: Logbook, spec: dict[str, Any], is_fine: bool) -> None:
     """An edit is a cause only where what is held does not agree with it."""
     log.pool("more", "198.51.100.1-198.51.100.1")
-    log.service("web", born=1, **spec)  # type: ignore[arg-type]
+    log.service("web", born=1, **spec)
     log.give("web", B)
     assert bool(log.judged().moves) is not is_fine
 
@@ -259,12 +261,12 @@ def test_what_others_write_is_not_kavips_fault(log: Logbook) -> None:
         ({"notes": {"kavip.io/pool": "more", "kavip.io/addresses": B}}, False),
     ],
 )
-def test_who_waits_while_an_address_is_free_is_found(log: Logbook, spec: dict[str, object], waits: bool) -> None:
+def test_who_waits_while_an_address_is_free_is_found(log: Logbook, spec: dict[str, Any], waits: bool) -> None:
     """And nobody else: what cannot be had is no fault."""
     log.pool("edge", f"{A}-{B}")
     log.pool("more", "203.0.113.1-203.0.113.1", autoAssign=False)
     log.count(1)
-    log.service("late", born=2, **spec)  # type: ignore[arg-type]
+    log.service("late", born=2, **spec)
     assert found(log.judged()) == (["waiting"] if waits else [])
 
 
@@ -324,9 +326,9 @@ def test_refused_writes_did_not_happen(log: Logbook) -> None:
 
 
 @pytest.mark.parametrize("module", [checker, facts, rules])
-def test_the_judge_shares_no_code_with_the_judged(module: object) -> None:
+def test_the_judge_shares_no_code_with_the_judged(module: ModuleType) -> None:
     """Nothing of kavip is imported."""
-    tree = ast.parse(Path(str(module.__file__)).read_text())  # type: ignore[attr-defined]
+    tree = ast.parse(Path(str(module.__file__)).read_text())
     names = [each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
     names += [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
     assert names

@@ -15,13 +15,13 @@ from hack.testbed import runs
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.programs import Programs
 from kavip import errors, names
-from kavip.api.event import Note, ObjectReference
+from kavip.api.event import Event, Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.informer import Informer, Timing
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
-from kavip.kube.resources import CONFIGMAPS, EVENTS, GROUPS, LEASES, NETWORKS, SERVICES, HasMetadata
+from kavip.kube.resources import CONFIGMAPS, EVENTS, GROUPS, LEASES, NETWORKS, SERVICES
 from tests.kube.conftest import running, until
 
 pytestmark = pytest.mark.apiserver
@@ -284,7 +284,7 @@ async def test_events_are_seen_by_kubectl(control_plane: ControlPlane, client: C
         events.emit(note)
         events.emit(Note(pool, names.Reason.READY, "fine"))
 
-        async def found(where: str) -> list[HasMetadata]:
+        async def found(where: str) -> list[Event]:
             items, _ = await client.list(EVENTS, namespace=where)
             return [item for item in items if item.regarding.name in ("c", pool.name)]
 
@@ -292,7 +292,7 @@ async def test_events_are_seen_by_kubectl(control_plane: ControlPlane, client: C
             while not (await found(namespace) and await found("default")):
                 await asyncio.sleep(0.05)
             events.emit(note)
-            while (await found(namespace))[0].series is None:  # type: ignore[attr-defined]
+            while (await found(namespace))[0].series is None:
                 await asyncio.sleep(0.05)
     assert events.dropped == 0
     answer = await asyncio.to_thread(control_plane.kubectl, "get", "events", "-n", namespace, "-o", "json")

@@ -268,7 +268,7 @@ async def test_a_lease_that_was_lost_meanwhile_is_not_renewed() -> None:
 
     leading = asyncio.create_task(candidate(lease).lead(endless(lease)))
     await asyncio.sleep(5)
-    lease.try_renew = gone  # type: ignore[method-assign]
+    lease.try_renew = gone  # type: ignore[method-assign]  # of this one alone
     with pytest.raises(LeaseLost):
         await leading
     assert lease.log == ["begin", "end", "release"]

@@ -121,7 +121,7 @@ async def test_who_is_too_slow_does_not_hold() -> None:
         store.touch(holderIdentity="faster")
         return found
 
-    store.get = overtaken  # type: ignore[method-assign]
+    store.get = overtaken  # type: ignore[method-assign]  # of this one alone
     with pytest.raises(Conflict):
         await lease(store).try_hold()
     assert store["holderIdentity"] == "faster"

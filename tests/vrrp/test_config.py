@@ -140,7 +140,7 @@ def test_no_string_survives_outside_the_guard(bad: str, where: int) -> None:
 def test_missing_value_is_an_error() -> None:
     """A template that asks for what is not there fails instead of writing nothing."""
     with pytest.raises(UnsafeValue, match="Undefined"):
-        render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=()),)))  # type: ignore[arg-type]
+        render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=()),)))  # type: ignore[arg-type]  # on purpose
 
 
 def test_oversized() -> None:

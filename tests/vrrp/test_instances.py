@@ -1,6 +1,8 @@
 """The model of one group."""
 
 import json
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -207,9 +209,9 @@ def test_bad_name(key: str) -> None:
 
 
 # --- lines ---------------------------------------------------------------------------------------------------------
-def line_of(verbatim: str, **spec: object) -> tuple[Line, ...]:
+def line_of(verbatim: str, **spec: Any) -> tuple[Line, ...]:
     """The lines of the one Service of a group."""
-    found = model(build.group(**spec), [annotated("a/web", "192.0.2.1", verbatim=verbatim)], nodes(2))  # type: ignore[arg-type]
+    found = model(build.group(**spec), [annotated("a/web", "192.0.2.1", verbatim=verbatim)], nodes(2))
     assert not found.problems
     return found.instances[0].lines
 
@@ -378,7 +380,7 @@ MEMBERS = st.dictionaries(
 
 @given(wanted=MEMBERS, mode=st.sampled_from(["PerService", "Shared"]), random=st.randoms(use_true_random=False))
 def test_each_address_once_and_in_any_order(
-    wanted: dict[str, tuple[list[str], bool, bool, str]], mode: str, random: object
+    wanted: dict[str, tuple[list[str], bool, bool, str]], mode: str, random: Random
 ) -> None:
     """Every address is in exactly one instance, no VRID twice in a family, and shuffled input gives the same bytes."""
     group = build.group(**NEW, instances=shared(3) if mode == "Shared" else shared(3).__class__())
@@ -395,6 +397,6 @@ def test_each_address_once_and_in_any_order(
     spaces = [(each.family, each.router_id) for each in found.instances]
     assert len(set(spaces)) == len(spaces)
     assert not found.problems
-    random.shuffle(services)  # type: ignore[attr-defined]
-    random.shuffle(peers)  # type: ignore[attr-defined]
+    random.shuffle(services)
+    random.shuffle(peers)
     assert config.render(model(group, services, peers)).text == text

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,10 +28,10 @@ def test_distinct_in_the_band(instance: str, nodes: list[str]) -> None:
 
 
 @given(INSTANCES, NODES, st.randoms(use_true_random=False))
-def test_order_of_nodes_does_not_matter(instance: str, nodes: list[str], random: object) -> None:
+def test_order_of_nodes_does_not_matter(instance: str, nodes: list[str], random: Random) -> None:
     """Shuffled nodes have the same priorities."""
     shuffled = list(nodes)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert priorities(instance, nodes) == priorities(instance, shuffled)
 
 

@@ -1,5 +1,7 @@
 """VRIDs: given once and kept."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,9 +97,9 @@ def test_blacklist_holds_openshift() -> None:
         ({"external_ips": ["192.0.2.7", "192.0.2.8"], "type": "ClusterIP"}, 2),
     ],
 )
-def test_needed_with_spreadvips(spec: dict[str, object], expected: int) -> None:
+def test_needed_with_spreadvips(spec: dict[str, Any], expected: int) -> None:
     """With spreadvips a Service takes one VRID per address, also for those that it will still be given."""
-    service = build.service("a/web", annotations={SPREAD_ANNOTATION: "true"}, **spec)  # type: ignore[arg-type]
+    service = build.service("a/web", annotations={SPREAD_ANNOTATION: "true"}, **spec)
     assert routerids.needed(service) == expected
 
 
