@@ -19,10 +19,15 @@ _LOOPBACK: Final = "lo"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An address on an interface of this node; *added* says that it looks as if keepalived had put it there."""
+    """
+    An address on an interface of this node; *added* says that it looks as if keepalived had put it there.
+
+    *doubt*: why nothing can be sent from it yet, while the kernel finds out whether another machine has it, too.
+    """
 
     virtual_ip: VirtualIP
     added: bool = False
+    doubt: str = ""
 
     @property
     def address(self) -> Address:

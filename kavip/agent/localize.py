@@ -164,18 +164,20 @@ def _mute(shared: str, text: str, facts: Facts) -> Mapping[str, str]:
     """
     The instances of *text* that would speak from an address that the node does not have (any more), and why.
 
-    keepalived notices that only when it starts: until then it stays master of VIPs that it cannot answer for.
+    keepalived notices that only when it starts: until then it stays master of VIPs that it cannot answer for. From an
+    address that the kernel still doubts it cannot speak, and if it began with one it would be in FAULT ever after.
     """
-    has = {each.address for each in facts.held}
+    doubts = {each.address: each.doubt for each in facts.held}
     found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
-    gone = [text for text in dict.fromkeys(found) if (source := read_address(text)) and source not in has]
+    gone = {
+        text: f"{source}, from which node {facts.node} is to speak, {why}"
+        for text in dict.fromkeys(found)
+        if (source := read_address(text)) and (why := doubts.get(source, "is on none of its interfaces"))
+    }
     return {
-        block.name: (
-            f"{read_address(source) or 'what is no address'}, from which node {facts.node} is to speak, "
-            "is on none of its interfaces"
-        )
+        block.name: why
         for block in split(text)
-        for source in gone
+        for source, why in gone.items()
         if block.name and f" unicast_src_ip {source}\n" in block.text
     }
 

@@ -16,6 +16,7 @@ from kavip.vrrp.virtualips import VirtualIP
 _SECONDARY: Final = 0x01  # IFA_F_SECONDARY: put beside another address of its subnet
 _NODAD: Final = 0x02  # IFA_F_NODAD: put there without duplicate address detection
 _PERMANENT: Final = 0x80  # IFA_F_PERMANENT: not leased
+_OPTIMISTIC, _DADFAILED, _TENTATIVE = 0x04, 0x08, 0x40  # IFA_F_*: of duplicate address detection
 _FAMILIES: Final = {2: 4, 10: 6}  # AF_INET, AF_INET6
 _ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 _GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
@@ -83,7 +84,17 @@ def _held(message: Any, links: dict[int, str]) -> Held | None:
     if address is None or _FAMILIES.get(message["family"]) != address.family:
         return None
     virtual_ip = VirtualIP(address, message["prefixlen"], links.get(message["index"], ""))
-    return Held(virtual_ip, _looks_added(virtual_ip, flags=int(message.get("IFA_FLAGS") or message["flags"])))
+    flags = int(message.get("IFA_FLAGS") or message["flags"])
+    return Held(virtual_ip, _looks_added(virtual_ip, flags=flags), _doubt(flags) if address.family == 6 else "")
+
+
+def _doubt(flags: int) -> str:
+    """Why nobody can speak from an IPv6 address with these *flags*."""
+    if flags & _DADFAILED:
+        return "is another machine's as well, says the kernel (dadfailed): give one of the two another address"
+    if flags & _TENTATIVE and not flags & _OPTIMISTIC:
+        return "is not in use yet: the kernel still asks whether another machine has it (tentative)"
+    return ""
 
 
 def _looks_added(virtual_ip: VirtualIP, *, flags: int) -> bool:

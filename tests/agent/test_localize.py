@@ -208,6 +208,15 @@ def test_an_instance_that_could_not_be_heard_does_not_run() -> None:
     assert "nonsense" not in str(localized(spoilt, facts()).left_out)
 
 
+def test_an_instance_does_not_begin_with_an_address_in_doubt() -> None:
+    """keepalived cannot bind it, and would be in FAULT for as long as it runs."""
+    doubted = replace(held("2001:db8:2::11/64"), doubt="is not in use yet")
+    found = localized(TEXT, facts(held=(held("192.0.2.11/24"), doubted)))
+    assert reasons(found) == {
+        "shop/web/v6": "2001:db8:2::11, from which node n1 is to speak, is not in use yet",
+    }
+
+
 def test_an_instance_that_may_not_be_heard_is_told() -> None:
     """Its address is on another interface than VRRP goes out by; one that is on both, or multicast, is well."""
     nodes = {"interfaces": frozenset({"lo", "eth0", "eth9"})}

@@ -52,6 +52,32 @@ def test_a_node_that_loses_its_address_gives_its_vips_away(pod: MakePod) -> None
     first.wait_until("IPv6 is back", lambda: left_out(first) == [])
 
 
+def test_an_address_that_the_kernel_still_doubts_is_waited_for(pod: MakePod) -> None:
+    """keepalived would begin in FAULT and stay there: IPv6 is left out until the kernel has done with its questions."""
+    node = pod("n1")
+    dad, address = "/proc/sys/net/ipv6/conf/eth0", (f"{node.host.ipv6}/64", "dev", "eth0")
+
+    def comes_after(questions: int) -> None:
+        node.host.exec("sh", "-c", f"echo 1 > {dad}/accept_dad; echo {questions} > {dad}/dad_transmits")
+        node.host.exec("ip", "address", "del", *address)
+        node.host.exec("ip", "address", "add", *address)
+
+    try:
+        comes_after(255)  # one each second
+        started(node, ONE)
+        master(node, WEB)
+        assert [each["name"] for each in left_out(node)] == [f"{WEB}/v6"]
+        assert left_out(node)[0]["reason"].endswith("(tentative)")
+        comes_after(1)
+        master(node, f"{WEB}/v6")
+        node.wait_until("nothing is left out", lambda: left_out(node) == [])
+        assert node.transitions()[WEB] == (1, 0)
+    finally:
+        node.host.exec("sh", "-c", f"echo 0 > {dad}/accept_dad; echo 1 > {dad}/dad_transmits")
+        node.host.exec("ip", "address", "del", *address)
+        node.host.exec("ip", "address", "add", *address, "nodad")
+
+
 def test_an_interface_that_vanishes_takes_its_own_vips_and_no_other(pod: MakePod) -> None:
     """What is on it is left out until it is back; that is noticed at once, both times."""
     node = pod("n1")
