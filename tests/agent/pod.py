@@ -25,7 +25,7 @@ from hack.testbed.segment import Host
 from kavip import names
 from kavip.controller.published import folder_of
 from tests.agent.scene import Mount
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.lab import BEFORE_OTHERS, GRACE
 
 PATIENCE = 120.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""
@@ -145,7 +145,7 @@ class Pod:
         """End what runs, keep its logs, and take its addresses off: the machine lives on."""
         self.kill_agent()
         if self.keepalived:
-            process.stop([self.keepalived])
+            process.stop([self.keepalived], grace=GRACE)
         self.host.exec("ip", "addr", "flush", "dev", "eth0", "to", "192.0.2.128/25")
         self.host.exec("ip", "-6", "addr", "flush", "dev", "eth0", "to", "2001:db8:2::100/120")
         for log in (self.agent_log, self.keepalived_log):

@@ -13,6 +13,7 @@ from tests.agent.pod import PATIENCE, Pod
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import INTERVAL, Rig, group, service
 from tests.changes.seen import Seen, moves, watching
+from tests.vrrp.lab import GRACE
 
 pytestmark = pytest.mark.netns
 
@@ -32,7 +33,7 @@ def started(rig: Rig, **spec: object) -> tuple[str, str]:
 def restart_keepalived(pod: Pod) -> None:
     """End keepalived as kubelet does it, and start it again."""
     assert pod.keepalived
-    process.stop([pod.keepalived])
+    process.stop([pod.keepalived], grace=GRACE)
     pod.start_keepalived()
 
 

@@ -15,6 +15,8 @@ from hack.testbed.segment import Host, Segment
 PATIENCE = 60.0  # a limit for a busy machine; nothing here waits for it to pass
 STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
 JSON_SIGNAL = 36
+GRACE = 30.0
+"""Seconds that kubelet gives a container that is to end: one that is killed before keeps its VIPs."""
 _STAY = 3.5  # intervals: by then a backup that hears nobody has become master
 ANSWER = 2.0  # seconds after which a daemon is asked for its state once more
 BEFORE_OTHERS = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -15 "$@"', "sh")
@@ -71,7 +73,7 @@ class Daemon:
 
     def stop(self) -> None:
         """End it as kubelet ends a pod."""
-        process.stop([self._process] if self._process else [])
+        process.stop([self._process] if self._process else [], grace=GRACE)
         self._process = None
 
     def look(self) -> dict[str, Seen]:
