@@ -23,7 +23,7 @@ LEASE = 3
 LONG_LEASE = 8  # who stalls on a busy machine is not to lose it: another change of leaders would be another story
 QUIET = 2.0
 PATIENCE = 90.0
-BACKLOG = 720  # seconds of work: whoever stalls for one still strikes in the middle of it
+BACKLOG = 480  # a second or more of work: whoever stalls for less still strikes in the middle of it; one page of a list
 FEW = 120
 
 
