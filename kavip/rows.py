@@ -39,7 +39,8 @@ class _Row:
         """All of it, each share sorted by key; what was handed out never changes."""
         if not self.stale:
             return self._shares
-        members = {key: make(key) for key in self.stale if belongs(key)}
+        found = ((key, make(key)) for key in self.stale if belongs(key))
+        members = {key: made for key, made in found if made is not None}
         touched: defaultdict[str, set[str]] = defaultdict(set)
         for key in self.stale:
             touched[self._share_of(key)].add(key)
@@ -86,6 +87,12 @@ class Rows:
                 if (row := rows.get(each)) is not None:
                     row.stale.add(key)
 
+    def doubt(self, namespace: str) -> None:
+        """Where the Services of *namespace* belong may be another."""
+        if self._members or self._parts or self._derived:  # not while caches fill
+            for key in [key for key in self._declared if key.startswith(f"{namespace}/")]:
+                self.see(key, self._declared[key])
+
     def adopt(self, default: str) -> None:
         """Those that declare none belong to the group *default* from now on, if to any: *home* says who does."""
         self.forget(self._default)
@@ -110,13 +117,17 @@ class Rows:
         return self._read(self._parts, group, None, lambda service: service, _part)
 
     def derived(
-        self, group: str, spec: object, make: Callable[[Service], D], share_of: ShareOf
+        self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
     ) -> Mapping[str, tuple[D, ...]]:
-        """What *make* makes of each for *spec*, shared out: again only of a Service or for a spec that is new."""
+        """
+        What *make* makes of each for *spec*, shared out: again only of a Service or for a spec that is new.
+
+        Without those of which it makes nothing; beside these two it may depend on what their namespace is.
+        """
         return self._read(self._derived, group, spec, make, share_of)
 
     def _read(
-        self, rows: dict[str, _Row], group: str, spec: object, make: Callable[[Service], D], share_of: ShareOf
+        self, rows: dict[str, _Row], group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
     ) -> Mapping[str, tuple[D, ...]]:
         row = rows.get(group)
         if row is None or row.spec is not spec:

@@ -110,7 +110,7 @@ class Snapshot:
             case Network():
                 self._pools_stale = True
             case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
-                self._rows.adopt(self._default.key if self._default else "")
+                self._rows.doubt(key)
             case Node():
                 self._reports.see(key, obj)
                 self._own([key])
@@ -136,7 +136,7 @@ class Snapshot:
             case names.NETWORK:
                 self._pools_stale = True
             case names.NAMESPACE:
-                self._rows.adopt(self._default.key if self._default else "")
+                self._rows.doubt(key)
             case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
                 self._index_slice(key, before, None)
             case names.NODE:
@@ -277,12 +277,13 @@ class Snapshot:
         return default.key
 
     def derived(
-        self, group: str, spec: object, make: Callable[[Service], D], share_of: ShareOf
+        self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
     ) -> Mapping[str, tuple[D, ...]]:
         """
         What *make* makes of each member of *group* for *spec*, by *share_of* its key, which may depend on *spec* alone.
 
-        It is made again only of a Service or for a spec that is new. A share where nothing was is the same object.
+        It is made again only of a Service or for a spec that is new, or where the labels of its namespace are; without
+        those of which nothing is. A share where nothing was made again is the same object.
         """
         return self._rows.derived(group, spec, make, share_of)
 

@@ -1,12 +1,13 @@
 """The rows of a group are what somebody would see who looks at all Services for the first time."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 import msgspec
 
 from kavip import names
+from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.snapshot import Snapshot
@@ -48,6 +49,11 @@ def shared_out(services: Iterable[Service]) -> dict[str, tuple[Service, ...]]:
     return {share: tuple(found[share]) for share in sorted(found)}
 
 
+def guest_of(snapshot: Snapshot, group: KeepalivedGroup | None) -> Callable[[Service], Service | None]:
+    """A Service of a namespace that *group* allows."""
+    return lambda each: each if group and snapshot.allows(group, each.metadata.namespace) else None
+
+
 def in_order(shares: Mapping[str, tuple[Service, ...]]) -> list[Service]:
     """All of them, and each share is in order."""
     assert all(list(some) == sorted(some, key=lambda each: each.key) for some in shares.values())
@@ -69,8 +75,9 @@ def test_rows_are_those_of_a_first_look() -> None:
                 assert list(snapshot.members(key)) == expected
                 group = snapshot.groups.get(key)
                 assert in_order(snapshot.parts(key)) == expected
-                derived = snapshot.derived(key, group and group.spec, lambda each: each, lambda each: each[-1])
-                assert dict(derived) == shared_out(expected)
+                allowed = [each for each in expected if group and first.allows(group, each.metadata.namespace)]
+                derived = snapshot.derived(key, group and group.spec, guest_of(snapshot, group), lambda each: each[-1])
+                assert dict(derived) == shared_out(allowed)
                 found.add((key, len(expected), group is snapshot.default_group))
     assert {(size, is_default) for _, size, is_default in found} >= {(0, True), (0, False), (2, True), (2, False)}
 

@@ -5,18 +5,19 @@ Lists are replaced whole, as merge patches do; what is gone is null.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kavip.controller.outcome import Json
+
+_ABSENT: Final = object()
 
 
 def merge_patch(old: Json, new: Json) -> dict[str, Any]:
     """The patch that makes *new* of *old*; empty where they are equal."""
     patch: dict[str, Any] = dict.fromkeys(sorted(old.keys() - new.keys()))
-    for key, value in sorted(new.items()):
+    changed = {key: value for key, value in new.items() if old.get(key, _ABSENT) != value}
+    for key, value in sorted(changed.items()):
         before = old.get(key)
-        if key in old and before == value:
-            continue
         patch[key] = merge_patch(before, value) if isinstance(value, Mapping) and isinstance(before, Mapping) else value
     return patch
 

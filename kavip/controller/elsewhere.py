@@ -88,7 +88,7 @@ def withhold(
         )
         for key, address in waiting.items()
     }
-    return members.map(lambda each: _without(each, held) if each.key in waiting else each), told
+    return members.map(lambda each: _without(each, held), waiting.keys()), told
 
 
 def _without(member: Member, held: Mapping[Address, str]) -> Member:

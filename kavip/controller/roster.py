@@ -16,6 +16,7 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.local import Local
 from kavip.api.refusal import Refusal
+from kavip.api.service import Service
 from kavip.controller import elsewhere as others
 from kavip.controller import rollout, vrids
 from kavip.controller.elsewhere import NOWHERE, Elsewhere
@@ -207,20 +208,14 @@ def _is_pruned(status: GroupStatus) -> bool:
 def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Shares:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
     count = count_of(group)
-    made = snapshot.derived(
-        group.key, group.spec, lambda each: member_of(each, group), lambda key: share_of(key, count)
-    )
-    members, disputing = Shares(group.key, count, made), snapshot.ledger.disputing()
-    if group.spec.allowed_namespaces is None and not disputing:
-        return members
+
+    def make(each: Service) -> Member | None:
+        return member_of(each, group) if snapshot.allows(group, each.metadata.namespace) else None
+
+    made = snapshot.derived(group.key, group.spec, make, lambda key: share_of(key, count))
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
-
-    def own(each: Member) -> Member | None:
-        if not snapshot.allows(group, each.key.partition("/")[0]):
-            return None
-        return _own(snapshot, group.key, each, found) if each.key in disputing else each
-
-    return members.map(own)
+    members = Shares(group.key, count, made)
+    return members.map(lambda each: _own(snapshot, group.key, each, found), snapshot.ledger.disputing())
 
 
 def _own(snapshot: Snapshot, group: str, member: Member, found: dict[Address, frozenset[str] | None]) -> Member:
@@ -301,7 +296,7 @@ def _ahead(
     wanted = fitted.model
     if succession.old:
         return _Ahead(wanted, fitted.config, None)
-    kept = members.map(lambda each: None if each.key in fitted.left_out else each) if fitted.left_out else members
+    kept = members.map(lambda _: None, fitted.left_out.keys())
     goal = wanted
     if persisted.keys() != assignment.ids.keys():
         anchors = {name: each.identity.anchor.address for name, each in running.items()}

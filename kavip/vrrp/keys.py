@@ -62,7 +62,7 @@ def _shown(
 ) -> dict[str, int]:
     every = {key: router_ids[slot] for slot, some in services.items() if slot in router_ids for key in some}
     shown = {**_fitting(every), **router_ids}
-    return held if shown == held else dict(sorted(shown.items()))
+    return held if shown == held else {key: shown[key] for key in sorted(shown)}
 
 
 def _fitting(services: dict[str, int]) -> dict[str, int]:

@@ -6,7 +6,7 @@ see that what was made of it still holds takes no look at any of them.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -63,9 +63,12 @@ class Shares:
         """Those with lines that are not served."""
         return tuple(chain.from_iterable(notes.troubled for _, notes in self._notes()))
 
-    def map(self, made: Callable[[Member], Member | None]) -> "Shares":
-        """What is *made* of each; without those of which nothing is."""
-        found = {share: tuple(filter(None, map(made, some))) for share, some in self.members.items()}
+    def map(self, made: Callable[[Member], Member | None], keys: Collection[str]) -> "Shares":
+        """The same with what is *made* of those with *keys*; without those of which nothing is."""
+        found = dict(self.members)
+        for share in {share_of(key, self.count) for key in keys} & found.keys():
+            some = (made(each) if each.key in keys else each for each in found[share])
+            found[share] = tuple(each for each in some if each)
         return replace(self, members=MappingProxyType(found))
 
     def _notes(self) -> Iterator[tuple[str, _Notes]]:

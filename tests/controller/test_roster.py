@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from kavip import names
+from kavip.api.meta import LabelSelector
 from kavip.controller.outcome import Options
 from kavip.controller.roster import roster_of
 from kavip.snapshot import Snapshot
+from kavip.vrrp.shares import share_of
 from tests import build
 from tests.controller.grouping import serving
 from tests.controller.scenes import GROUP, cluster
+from tests.vrrp.samples import shared
 
 VIP = "192.0.2.130"
 
@@ -53,3 +56,25 @@ def test_the_cost_of_a_shared_vip_grows_with_its_sharers(monkeypatch: pytest.Mon
         assert len(running(snapshot)) == count
         spent.append(looks)
     assert spent[1] <= 2 * spent[0]
+
+
+def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
+    """Also where the group allows some namespaces only, and where Services of another share have one VIP together."""
+    group = build.group(instances=shared(8), allowed_namespaces=LabelSelector(match_labels={"env": "prod"}))
+    sharing = [serving(f"shop/s{n}", VIP) for n in (1, 2)]
+    others = [serving(f"{('shop', 'lab')[n % 2]}/t{n}", f"192.0.2.{140 + n}") for n in range(16)]
+    snapshot = cluster(group, build.namespace("shop", env="prod"), build.namespace("lab"), *sharing, *others)
+
+    def shares() -> dict[str, object]:
+        roster = roster_of(snapshot, group, reserved={}, running="", options=Options())
+        assert {each.key.partition("/")[0] for each in roster.members} == {"shop"}
+        return dict(roster.members.members)
+
+    before = shares()
+    snapshot.put(serving("shop/t0", "192.0.2.160"))
+    after = shares()
+    changed = {share for share in before if after[share] is not before[share]}
+    assert changed <= {share_of(key, 8) for key in ("shop/s1", "shop/s2", "shop/t0")} < before.keys() == after.keys()
+    snapshot.put(build.namespace("lab", env="prod"))
+    roster = roster_of(snapshot, group, reserved={}, running="", options=Options())
+    assert len(roster.members) == len(snapshot.members(GROUP))
