@@ -24,6 +24,8 @@ EDGE = {"edge": "true"}
 EDGES = 5
 SMALL = "10.64.0.0/16"
 LARGE = "10.64.0.0/14"
+NEW = 900_000
+"""The numbers of Services that come later."""
 BORN = "2026-01-01T00:00:00Z"
 
 
@@ -123,6 +125,12 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
     for each in found:
         snapshot.put(each)
     return snapshot
+
+
+def crowd(size: int) -> Snapshot:
+    """*size* Services that hold all addresses of a pool but one."""
+    addresses = first_of(LARGE, size + 1)
+    return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))
 
 
 def node(number: int) -> Node:

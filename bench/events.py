@@ -1,0 +1,117 @@
+"""
+What one event of a Service costs in a Shared group, among few and among many: part of ``python -m bench plan``.
+
+All Services are told where their VIPs are, and all nodes run what the ConfigMap says. A change of VIPs wakes the group,
+whose plan makes the whole text anew: once in 0.3 s at most.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+
+from bench.objects import GROUP, LABELS, LARGE, NEW, crowd, first_of, service
+from bench.settled import NOW, Settled, carry_out, settled
+from bench.timing import best, flat, frozen, plain, timed
+from kavip import names
+from kavip.api.meta import LabelSelector
+from kavip.api.service import Service
+from kavip.controller import wakes
+from kavip.controller.group import plan_group
+from kavip.controller.outcome import Kind, StatusPatch
+from kavip.controller.plan import plan_service
+from kavip.controller.pools import plan_pool
+from kavip.snapshot import Snapshot
+from kavip.vrrp.identity import identities_of
+
+CROWDS = (100, 5_000)
+MOST = 1.15
+TIMES = 20
+
+
+def table() -> None:
+    """Print it."""
+    for selector, where in ((None, ""), (LabelSelector(match_labels=LABELS), ", allowedNamespaces")):
+        few, many = (events(members(size, allowed=selector)) for size in CROWDS)
+        for what in few:
+            flat(f"{what}{where}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
+            for size, found in zip(CROWDS, (few, many), strict=True):
+                plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
+    for size in CROWDS:
+        data = settled(members(size)).objects.configmaps[GROUP].data or {}
+        for what, seconds in unsaved(data[names.CONFIG_KEY]):
+            plain(f"  {what}", f"{seconds * 1e3:.2f} ms")
+
+
+def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
+    """*size* Services, in a group that takes them from the namespaces *allowed*."""
+    snapshot = crowd(size)
+    group = snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, allowed_namespaces=allowed)
+    snapshot.put(msgspec.structs.replace(group, spec=spec))
+    return snapshot
+
+
+def events(snapshot: Snapshot) -> dict[str, float]:
+    """The seconds of all plans that an event wakes, by what happens."""
+    scene, replace = settled(snapshot), msgspec.structs.replace
+    first = next(iter(snapshot.services.values()))
+    labelled = replace(first, metadata=replace(first.metadata, labels={**LABELS, "a": "b"}))
+    wider, other = (
+        replace(first, spec=replace(first.spec, external_ips=[f"198.51.100.{number}"])) for number in (9, 10)
+    )
+    last = first_of(LARGE, len(snapshot.services) + 1)[-1:]
+    with frozen():
+        found = {"labels of a Service": least(scene, [first, labelled])[0]}
+        found["its VIPs, the group's plan included"] = least(scene, [wider, other])[0]
+        happen(scene, other, first)
+        found["a Service added"], found["a Service removed"] = least(scene, [None, service(NEW, held=last)])
+    return found
+
+
+def least(scene: Settled, states: list[Service | None]) -> tuple[float, float]:
+    """The least seconds that it takes to turn the first of two *states* of a Service into the other, and back."""
+    one, other = states
+    happen(scene, other, one)
+    there, back = zip(*((happen(scene, one, other), happen(scene, other, one)) for _ in range(TIMES)), strict=True)
+    return min(there), min(back)
+
+
+def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
+    """Turn *old* into *new*; the seconds of all plans that this concerns. What they write to the group is written."""
+    snapshot = scene.snapshot
+    if new is not None:
+        snapshot.put(new)
+    elif old is not None:
+        snapshot.drop(names.SERVICE, old.key)
+    writes: list[object] = []
+    seconds = timed(lambda: writes.extend(plans(scene, old, new)))
+    for write in writes:
+        if isinstance(write, StatusPatch) and write.kind == Kind.GROUP:
+            carry_out(snapshot, scene.objects, write)
+    return seconds
+
+
+def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[object]:
+    """What is to be written now that *new* is in the place of *old*."""
+    snapshot, observed, objects = scene.snapshot, scene.observed, scene.objects
+    for key in dict.fromkeys(wakes.of(snapshot, old, new)):
+        match key.kind:
+            case Kind.SERVICE:
+                yield from plan_service(snapshot, key.name, now=NOW, observed=observed, objects=objects).writes
+            case Kind.GROUP:
+                yield from plan_group(snapshot, key.name, now=NOW, observed=observed, objects=objects).writes
+            case Kind.POOL:
+                yield from plan_pool(snapshot, key.name, now=NOW).writes
+
+
+def unsaved(text: str) -> Iterator[tuple[str, float]]:
+    """What nobody can save where one VIP is another, and the seconds: the name of a text is the hash of all of it."""
+    yield f"the {len(text):,} bytes of the text hashed", best(TIMES, lambda: sha256(text.encode()).hexdigest())
+    vips = max((each.virtual_ips for each in identities_of(text).values()), key=len)
+    mixed = sorted(vips, key=str)
+
+    def write() -> str:
+        return "".join([f"        {vip} dev {vip.interface}\n" for vip in sorted(mixed)])
+
+    yield f"the {len(vips)} VIPs of one instance sorted and written", best(TIMES, write)
