@@ -8,8 +8,10 @@ from typing import Final
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
+from kavip.api.scheduling import fields_of
 from kavip.controller.belongings import LONGEST_NAME, InTheWay
 from kavip.controller.outcome import Verdict
+from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -69,6 +71,13 @@ def _invalid(message: str) -> Verdict:
 
 def _conflict(found: InTheWay, group: KeepalivedGroup) -> Verdict:
     what = found.what
+    if found.doomed:
+        message = (
+            f"{what} and its pods are keepalived-operator's, and taken over it would end those on {few(found.doomed)} "
+            f"at once, with the VIPs that they hold: {fields_of(group.spec)} let none be there; change that back "
+            "until all is taken over"
+        )
+        return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
     if found.why.predecessor:
         message = (
             f"{what} and its pods are keepalived-operator's, and what is changed reaches no node; to have its VIPs "

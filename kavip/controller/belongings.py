@@ -5,7 +5,7 @@ ConfigMap and DaemonSet are what a group is for: where one of them is somebody e
 neither is written. What Prometheus needs (:mod:`.monitoring`) comes after them and stops nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -36,10 +36,15 @@ LONGEST_NAME: Final = 63  # the name becomes a label's value
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """The object *what* (``Kind ns/name``) that must be left alone, and *why*."""
+    """
+    The object *what* (``Kind ns/name``) that must be left alone, and *why*.
+
+    *doomed*: the nodes whose pods would end with the VIPs that they hold, were it taken over as is wanted.
+    """
 
     what: str
     why: Foreign
+    doomed: tuple[str, ...] = ()
 
 
 def bodies_of(
@@ -74,11 +79,12 @@ def bodies_of(
 
 @dataclass(frozen=True)
 class Belongings:
-    """What *group* has, by *objects*, at the time *now*."""
+    """What *group* has, by *objects*, at the time *now*; on *closed* nodes none of its pods may be, nor stay."""
 
     group: KeepalivedGroup
     objects: Objects
     now: datetime
+    closed: Collection[str] = ()
 
     @property
     def configmap(self) -> ConfigMap | None:
@@ -103,7 +109,8 @@ class Belongings:
         seen = self.configmap
         owner = controller_of(seen.metadata) if seen else None
         ours = seen if owner is not None and owner.uid == self.group.metadata.uid else None
-        return takeover.survey(self.group, ours, tuple(self.objects.pods.get(self.group.key, {}).values()))
+        pods = tuple(self.objects.pods.get(self.group.key, {}).values())
+        return takeover.survey(self.group, ours, pods, closed=self.closed)
 
     def holds(self, data: Mapping[str, str]) -> bool:
         """
@@ -117,16 +124,18 @@ class Belongings:
 
     def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
         """The first object of *kinds* that is not ours to write over."""
+        taken = self.taken
+        doomed = taken.doomed if taken.agreed else ()
         for kind in kinds:
             obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
             stranger = self.objects.strangers.get(what)
             why = foreign(obj, group_uid=self.group.metadata.uid) if obj is not None else None
             if obj is None and stranger is not None and (self.now - stranger.since).total_seconds() < RECHECK:
                 why = stranger.why
-            if why is not None and not (why.predecessor and self.taken.agreed):
-                return InTheWay(what, why)
-        if names.DAEMON_SET in kinds and self.taken.is_aside:
-            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", PREDECESSOR)
+            if why is not None and not (why.predecessor and taken.may_begin):
+                return InTheWay(what, why, doomed if why.predecessor else ())
+        if names.DAEMON_SET in kinds and taken.is_aside:
+            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", PREDECESSOR, doomed)
         return None
 
     def refused(self, bodies: Sequence[Manifest]) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from kavip import names
 from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, Pod
-from kavip.api.group import GroupStatus
+from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.instant import instant_text
 from kavip.controller import belongings, elsewhere, handover, monitoring, rollout
 from kavip.controller.acceptance import Trouble, accepted, is_served
@@ -76,7 +76,14 @@ def plan_group(
         return Plan()  # what it owns is being collected
     if key in snapshot.outside:
         return plan_misplaced(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
-    return _plan(snapshot, Belongings(group, objects or Objects(), now), observed, options)
+    objects = objects or Objects()
+    return _plan(snapshot, Belongings(group, objects, now, _closed(snapshot, group, objects)), observed, options)
+
+
+def _closed(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects) -> frozenset[str]:
+    """The ready nodes with a pod of *group* where none may stay."""
+    found = {pod.spec.node_name for pod in objects.pods.get(group.key, {}).values()} - snapshot.keeping_nodes(group)
+    return frozenset(name for name in found if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
 
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:

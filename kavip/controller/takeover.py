@@ -6,7 +6,7 @@ moment. While an old pod is there, the key ``keepalived.conf`` stays as it was f
 ``kavip.conf``. What is done next: :mod:`~kavip.controller.handover`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +37,8 @@ class Takeover:
 
     *agreed*: its owner wants it. *begun*: the ConfigMap holds kavip's text beside the old one. *old* and *new*: the
     pods by node. *instances*: what the old ones run. *leads*: see :class:`Succession`. *lost*: there is no ConfigMap
-    that says what they run.
+    that says what they run. *doomed*: the nodes whose old pods Kubernetes ends, all at once, as soon as the DaemonSet
+    is kavip's.
     """
 
     group: KeepalivedGroup
@@ -48,11 +49,17 @@ class Takeover:
     instances: tuple[Inherited, ...]
     leads: frozenset[str]
     lost: bool = False
+    doomed: tuple[str, ...] = ()
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether its owner wants it, and no VIP is lost by its beginning."""
+        return self.agreed and (self.begun or not self.doomed)
 
     @property
     def goes_on(self) -> bool:
         """Whether there are old pods beside which kavip's text has to stand."""
-        return bool(self.old) and (self.agreed or self.begun)
+        return bool(self.old) and (self.may_begin or self.begun)
 
     @property
     def is_aside(self) -> bool:
@@ -66,12 +73,19 @@ class Takeover:
         return Succession(self.instances, self.leads)
 
 
-def survey(group: KeepalivedGroup, configmap: ConfigMap | None, pods: Sequence[Pod]) -> Takeover:
-    """What is there of keepalived-operator's: *configmap* and *pods* are those of the name and the label of *group*."""
+def survey(
+    group: KeepalivedGroup, configmap: ConfigMap | None, pods: Sequence[Pod], *, closed: Collection[str] = ()
+) -> Takeover:
+    """
+    What is there of keepalived-operator's: *configmap* and *pods* are those of the name and the label of *group*.
+
+    *closed*: nodes on which no pod of the group may be, nor stay.
+    """
     data = (configmap.data if configmap else None) or {}
     agreed = group.metadata.annotation(names.TAKE_OVER_ANNOTATION) == "true"
     begun = names.TAKE_OVER_KEY in data
     old = {pod.spec.node_name: pod for pod in pods if is_old(pod, group)}
+    stays = [node for node, pod in old.items() if not pod.metadata.deletion_timestamp]
     is_theirs = begun or (configmap is not None and names.AGENT_KEY not in data)
     noted = _noted(data.get(names.AGENT_KEY, ""))
     return Takeover(
@@ -83,6 +97,7 @@ def survey(group: KeepalivedGroup, configmap: ConfigMap | None, pods: Sequence[P
         instances=inherited.read(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
         leads=noted if agreed or (begun and old) else frozenset(),
         lost=configmap is None,
+        doomed=tuple(sorted(node for node in stays if node in closed)),
     )
 
 

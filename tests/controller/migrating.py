@@ -98,3 +98,10 @@ def tainted(found: World, *nodes: str) -> World:
         spec = msgspec.structs.replace(there.spec, taints=[Taint(key="for", value="others", effect="NoSchedule")])
         found.snapshot.put(msgspec.structs.replace(there, spec=spec))
     return found
+
+
+def labelled(found: World, node: str, value: str = "vips") -> None:
+    """*node* bears the label by which groups choose nodes; "" for none."""
+    there = found.snapshot.nodes[node]
+    metadata = msgspec.structs.replace(there.metadata, labels={"for": value} if value else None)
+    found.snapshot.put(msgspec.structs.replace(there, metadata=metadata))

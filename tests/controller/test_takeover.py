@@ -10,7 +10,21 @@ from kavip.controller.observed import NodeState, Sight
 from kavip.controller.outcome import Apply, Key, Kind, PodRemoval
 from kavip.vrrp import inherited
 from tests.controller.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
-from tests.controller.migrating import NODES, OLD, VIP, agreed, catch_up, done, down, roll, see, start, tainted, world
+from tests.controller.migrating import (
+    NODES,
+    OLD,
+    VIP,
+    agreed,
+    catch_up,
+    done,
+    down,
+    labelled,
+    roll,
+    see,
+    start,
+    tainted,
+    world,
+)
 from tests.controller.scenes import GROUP
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 
@@ -383,3 +397,31 @@ def test_such_a_pod_on_a_node_that_is_down_is_waited_for() -> None:
     down(found, "n1")
     assert roll(found, "n2", "n3") == ["n2", "n3"]
     assert "waiting for n1, which is not ready" in condition(found, PROGRAMMED)[2]
+
+
+def test_pods_that_kubernetes_would_end_at_once_keep_it_from_beginning() -> None:
+    """A DaemonSet ends what its selector does not choose, holders or not; the group says what to change back."""
+    found = world("n3", node_selector={"for": "vips"})
+    for name in ("n1", "n2"):
+        labelled(found, name)
+    plan = found.group()
+    assert (applied(plan), told(plan), found.removed) == ([], {}, [])
+    status, reason, message = condition(found, ACCEPTED)
+    assert (status, reason) == ("False", "OldOperatorRunning")
+    assert "would end those on n3 at once, with the VIPs that they hold: spec.nodeSelector" in message
+    assert not found.group().writes, "and it is said once"
+    labelled(found, "n3")
+    assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
+
+
+def test_what_is_changed_in_the_middle_does_not_stop_it() -> None:
+    """The DaemonSet is kavip's by then: new pods are told what they are to run, and the old one ends."""
+    found = world("n3", node_selector={"for": "vips"})
+    for name in NODES:
+        labelled(found, name)
+    roll(found, lagging="BACKUP")
+    assert done(found) == ["n1", "n2"]
+    labelled(found, "n3", "")
+    found.snapshot.put(serving("shop/new", "192.0.2.150"))
+    catch_up(found, "n1", "n2")
+    assert "shop/new" in (found.objects.configmaps[GROUP].data or {})[names.TAKE_OVER_KEY]
