@@ -17,11 +17,12 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.controller.observed import Objects
+from kavip.memo import last
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import Shares
+from kavip.vrrp.shares import MOST, Shares
 
 _ADDRESSES: Final = attrgetter("addresses")
 
@@ -75,8 +76,8 @@ def withhold(
     """
     if not elsewhere.texts:
         return members, {}
-    here = frozenset[Address]().union(*(run.carried for run in running.values()))
-    held = elsewhere.holders(set(chain.from_iterable(map(_ADDRESSES, members))) - here)
+    new = (_new((members.group, share), some, running.get(share)) for share, some in members.members.items())
+    held = elsewhere.holders(frozenset[Address]().union(*new).difference(*(run.carried for run in running.values())))
     if not held:
         return members, {}
     waiting = {each.key: min(both) for each in members if (both := held.keys() & set(each.addresses))}
@@ -89,6 +90,12 @@ def withhold(
         for key, address in waiting.items()
     }
     return members.map(lambda each: _without(each, held), waiting.keys()), told
+
+
+@last(MOST)
+def _new(_share: tuple[str, str], members: tuple[Member, ...], run: Running | None) -> frozenset[Address]:
+    """The addresses of *members* that the instance of their share does not *run* yet."""
+    return frozenset(chain.from_iterable(map(_ADDRESSES, members))) - (run.carried if run else frozenset())
 
 
 def _without(member: Member, held: Mapping[Address, str]) -> Member:

@@ -6,11 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from kavip.api.address import parse_address
 from kavip.api.group import KeepalivedGroup
+from kavip.controller.elsewhere import Elsewhere, withhold
 from kavip.controller.outcome import Key, Kind
 from kavip.names import SERVICE, Condition
+from kavip.vrrp.identity import identities_of
+from kavip.vrrp.members import Member
+from kavip.vrrp.shares import shares_of
 from tests import build
 from tests.controller.scenes import World, cluster, pod
+from tests.vrrp.samples import shared
 
 ONE, OTHER = "lb/one", "lb/other"
 MOVED, KEPT, OWN = "192.0.2.130", "192.0.2.140", "192.0.2.150"
@@ -49,6 +55,18 @@ def world() -> World:
         made.objects.pods[key] = {each.metadata.key: each for each in pods}
     settle(made, ONE, OTHER)
     return made
+
+
+def test_what_runs_here_already_is_not_withheld(world: World) -> None:
+    """In whichever instance it runs, and for as long as it does."""
+    text = world.text(ONE)
+    run, moved = identities_of(text)["shop/web"], parse_address(MOVED)
+    member = Member(key="shop/new", addresses=(moved,))
+    shares = shares_of(build.group(instances=shared(2)), [member])
+    (share,) = shares.members
+    for running, told in (({}, [member.key]), ({share: run}, []), ({}, [member.key]), ({f"{share}/v6": run}, [])):
+        kept, waiting = withhold(shares, running, Elsewhere({ONE: text}))
+        assert (list(waiting), [each.addresses for each in kept]) == (told, [() if told else (moved,)])
 
 
 def test_an_anchor_that_is_still_held_comes_when_it_is_given_up(world: World) -> None:
