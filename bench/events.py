@@ -31,10 +31,11 @@ TIMES = 20
 
 def table() -> None:
     """Print it."""
-    for selector, where in ((None, ""), (LabelSelector(match_labels=LABELS), ", allowedNamespaces")):
+    for selector, where in ((None, "all namespaces"), (LabelSelector(match_labels=LABELS), "allowedNamespaces")):
+        print(f"one event of a Service, all plans that it wakes; a group of {where}")
         few, many = (events(members(size, allowed=selector)) for size in CROWDS)
         for what in few:
-            flat(f"{what}{where}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
+            flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
             for size, found in zip(CROWDS, (few, many), strict=True):
                 plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
     for size in CROWDS:
@@ -62,10 +63,10 @@ def events(snapshot: Snapshot) -> dict[str, float]:
     )
     last = first_of(LARGE, len(snapshot.services) + 1)[-1:]
     with frozen():
-        found = {"labels of a Service": least(scene, [first, labelled])[0]}
-        found["its VIPs, the group's plan included"] = least(scene, [wider, other])[0]
+        found = {"its labels are others": least(scene, [first, labelled])[0]}
+        found["its VIPs are others"] = least(scene, [wider, other])[0]
         happen(scene, other, first)
-        found["a Service added"], found["a Service removed"] = least(scene, [None, service(NEW, held=last)])
+        found["it is added"], found["it is removed"] = least(scene, [None, service(NEW, held=last)])
     return found
 
 
