@@ -166,7 +166,9 @@ def add(story: Story, *, times: int = 5) -> None:
     story.figure("VIP of an added Service answers after (median)", f"{statistics.median(seconds):.2f} s")
     story.claim("every added VIP answers", max(seconds) < PATIENCE)
     story.claim("half of them within 5 s", statistics.median(seconds) < 5, timed=True)
-    story.claim("no request to the first VIP failed meanwhile", neighbour.failed == 0, f"{neighbour.asked} asked")
+    # on a machine that stalls, keepalived's short intervals let the VIP move, whatever is done to others
+    unmoved = "no request to the first VIP failed meanwhile"
+    story.claim(unmoved, neighbour.failed == 0, str(neighbour), timed=neighbour.moved)
 
 
 def _until_answer(story: Story, address: str, began: float) -> float:

@@ -5,10 +5,11 @@ import json
 import time
 from typing import Any
 
-from hack.demo.story import Story
+from hack.demo.story import Story, state_url
+from hack.testbed.node import Node
 from kavip import names
 
-GROUP, NAMESPACE, PORT = "edge", "lb", 9651
+GROUP, NAMESPACE = "edge", "lb"
 
 
 def dismiss(story: Story) -> None:
@@ -35,11 +36,12 @@ def deliver(story: Story, *, service: str) -> None:
             "annotate", "pods", "-n", NAMESPACE, "-l", f"keepalivedGroup={GROUP}", note, "--overwrite"
         )
         nodes = [node for node in story.cluster.nodes if node.running]
-        story.wait("every agent refuses it", lambda: all(_state(story, node.ipv4)["refused"] for node in nodes))
-        print(f"$ curl {_url(nodes[0].ipv4)}   # .refused", flush=True)
-        print(f"  {_state(story, nodes[0].ipv4)['refused']}", flush=True)
+        story.wait("every agent refuses it", lambda: all(_refused(story, node) for node in nodes))
+        print(f"$ curl {state_url(nodes[0])}   # .refused", flush=True)
+        print(f"  {_refused(story, nodes[0])}", flush=True)
         time.sleep(1)
-    story.claim("the last good one runs on: no request to the VIP failed", outage.failed == 0, f"{outage.asked} asked")
+    runs_on = "the last good one runs on: no request to the VIP failed"
+    story.claim(runs_on, outage.failed == 0, str(outage), timed=outage.moved)
     _scale(story, 2)
     story.cluster.kubectl("rollout", "status", "deployment", "kavip", "-n", "kavip", "--timeout=240s")
     story.wait("kavip is back, and the nodes run its configuration", lambda: _is_current(story))
@@ -54,16 +56,11 @@ def _replicas(story: Story) -> list[dict[str, Any]]:
     return found
 
 
-def _url(node: str) -> str:
-    return f"http://{node}:{PORT}{names.STATE_PATH}"
-
-
-def _state(story: Story, node: str) -> dict[str, Any]:
-    done = story.cluster.control.exec("curl", "--silent", "--max-time", "5", _url(node), check=False)
-    return dict(json.loads(done.stdout)) if done.returncode == 0 else {"refused": ""}
+def _refused(story: Story, node: Node) -> str:
+    return str(story.state(node).get("refused", ""))
 
 
 def _is_current(story: Story) -> bool:
     return story.condition("keepalivedgroup", f"{NAMESPACE}/{GROUP}", "Programmed")[0] == "True" and not any(
-        _state(story, node.ipv4)["refused"] for node in story.cluster.nodes if node.running
+        _refused(story, node) for node in story.cluster.nodes if node.running
     )

@@ -20,8 +20,10 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.node import Node
 from hack.testbed.place import Result, run
 from hack.testbed.process import Process, wait_for
+from kavip import names
 
 MANIFESTS = Path(__file__).parent / "manifests"
+AGENT_PORT = 9651  # of the demo's group
 PATIENCE = 150.0  # seconds for anything that takes one or two on an idle machine
 
 
@@ -37,12 +39,17 @@ class Claim:
 
 @dataclass(slots=True)
 class Outage:
-    """What a client saw of a VIP: *silence* is the longest time without an answer, in seconds."""
+    """What a client saw of a VIP: *silence* is the longest time without an answer, in seconds; *moved*: to a node."""
 
     silence: float = 0.0
     asked: int = 0
     failed: int = 0
     first_answer: float | None = None
+    moved: bool = False
+
+    def __str__(self) -> str:
+        where = "the VIP moved" if self.moved else "the VIP stayed"
+        return f"{self.failed} of {self.asked} requests lost, {self.silence:.2f} s without an answer, {where}"
 
 
 @dataclass(slots=True)
@@ -166,7 +173,7 @@ class Story:
     @contextmanager
     def asking(self, address: str) -> Iterator[Outage]:
         """Have the client ask the VIP every 20 ms, on new connections, for as long as the block lasts."""
-        outage = Outage()
+        outage, before = Outage(), self._masterships(address)
         command = [sys.executable, "-m", "hack.demo.prober", f"http://{address}/"]
         process = subprocess.Popen(
             self.cluster.client.command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -179,6 +186,26 @@ class Story:
             outage.silence = prober.longest_silence(answers)
             outage.asked, outage.failed = len(answers), sum(1 for _, took in answers if took is None)
             outage.first_answer = next((sent + took for sent, took in answers if took is not None), None)
+            outage.moved = self._masterships(address) != before
+
+    def _masterships(self, address: str) -> list[tuple[str, str]]:
+        """When the instance that has *address* changed last, on each node whose agent answers: else it moved."""
+        return [
+            (node.name, each["lastTransition"])
+            for node in self.cluster.nodes
+            for each in (self.state(node) if node.running else {}).get("instances", ())
+            if address in each["virtualIPs"]
+        ]
+
+    def state(self, node: Node) -> dict[str, Any]:
+        """What the agent of the demo's group on *node* says; empty where it does not answer."""
+        done = self.cluster.control.exec("curl", "--silent", "--max-time", "5", state_url(node), check=False)
+        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+
+
+def state_url(node: Node) -> str:
+    """Where the agent of the demo's group on *node* says how it is."""
+    return f"http://{node.ipv4}:{AGENT_PORT}{names.STATE_PATH}"
 
 
 def _holds(node: Node, address: str) -> bool:
