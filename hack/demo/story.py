@@ -188,10 +188,10 @@ class Story:
             outage.first_answer = next((sent + took for sent, took in answers if took is not None), None)
             outage.moved = self._masterships(address) != before
 
-    def _masterships(self, address: str) -> list[tuple[str, str]]:
-        """When the instance that has *address* changed last, on each node whose agent answers: else it moved."""
+    def _masterships(self, address: str) -> list[tuple[str, int]]:
+        """How often the instance that has *address* has become master, or no longer was, on each node that answers."""
         return [
-            (node.name, each["lastTransition"])
+            (node.name, each["transitions"])
             for node in self.cluster.nodes
             for each in (self.state(node) if node.running else {}).get("instances", ())
             if address in each["virtualIPs"]
