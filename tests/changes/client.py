@@ -6,6 +6,10 @@ Prints "ready" when it has asked each once, and at the end one JSON object: for 
 connection that stood may be reset (:data:`RESET`) where its VIP moves: it stays behind. Moments are seconds of the
 monotonic clock, which all machines of a segment share.
 
+Each tick of the clock has a port of its own, which comes again after five minutes. A node that has lost its VIP keeps
+the connections that stood; it answers whoever begins a new one from the port of such a one as if that still stood, and
+TCP asks again.
+
 A request is :data:`LOST` where TCP had to ask for its connection again: the kernel's clock says so, and no program on a
 busy machine has a part in it. One that is answered late is answered.
 """
@@ -17,6 +21,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 
 from tests.changes.server import PORT
 
@@ -25,6 +30,7 @@ RESET, LOST, UNANSWERED = "reset", "lost", "unanswered"
 TIMEOUT = 5.0
 """Seconds for an answer on a connection that stands, or that keeps the kernel waiting: much for a busy machine."""
 
+_PORTS = range(1024, 32768)  # none that the kernel gives to others
 _AGAIN = 1  # times that a SYN is sent once more, after a second; two seconds later nobody is there
 _TOTAL_RETRANS = 100  # where tcp_info has it
 
@@ -56,12 +62,26 @@ class Asking(asyncio.Protocol):
             self.body.set_exception(error or ConnectionError("no answer"))
 
 
-async def ask(vip: str) -> Row:
+def ticks() -> Iterator[int]:
+    """Numbers that grow with the clock that all machines and all clients share, and no number twice."""
+    last = 0
+    while True:
+        yield (last := max(last + 1, int(time.monotonic() / EVERY)))
+
+
+def port(tick: int) -> int:
+    """The port from which is asked at that time."""
+    return _PORTS[tick % len(_PORTS)]
+
+
+async def ask(vip: str, tick: int) -> Row:
     """One request to *vip*."""
     loop = asyncio.get_running_loop()
     transport, asking = None, None
     with socket.socket(socket.AF_INET6 if ":" in vip else socket.AF_INET, socket.SOCK_STREAM) as client:
         client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # each VIP is asked from the same one
+        client.bind(("", port(tick)))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, _AGAIN)
         client.connect_ex((vip, PORT))
         sent = time.monotonic()  # it has left
@@ -93,18 +113,20 @@ def _sent_again(client: socket.socket) -> bool:
 async def main() -> None:
     """Ask in steps of an absolute clock, so that a late one does not put off those after it."""
     stopped = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    rows: dict[str, list[Row]] = {vip: [await ask(vip)] for vip in sys.argv[1:]}
+    clock = ticks()
+    rows: dict[str, list[Row]] = {vip: [await ask(vip, next(clock))] for vip in sys.argv[1:]}
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     asked: set[asyncio.Task[None]] = set()
 
-    async def once(vip: str) -> None:
-        rows[vip].append(await ask(vip))
+    async def once(vip: str, tick: int) -> None:
+        rows[vip].append(await ask(vip, tick))
 
     due = time.monotonic()
     while not stopped.done():
+        tick = next(clock)
         for vip in rows:
-            task = asyncio.create_task(once(vip))
+            task = asyncio.create_task(once(vip, tick))
             asked.add(task)
             task.add_done_callback(asked.discard)
         due = max(due + EVERY, time.monotonic())

@@ -1,17 +1,21 @@
 """What the client that watches changes takes for an answer: late ones too, and none for which TCP had to ask again."""
 
+import asyncio
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
 from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Segment
-from tests.agent.pod import PATIENCE, connected
-from tests.changes.client import LOST, UNANSWERED
+from tests.agent.pod import PATIENCE, connected, entered
+from tests.changes.client import EVERY, LOST, UNANSWERED, Row, ask, port, ticks
 from tests.changes.rig import _serve
 from tests.changes.seen import Seen, _Worker
 from tests.changes.server import PORT
@@ -66,3 +70,35 @@ def test_what_tcp_asks_for_again_was_lost(lan: Segment, server: Process) -> None
     (reasons,) = seen.reasons.values()
     assert LOST in reasons and UNANSWERED not in reasons, seen.story()
     assert next(iter(seen.rows.values()))[-1][1] is not None, seen.story()
+
+
+def half_open(lan: Segment, tick: int) -> None:
+    """Leave n1 with a connection of that tick's port that the client has forgotten, as a node that loses its VIP is."""
+    host = lan.node("n1")
+
+    def stands() -> socket.socket:
+        client = socket.socket()
+        client.bind(("", port(tick)))
+        client.settimeout(PATIENCE)
+        client.connect((host.ipv4, PORT))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends with one packet
+        return client
+
+    client = entered(lan.client.netns, stands)
+    lan.silence(host)
+    client.close()
+    lan.mend(host)
+
+
+def test_a_port_comes_back_when_no_node_keeps_a_connection_of_it(lan: Segment, server: Process) -> None:
+    """TCP asks again where one is kept, and nothing was lost; so no port comes again soon, whichever client asks."""
+    now, address = next(ticks()), lan.node("n1").ipv4
+    half_open(lan, now)
+
+    def asked(tick: int) -> Row:
+        return entered(lan.client.netns, lambda: asyncio.run(ask(address, tick)))
+
+    rows = [asked(now), asked(now + 1)]
+    assert [who for _, _, who in rows] == [LOST, "n1"]
+    assert len({port(tick) for tick in islice(ticks(), round(300 / EVERY))}) == round(300 / EVERY)
+    assert next(ticks()) > now
