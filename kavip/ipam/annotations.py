@@ -97,6 +97,7 @@ REASSIGN: Final = Annotation(
 REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
 """All of them, in the order of the reference."""
 
+_PREDECESSORS: Final = ("keepalivedgroup", "verbatimconfig", "spreadvips")  # below its kind's group they are mistyped
 _MOST_REMARKS: Final = 16  # the API server passes 4 KiB of warnings on, and the likeness of keys takes time
 
 
@@ -114,8 +115,9 @@ def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
 
 
 def is_unknown(key: str) -> bool:
-    """Whether *key* has a prefix of ours or the predecessor's, and means nothing on a Service."""
-    return key.startswith(names.ANNOTATION_PREFIXES) and key not in names.SERVICE_ANNOTATIONS
+    """Whether *key* has a prefix of ours or the predecessor's, or a name of the predecessor's, and means nothing."""
+    is_like_ours = key.startswith(names.ANNOTATION_PREFIXES) or key.rpartition("/")[2] in _PREDECESSORS
+    return is_like_ours and key not in names.SERVICE_ANNOTATIONS
 
 
 def unknown(key: str) -> str:

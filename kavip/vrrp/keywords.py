@@ -157,6 +157,19 @@ _NEVER: Final[Mapping[str, str]] = {
 }
 """What keepalived knows in a ``vrrp_instance``, and no group may allow."""
 
+_NEVER_GLOBAL: Final[Mapping[str, str]] = {
+    "enable_snmp_vrrp": "it needs a daemon that is not in the pod; /metrics has the same",
+    "notification_email": "it sends mail",
+    "notification_email_from": "it sends mail",
+    "nftables": "it is for VIPs that accept no packets, and kavip's accept them",
+    "smtp_alert": "it sends mail",
+    "smtp_server": "it sends mail",
+    "vrrp_ipsets": "it is for VIPs that accept no packets, and kavip's accept them",
+    "vrrp_iptables": "it is for VIPs that accept no packets, and kavip's accept them",
+    "vrrp_strict": "keepalived then refuses what kavip writes",
+}
+"""What keepalived knows in ``global_defs``, and no group may use; the first example of keepalived-operator among it."""
+
 
 def is_kavips(keyword: str) -> bool:
     """Whether kavip itself writes *keyword*, always."""
@@ -191,6 +204,10 @@ def global_problem(keyword: str, *, allow_scripts: bool) -> str:
         return "runs programs or writes files: set spec.allowScripts, or remove it"
     if is_kavips(keyword):
         return "kavip writes this keyword itself; remove it"
+    if keyword in _NEVER_GLOBAL:
+        return f"{_NEVER_GLOBAL[keyword]}; remove it"
+    if keyword in SERVICE:
+        return "a keyword of vrrp_instance; its place is the verbatimconfig annotation of a Service"
     return f"not a keyword of global_defs that groups may use; {_remedy(keyword, [*GLOBAL, *GLOBAL_SCRIPTS])}"
 
 

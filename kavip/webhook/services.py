@@ -175,8 +175,9 @@ def kavip_manages_it(service: Service, _: Cluster) -> Findings:
         why = "it has neither group annotation nor class, and no default group takes it"
     else:
         why = "it is not of type LoadBalancer, and has no externalIPs with a group annotation"
-    keys = sorted(key for key in service.metadata.annotations or () if key.startswith(names.ANNOTATION_PREFIXES))
-    for key in keys[:_MOST_KEYS]:
+    ours = names.ANNOTATION_PREFIXES
+    found = service.metadata.annotations or ()
+    for key in sorted(key for key in found if key.startswith(ours) or annotations.is_unknown(key))[:_MOST_KEYS]:
         if key.startswith(f"{names.KAVIP_GROUP}/") or key == names.GROUP_ANNOTATION:
             yield Caution(f"{annotation_field(key)}: does nothing, for kavip does not manage this Service: {why}")
         elif annotations.is_unknown(key):

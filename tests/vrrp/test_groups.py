@@ -54,7 +54,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"blacklistRouterIDs": [1, 2, 256]}, "spec.blacklistRouterIDs[2]", "1 to 255"),
     ({"blacklistRouterIDs": [0]}, "spec.blacklistRouterIDs[0]", "1 to 255"),
     ({"blacklistRouterIDs": [7, 8, 7]}, "spec.blacklistRouterIDs[2]", "already at blacklistRouterIDs[0]"),
-    ({"verbatimConfig": {"vrrp_iptables": "x"}}, "spec.verbatimConfig[vrrp_iptables]", "not a keyword"),
+    ({"verbatimConfig": {"vrrp_iptables": "x"}}, "spec.verbatimConfig[vrrp_iptables]", "accept them; remove it"),
+    ({"verbatimConfig": {"lvs_id": "x"}}, "spec.verbatimConfig[lvs_id]", "not a keyword"),
+    ({"verbatimConfig": {"track_src_ip": ""}}, "spec.verbatimConfig[track_src_ip]", "verbatimconfig annotation"),
     ({"verbatimConfig": {"startup_script": "/x"}}, "spec.verbatimConfig[startup_script]", "allowScripts"),
     ({"virtualIPs": [{"address": "192.0.2.0/24"}]}, "spec.virtualIPs[0].address", "network or broadcast"),
     (
