@@ -214,16 +214,16 @@ class Pod:
         return "\n".join(process.tail(log, 400) for log in (self.agent_log, self.keepalived_log))
 
     def answered(self, path: str) -> str:
-        """A page with what the daemon says, if one runs: a busy machine may keep it from answering for once."""
+        """A page with what the daemon says, if one runs: a busy machine may keep it, or the agent, from answering."""
         told: list[str] = []
 
         def answered() -> bool:
             status, body = self.get(path)
-            assert status == 200, path
             told[:] = [body]
-            return any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
+            is_told = any(sign in body for sign in _RUNNING) or not (self.keepalived and self.keepalived.alive)
+            return status == 200 and is_told
 
-        self.wait_until("keepalived answers", answered)
+        self.wait_until(f"{path} answers", answered)
         return told[0]
 
     # --- waiting ------------------------------------------------------------------------------------------------------
