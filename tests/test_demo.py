@@ -4,6 +4,8 @@ import asyncio
 import socket
 from contextlib import suppress
 
+import pytest
+
 from hack.demo import prober, tour
 from hack.demo.story import MANIFESTS
 from tests import files
@@ -13,6 +15,12 @@ def test_silence_lasts_from_the_last_answer_to_the_next() -> None:
     """The longest row of unanswered requests counts, from answer to answer."""
     answers = [(0.0, 0.01), (0.1, None), (0.2, 0.01), (0.3, None), (0.4, None), (0.5, 0.01)]
     assert prober.longest_silence(answers) == 0.3
+
+
+def test_a_silence_that_does_not_end_lasts() -> None:
+    """Until the last request, and not for as long as the one before it."""
+    answers = [(0.0, 0.01), (0.1, None), (0.2, 0.01), (0.3, None), (0.4, None), (0.9, None)]
+    assert prober.longest_silence(answers) == pytest.approx(0.7)
 
 
 def test_where_every_request_is_answered_there_is_no_silence() -> None:

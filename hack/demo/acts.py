@@ -44,7 +44,7 @@ def use(story: Story) -> None:
         story.kubectl("apply", "-f", str(MANIFESTS / f"{name}.yaml"))
     story.wait("the Service has an EXTERNAL-IP", lambda: story.address(SERVICE))
     address = story.address(SERVICE)
-    story.wait("the client gets an answer from the VIP over HTTP", lambda: story.answers(address), patience=150)
+    story.wait("the client gets an answer from the VIP over HTTP", lambda: story.answers(address))
     story.claim("kavip says Programmed", _programmed(story, SERVICE))
     story.kubectl("get", "service", "web", "-n", "shop")
     _conditions(story, "service", SERVICE)

@@ -37,10 +37,11 @@ def take_over(story: Story) -> None:
             kept = kept and (not left or text == old)
             return not left and "kavip.conf" not in _data(story) and _programmed(story) == ("True", "Programmed")
 
-        story.wait("every node runs kavip's pod", is_over, patience=180)
+        story.wait("every node runs kavip's pod", is_over, patience=400)
     story.kubectl("get", "pods", "-n", "lb", "-l", "keepalivedGroup=legacy", "-o", "wide")
     story.claim("the old text was not touched as long as an old pod ran", kept)
     story.wait("the VIP has moved away from its old holder", lambda: _is_elsewhere(story, holder))
+    story.wait("the VIP answers there", lambda: story.answers(VIP))
     story.claim(
         "the VIP was never away, not for one advertisement",
         outage.silence < ADVERTISEMENT,

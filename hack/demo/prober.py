@@ -69,16 +69,15 @@ def longest_silence(answers: list[tuple[float, float | None]]) -> float:
     """
     Seconds between the last answered request before the longest row of unanswered ones and the first one after it.
 
-    0 where every request was answered.
+    0 where every request was answered; a row that has no end lasts until the last request.
     """
     longest, last_good, failed = 0.0, None, False
     for sent, took in answers:
-        if took is None:
-            failed = True
-            continue
+        failed = failed or took is None
         if failed and last_good is not None:
             longest = max(longest, sent - last_good)
-        last_good, failed = sent, False
+        if took is not None:
+            last_good, failed = sent, False
     return longest
 
 

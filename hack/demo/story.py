@@ -24,7 +24,7 @@ from kavip import names
 
 MANIFESTS = Path(__file__).parent / "manifests"
 AGENT_PORT = 9651  # of the demo's group
-PATIENCE = 150.0  # seconds for anything that takes one or two on an idle machine
+PATIENCE = 240.0  # seconds for anything that takes one or two on an idle machine
 
 
 @dataclass(frozen=True, slots=True)
