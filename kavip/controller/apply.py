@@ -115,9 +115,9 @@ class Writer:
         log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
 
     async def _replace(self, write: PodRemoval) -> None:
-        self._objects.replaced[write.group] = write.uid
         with suppress(NotFound, Conflict):  # the watch will say what is there instead
             await self._client.delete(PODS, write.key, uid=write.uid)
+        self._objects.replaced[write.group] = write.uid  # what failed otherwise is tried again
         log.info("pod of keepalived-operator replaced", pod=write.key)
 
     async def _apply(self, write: Apply) -> bool:

@@ -178,8 +178,10 @@ def _taking_over(
     if not quiet:
         return (), handover.verdict(sighted, "its objects are being written")
     removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
-    if removal is not None and owned.objects.replaced.get(owned.group.key) == removal.uid:
-        removal = None  # the watch has not shown yet what was done
+    last = owned.objects.replaced.get(owned.group.key)
+    stays = (pod.metadata for pod in sighted.takeover.old.values() if not pod.metadata.deletion_timestamp)
+    if any(each.uid == last for each in stays):
+        removal = None  # the watch has not shown yet what was done: whatever is next would be one too many
     return (removal,) if removal else (), handover.verdict(sighted, doing)
 
 

@@ -258,6 +258,22 @@ def test_the_same_pod_is_not_deleted_twice_over() -> None:
     assert not [write for write in plan.writes if isinstance(write, PodRemoval)]
 
 
+def test_no_other_pod_goes_before_the_watch_shows_that_one_is_gone() -> None:
+    """Its exporter is silent sooner: it looks like a holder then, and another pod like the one to begin with."""
+    found = world("n3")
+    found.group()
+    found.group()
+    (key,) = found.removed
+    found.objects.pods[GROUP][key] = old_pod("n1")
+    see(found, "n1", exported.SILENT)
+    found.group()
+    assert done(found) == ["n1"]
+    del found.objects.pods[GROUP][key]
+    found.group()
+    start(found, "n1")
+    assert done(found) == ["n1", "n2"]
+
+
 def test_metrics_of_the_old_exporter() -> None:
     """Who is master stands in a label; a node whose keepalived it does not see has told nothing."""
     state = exported.state_of(metrics((WEB, 7, "MASTER"), ("shop/api", 8, "BACKUP")))
