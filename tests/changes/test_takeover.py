@@ -129,7 +129,7 @@ def test_a_check_that_lowers_a_priority_leaves_the_vip_to_the_other_node(
     """The other one takes it from its holder, which lives, and is waited for."""
     vip, url = "192.0.2.140", f"http://127.0.0.1:{PORT}/healthz"
     # below the old ones: else both rise, and the lowered one may be the first for a moment
-    check = Check(name="local", url=url, on_failure="LowerPriority", weight=200, fail_after=1, interval_seconds=1)
+    check = Check(name="local", url=url, on_failure="LowerPriority", weight=200, timeout_seconds=10)
     rig = make_migration(conf(instance(WEB, 7, vip)), service(WEB, vip), checks=[check])
     proxies = Proxies(rig, tmp_path / "proxies")
     try:
