@@ -97,18 +97,41 @@ REASSIGN: Final = Annotation(
 REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
 """All of them, in the order of the reference."""
 
+FOREIGN: Final[Mapping[str, str]] = {
+    "io.cilium/lb-ipam-ips": names.ADDRESSES_ANNOTATION,
+    "io.cilium/lb-ipam-sharing-key": names.SHARING_KEY_ANNOTATION,
+    "kube-vip.io/loadbalancerIPs": names.ADDRESSES_ANNOTATION,
+    "lbipam.cilium.io/ips": names.ADDRESSES_ANNOTATION,
+    "lbipam.cilium.io/sharing-key": names.SHARING_KEY_ANNOTATION,
+    "metallb.io/address-pool": names.POOL_ANNOTATION,
+    "metallb.io/allow-shared-ip": names.SHARING_KEY_ANNOTATION,
+    "metallb.io/loadBalancerIPs": names.ADDRESSES_ANNOTATION,
+    "metallb.universe.tf/address-pool": names.POOL_ANNOTATION,
+    "metallb.universe.tf/allow-shared-ip": names.SHARING_KEY_ANNOTATION,
+    "metallb.universe.tf/loadBalancerIPs": names.ADDRESSES_ANNOTATION,
+    "purelb.io/addresses": names.ADDRESSES_ANNOTATION,
+    "purelb.io/allow-shared-ip": names.SHARING_KEY_ANNOTATION,
+    "purelb.io/service-group": names.POOL_ANNOTATION,
+}
+"""What other load balancers read of a Service, and the annotation that says the same to kavip."""
+
 _PREDECESSORS: Final = ("keepalivedgroup", "verbatimconfig", "spreadvips")  # below its kind's group they are mistyped
 _MOST_REMARKS: Final = 16  # the API server passes 4 KiB of warnings on, and the likeness of keys takes time
 
 
 def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
-    """What is allowed but unwise: empty values, and keys of ours or the predecessor's that mean nothing; sorted."""
+    """What is allowed but unwise: empty values, and keys that mean nothing to kavip and were meant to; sorted."""
     found: list[str] = []
-    for key, value in sorted((annotations or {}).items()):
+    given = annotations or {}
+    for key, value in sorted(given.items()):
         if len(found) == _MOST_REMARKS:
             break
         if is_unknown(key):
             found.append(unknown(key))
+        elif (ours := FOREIGN.get(key)) and ours not in given:
+            found.append(
+                f"{annotation_field(key)}: is for another load balancer, and kavip does not read it; set {ours}"
+            )
         elif key in names.SERVICE_ANNOTATIONS and not value.strip():
             found.append(f"{annotation_field(key)}: is empty and counts as absent; remove it")
     return tuple(found)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kavip.api.address import parse_address
 from kavip.api.group import Check, GroupSpec, KeepalivedGroup
+from kavip.api.naming import check_annotations, check_key, check_name
 from kavip.api.refusal import Refusal
 from kavip.api.selector import check_labels, check_selector
 from kavip.errors import BadInput
@@ -130,6 +131,9 @@ def _checks(spec: GroupSpec) -> Iterator[Refusal]:
 
 
 def _check(check: Check, field: str) -> Iterator[Refusal]:
+    if check.ca_from is not None:
+        yield from check_name(check.ca_from.name, f"{field}.caFrom.name")
+        yield from check_key(check.ca_from.key, f"{field}.caFrom.key")
     if check.url not in targets.PRESETS:
         try:
             target = targets.read_url(check.url, f"{field}.url")
@@ -158,6 +162,14 @@ def _check(check: Check, field: str) -> Iterator[Refusal]:
         yield _refuse(f"{field}.weight", check.weight, "a weight needs onFailure: LowerPriority")
     elif check.weight is not None and not 1 <= check.weight <= _MOST_WEIGHT:
         yield _refuse(f"{field}.weight", check.weight, f"want a weight of 1 to {_MOST_WEIGHT}")
+
+
+def _pods(spec: GroupSpec) -> Iterator[Refusal]:
+    if spec.password_auth is not None:
+        yield from check_name(spec.password_auth.secret_ref.name, "spec.passwordAuth.secretRef.name")
+        yield from check_key(spec.password_auth.secret_key, "spec.passwordAuth.secretKey")
+    yield from check_name(spec.daemonset_pod_priority_class_name, "spec.daemonsetPodPriorityClassName")
+    yield from check_annotations(spec.daemonset_pod_annotations, "spec.daemonsetPodAnnotations")
 
 
 def _preemption(spec: GroupSpec) -> Iterator[Refusal]:
@@ -239,6 +251,7 @@ _CHECKS: Final[tuple[Callable[[GroupSpec], Iterator[Refusal]], ...]] = (
     _blacklist,
     _virtual_ips,
     _checks,
+    _pods,
     _preemption,
     _timing,
     _segment,

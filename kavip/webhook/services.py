@@ -162,7 +162,11 @@ def nothing_is_deprecated(service: Service, _: Cluster) -> Findings:
 
 
 def annotations_do_something(service: Service, _: Cluster) -> Findings:
-    """Keys under ``kavip.io/`` and ``keepalived-operator.redhat-cop.io/`` are known, and no value is empty."""
+    """
+    Keys under ``kavip.io/`` and ``keepalived-operator.redhat-cop.io/`` are known, and no value is empty.
+
+    Keys of other load balancers have one of kavip's beside them that says the same.
+    """
     yield from map(Caution, annotations.remarks(service.metadata.annotations))
 
 

@@ -40,6 +40,9 @@ FINE: list[dict[str, Any]] = [
     {"allowedNamespaces": {"matchExpressions": [{"key": "a/b", "operator": "In", "values": ["x", ""]}]}},
     {"allowVerbatim": ["promote_secondaries", "virtual_routes", "track_interface"]},
     {"passwordAuth": {"secretRef": {}}, "vrrpVersion": 3},
+    {"passwordAuth": {"secretRef": {"name": "vrrp.edge-1"}, "secretKey": "Pass_word.1"}, "vrrpVersion": 2},
+    {"daemonsetPodAnnotations": {"prometheus.io/Scrape": "a b", "Plain_1.x": "", f"{'a' * 60}.io/{'b' * 63}": "x"}},
+    {"daemonsetPodPriorityClassName": "system-node-critical"},
 ]
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -101,6 +104,36 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "spec.checks[0].weight",
         "1 to 253",
     ),
+    (
+        {"checks": [{"name": "a", "url": "https://x/", "caFrom": {"name": "My CA"}}]},
+        "spec.checks[0].caFrom.name",
+        "name of an object",
+    ),
+    (
+        {"checks": [{"name": "a", "url": "https://x/", "caFrom": {"name": "ca", "key": "../ca.crt"}}]},
+        "spec.checks[0].caFrom.key",
+        "a key of its data",
+    ),
+    (
+        {"passwordAuth": {"secretRef": {"name": "My Secret"}}, "vrrpVersion": 2},
+        "spec.passwordAuth.secretRef.name",
+        "name of an object",
+    ),
+    (
+        {"passwordAuth": {"secretRef": {"name": "vrrp"}, "secretKey": "a/b"}, "vrrpVersion": 2},
+        "spec.passwordAuth.secretKey",
+        "a key of its data",
+    ),
+    (
+        {"passwordAuth": {"secretRef": {"name": "vrrp"}, "secretKey": "..a"}, "vrrpVersion": 2},
+        "spec.passwordAuth.secretKey",
+        "a key of its data",
+    ),
+    ({"daemonsetPodPriorityClassName": "System Node"}, "spec.daemonsetPodPriorityClassName", "name of an object"),
+    ({"daemonsetPodPriorityClassName": "a..b"}, "spec.daemonsetPodPriorityClassName", "name of an object"),
+    ({"daemonsetPodAnnotations": {"a b": "x"}}, "spec.daemonsetPodAnnotations[a b]", "key of an annotation"),
+    ({"daemonsetPodAnnotations": {"/a": "x"}}, "spec.daemonsetPodAnnotations[/a]", "key of an annotation"),
+    ({"daemonsetPodAnnotations": {"a" * 64: "x"}}, f"spec.daemonsetPodAnnotations[{'a' * 64}]", "key of an annotation"),
     ({"noPreempt": True, "preemptDelaySeconds": 5}, "spec.preemptDelaySeconds", "remove one"),
     (
         {"checks": [{"name": "a", "url": "kubelet", "onFailure": "LowerPriority", "weight": -4}]},

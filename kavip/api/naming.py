@@ -1,0 +1,42 @@
+"""
+Names of other objects as users write them: what is wrong with one.
+
+The API server would say it of the DaemonSet that kavip writes, long after ``kubectl apply``. The rules are those of
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and of a Secret's ``data``.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kavip.api.refusal import Refusal
+from kavip.errors import BadInput
+from kavip.names import Reason
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
+_KEY: Final = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}")
+_ANNOTATION: Final = re.compile(rf"((?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/)?[a-z0-9]([a-z0-9_.-]{{0,61}}[a-z0-9])?")
+
+
+def check_name(name: str, field: str) -> Iterator[Refusal]:
+    """What is wrong with the *name* of an object; nothing where there is none."""
+    if name and not _NAME.fullmatch(name):
+        yield _refuse(field, name, "want the name of an object: up to 253 lower-case letters, digits, '-' or '.'")
+
+
+def check_key(key: str, field: str) -> Iterator[Refusal]:
+    """What is wrong with a *key* of a Secret or ConfigMap; nothing where there is none."""
+    if key and not _KEY.fullmatch(key):
+        yield _refuse(field, key, "want a key of its data: up to 253 letters, digits, '-', '_' or '.'")
+
+
+def check_annotations(annotations: Mapping[str, str] | None, field: str) -> Iterator[Refusal]:
+    """What is wrong with the keys of *annotations*, which stand at *field*; the API server minds no upper case."""
+    for key in sorted(annotations or ()):
+        if not _ANNOTATION.fullmatch(key.lower()):
+            yield _refuse(f"{field}[{key}]", key, "want the key of an annotation, such as prometheus.io/scrape")
+
+
+def _refuse(field: str, value: object, remedy: str) -> Refusal:
+    return Refusal.of(Reason.INVALID, BadInput(field, value, remedy))
