@@ -20,7 +20,7 @@ from kavip import names
 from kavip.controller import managed
 from kavip.controller.managed import Managed
 from kavip.controller.manifests import digest
-from kavip.controller.observed import Applied, Objects, Rejected, Stranger, memory_key
+from kavip.controller.observed import Applied, Objects, Rejected, Replaced, Stranger, memory_key
 from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.controller.owner import foreign
 from kavip.errors import Conflict, Forbidden, NotFound, Refused
@@ -115,9 +115,10 @@ class Writer:
         log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
 
     async def _replace(self, write: PodRemoval) -> None:
+        self._objects.replaced[write.group] = Replaced(write.uid, is_done=False)
         with suppress(NotFound, Conflict):  # the watch will say what is there instead
             await self._client.delete(PODS, write.key, uid=write.uid)
-        self._objects.replaced[write.group] = write.uid  # what failed otherwise is tried again
+        self._objects.replaced[write.group] = Replaced(write.uid, is_done=True)
         log.info("pod of keepalived-operator replaced", pod=write.key)
 
     async def _apply(self, write: Apply) -> bool:

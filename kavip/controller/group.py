@@ -179,9 +179,10 @@ def _taking_over(
         return (), handover.verdict(sighted, "its objects are being written")
     removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
     last = owned.objects.replaced.get(owned.group.key)
-    stays = (pod.metadata for pod in sighted.takeover.old.values() if not pod.metadata.deletion_timestamp)
-    if any(each.uid == last for each in stays):
-        removal = None  # the watch has not shown yet what was done: whatever is next would be one too many
+    olds = (pod.metadata for pod in sighted.takeover.old.values() if not pod.metadata.deletion_timestamp)
+    if removal and last and (shown := next((each for each in olds if each.uid == last.uid), None)):
+        # the watch owes its end, which may be what made another one the next: that would be one too many
+        removal = None if last.is_done else PodRemoval(shown.key, shown.uid, owned.group.key)
     return (removal,) if removal else (), handover.verdict(sighted, doing)
 
 

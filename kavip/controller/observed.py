@@ -185,6 +185,14 @@ class Rejected:
     since: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The pod *uid* that was to be deleted; not *is_done* where the API server has not said that it is."""
+
+    uid: str
+    is_done: bool
+
+
 @dataclass(slots=True)
 class Objects:
     """
@@ -195,7 +203,7 @@ class Objects:
     Event. *has_monitors*: there are PodMonitors here. *rivals* is what was seen of keepalived-operator itself.
 
     The writer fills the rest. By ``Kind ns/name``: *applied*, *strangers* and *refused*. By group: *reserved*;
-    *replaced*, the UID of the pod that was deleted last; *left_out*, the Services that it has no room for; *doubts*,
+    *replaced*, the pod that was deleted last; *left_out*, the Services that it has no room for; *doubts*,
     what is told of its VIPs only if it lasts. By Service: *sent*, the last status write, until the watch shows
     something new of the Service; *removals*, what others took out of its status. *written*: the resourceVersion that
     the last status write was decided on, where that write has made a new one.
@@ -211,7 +219,7 @@ class Objects:
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
     reserved: dict[str, Reserved] = field(default_factory=dict)
-    replaced: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, Replaced] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
     sent: dict[str, StatusPatch] = field(default_factory=dict)
     left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)

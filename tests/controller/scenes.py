@@ -27,7 +27,7 @@ from kavip.api.workload import (
 )
 from kavip.controller.group import plan_group
 from kavip.controller.manifests import digest
-from kavip.controller.observed import Applied, LeftOut, NodeState, Objects, Observed, memory_key
+from kavip.controller.observed import Applied, LeftOut, NodeState, Objects, Observed, Replaced, memory_key
 from kavip.controller.outcome import Apply, Key, Kind, Options, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
@@ -173,7 +173,7 @@ class World:
                 case PodAnnotation():
                     self._annotate(write)
                 case PodRemoval():
-                    self.objects.replaced[write.group] = write.uid
+                    self.objects.replaced[write.group] = Replaced(write.uid, is_done=True)
                     self.removed.append(write.key)
                     del self.objects.pods[write.group][write.key]
         return plan

@@ -9,7 +9,7 @@ from kavip import names
 from kavip.api.event import Note, ObjectReference
 from kavip.controller.apply import Writer
 from kavip.controller.observed import Objects
-from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, StatusPatch, Write
+from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.events import Events
@@ -19,6 +19,7 @@ from tests.controller.scenes import NOW
 WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),
     PodAnnotation("lb/edge-1", "0" * 16),
+    PodRemoval("lb/edge-1", "uid", "lb/edge"),
     StatusPatch(Kind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}, "status": {}}),
     StatusPatch(Kind.GROUP, "lb/edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
     StatusPatch(Kind.POOL, "edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),

@@ -1,13 +1,17 @@
 """Taking a group over: nothing without consent, then one pod at a time, and who holds VIPs last."""
 
+from unittest.mock import AsyncMock
+
 import msgspec
 import pytest
 
 from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.controller import exported
+from kavip.controller.apply import Writer
 from kavip.controller.observed import NodeState, Sight
 from kavip.controller.outcome import Apply, Key, Kind, PodRemoval
+from kavip.errors import NotFound, Unavailable
 from kavip.vrrp import inherited
 from tests.controller.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
 from tests.controller.migrating import (
@@ -25,7 +29,7 @@ from tests.controller.migrating import (
     tainted,
     world,
 )
-from tests.controller.scenes import GROUP
+from tests.controller.scenes import GROUP, NOW
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 
 
@@ -272,6 +276,25 @@ def test_no_other_pod_goes_before_the_watch_shows_that_one_is_gone() -> None:
     found.group()
     start(found, "n1")
     assert done(found) == ["n1", "n2"]
+
+
+async def test_a_deletion_without_an_answer_is_sent_again() -> None:
+    """It may have been done or not: the same pod goes, and no other before the watch shows it."""
+    found = world("n3")
+    found.group()
+    found.group()
+    (key,) = found.removed
+    found.objects.pods[GROUP][key] = old_pod("n1")
+    found.objects.replaced.clear()
+    client = AsyncMock()
+    client.delete.side_effect = [Unavailable(0, "Unreachable", "connection lost"), NotFound(404, "NotFound", "gone")]
+    writer = Writer(client, found.objects, now=lambda: NOW)
+    with pytest.raises(Unavailable):
+        await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
+    see(found, "n1", exported.SILENT)
+    await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
+    await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
+    assert [call.args[1] for call in client.delete.await_args_list] == [key, key]
 
 
 def test_metrics_of_the_old_exporter() -> None:
