@@ -32,7 +32,7 @@ def text(planned: Planned) -> str:
 
 
 def _planned(planned: Planned) -> Iterator[tuple[str, ...]]:
-    """A row for each Service that asks for an address, and for each that would not come in."""
+    """A row for each Service that asks for an address or brings its own, and for each that would not come in."""
     snapshot = planned.snapshot
     refused = {f"{each.namespace}/{each.name}": each for each in planned.refused if each.kind == SERVICE}
     for key in sorted({*planned.services, *refused}):
@@ -41,15 +41,17 @@ def _planned(planned: Planned) -> Iterator[tuple[str, ...]]:
             yield key, "-", "-", "-", "refused", "; ".join(message_of(each) for each in found)
             continue
         service, group = snapshot.services[key], snapshot.group_of(snapshot.services[key])
-        held = service.ingress_addresses
+        told = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
+        held = service.ingress_addresses if service.is_load_balancer else service.external_addresses
         pools = dict.fromkeys(pool.name for each in held if (pool := snapshot.parsed_pools.pool_of(each)))
         has = ",".join(pools) or "-", ",".join(map(str, held)) or "-"
-        told = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
         if group is None and service.is_load_balancer:
             yield key, "-", *has, "not managed", why_unmanaged(snapshot, service)
         elif told is not None:
             is_plain = told.reason == Reason.ASSIGNED and len(held) == len(service.spec.ip_families or held)
             yield key, group or "-", *has, told.reason, "" if is_plain else told.message
+        elif group is not None and held:
+            yield key, group, *has, "ExternalIPs", ""
 
 
 def _filled(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:

@@ -49,6 +49,9 @@ def _headline(report: Report) -> str:
             return f"{name} {f'keeps {has}, but' if has else 'has no address:'} {told.reason if told else ''}"
         case "Unknown":
             return f"{name} is left to somebody else: {told.reason if told else ''}"
+    if own := ", ".join(map(str, report.service.external_addresses)):
+        verb = "has" if report.service.metadata.uid else "would have"
+        return f"{name} {verb} {own} (spec.externalIPs){_in_vain(report)}"
     return f"{name} asks kavip for no address" if report.is_decided else f"{name}: kavip has said nothing about it yet"
 
 

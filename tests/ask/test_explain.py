@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.meta import Condition, LabelSelector, Metadata
+from kavip.api.service import ServiceStatus
 from kavip.ask import explaining, telling
 from kavip.ask.explaining import Report
 from kavip.ask.offline import NOW
@@ -80,6 +81,17 @@ def test_each_reason_is_told_from_files(reason: str, subject: Any, others: tuple
     assert reason in telling.text(found)
     assert telling.data(found)["decided"]["reason"] == reason
     assert json.loads(json.dumps(telling.data(found))) == telling.data(found)
+
+
+def test_a_service_that_brings_its_addresses_has_them() -> None:
+    """Of ``externalIPs`` nothing is assigned; whether they are advertised is said all the same."""
+    subject = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["203.0.113.9"])
+    has = "203.0.113.9 (spec.externalIPs)"
+    assert telling.text(asked(new(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
+    status = ServiceStatus(conditions=[Condition(names.Condition.ADVERTISED, "False", Reason.NO_MASTER)])
+    found = asked(msgspec.structs.replace(subject, status=status), SMALL)
+    assert telling.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
+    assert found.status == 0
 
 
 @st.composite

@@ -26,7 +26,7 @@ def table(*objects: Object) -> list[list[str]]:
 
 
 def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
-    """Given, shared, half served, waiting, refused, and not managed; what is plain needs no words."""
+    """Given, shared, half served, waiting, refused, not managed, brought along; what is plain needs no words."""
     rows = table(
         pool("edge", "192.0.2.128/31"),
         pool("dual", "198.51.100.0/30", "2001:db8::/64", auto_assign=False),
@@ -38,6 +38,7 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
         new(service("shop/g", load_balancer_class="example.com/other")),
         new(service("shop/h", type="ClusterIP")),
         new(service("shop/i", wants="198.51.100.1", **PREFER)),
+        new(service("shop/j", group="lb/edge", type="ClusterIP", external_ips=["2001:db8::9"])),
     )
     assert [row[:5] for row in rows] == [
         ["shop/a", "lb/edge", "edge", "192.0.2.128", "Assigned"],
@@ -48,6 +49,7 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
         ["shop/f", "-", "-", "-", "refused"],
         ["shop/g", "-", "-", "-", "not managed"],
         ["shop/i", "lb/edge", "dual", "198.51.100.1,2001:db8::1", "Assigned"],
+        ["shop/j", "lb/edge", "dual", "2001:db8::9", "ExternalIPs"],
     ]
     words = {row[0]: row[5] for row in rows}
     assert words["shop/a"] == words["shop/e"] == ""
