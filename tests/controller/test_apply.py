@@ -317,8 +317,8 @@ async def test_a_config_map_of_somebody_else_is_found_although_no_cache_shows_it
 
 
 async def test_what_the_api_server_refuses_is_told_in_the_groups_status(live: Live) -> None:
-    """An annotation key that is none: the words of the API server, and no endless retry."""
-    bad = {"spec": {"daemonsetPodAnnotations": {"no key": "x"}}}
+    """The key of a taint that is none: the words of the API server, and no endless retry."""
+    bad = {"spec": {"tolerations": [{"key": "no key", "operator": "Exists"}]}}
     live.kubectl("patch", "keepalivedgroup", "edge", "--type=merge", "-p", json.dumps(bad))
     await live.settle()
     made = await live.client.get(GROUPS, f"{live.namespace}/edge")
