@@ -58,7 +58,7 @@ def listed(rig: Migration) -> int:
 def holder_of(rig: Migration, *instances: str) -> str:
     """The node whose old daemon is master of the first of *instances*, when all have one and keep it."""
     for name in instances:
-        process.wait_for(f"one master of {name}", lambda name=name: len(rig.masters(name)) == 1, timeout=PATIENCE)  # type: ignore[misc]
+        process.wait_for(f"one master of {name}", lambda name=name: len(rig.masters(name)) == 1, timeout=PATIENCE)  # type: ignore[misc]  # a default
     rig.rest()
     (found,) = rig.masters(instances[0])
     return found

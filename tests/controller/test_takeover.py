@@ -29,7 +29,7 @@ from tests.controller.migrating import (
     tainted,
     world,
 )
-from tests.controller.scenes import GROUP, NOW
+from tests.controller.scenes import GROUP, NOW, World
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 
 
@@ -251,24 +251,26 @@ def test_vrids_are_those_of_the_old_text_whatever_status_says(status: dict[str, 
     assert found.snapshot.groups[GROUP].status.router_ids == {"shop/api": 1, WEB: 7}
 
 
-def test_the_same_pod_is_not_deleted_twice_over() -> None:
-    """Until the watch shows what became of it nothing is decided on the old picture."""
+def overdue() -> tuple[World, str]:
+    """The old pod of n1 is deleted, and the watch shows it still; its key."""
     found = world("n3")
     found.group()
     found.group()
     (key,) = found.removed
     found.objects.pods[GROUP][key] = old_pod("n1")
+    return found, key
+
+
+def test_the_same_pod_is_not_deleted_twice_over() -> None:
+    """Until the watch shows what became of it nothing is decided on the old picture."""
+    found, _ = overdue()
     plan = found.group()
     assert not [write for write in plan.writes if isinstance(write, PodRemoval)]
 
 
 def test_no_other_pod_goes_before_the_watch_shows_that_one_is_gone() -> None:
     """Its exporter is silent sooner: it looks like a holder then, and another pod like the one to begin with."""
-    found = world("n3")
-    found.group()
-    found.group()
-    (key,) = found.removed
-    found.objects.pods[GROUP][key] = old_pod("n1")
+    found, key = overdue()
     see(found, "n1", exported.SILENT)
     found.group()
     assert done(found) == ["n1"]
@@ -280,11 +282,7 @@ def test_no_other_pod_goes_before_the_watch_shows_that_one_is_gone() -> None:
 
 async def test_a_deletion_without_an_answer_is_sent_again() -> None:
     """It may have been done or not: the same pod goes, and no other before the watch shows it."""
-    found = world("n3")
-    found.group()
-    found.group()
-    (key,) = found.removed
-    found.objects.pods[GROUP][key] = old_pod("n1")
+    found, key = overdue()
     found.objects.replaced.clear()
     client = AsyncMock()
     client.delete.side_effect = [Unavailable(0, "Unreachable", "connection lost"), NotFound(404, "NotFound", "gone")]

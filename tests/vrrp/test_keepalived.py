@@ -126,7 +126,7 @@ def test_one_master_per_vip(segment: MakeSegment) -> None:
     for instance in found.instances:
         process.wait_for(
             f"{instance.name} is where it is led",
-            lambda instance=instance: _holders(daemons, str(instance.anchor.address)) == [wanted[instance.name]],  # type: ignore[misc]
+            lambda instance=instance: _holders(daemons, str(instance.anchor.address)) == [wanted[instance.name]],  # type: ignore[misc]  # a default
             timeout=lab.PATIENCE,
         )
 
