@@ -38,11 +38,12 @@ class Desk:
         self.snapshot.rests.lead(self.world.now)
         self._work(list(wakes.everything(self.snapshot)))
 
-    def put(self, obj: Object) -> None:
-        """*obj* is new, or as it is now."""
-        old = self._stored(type(obj), obj.metadata.key)
-        self.snapshot.put(obj)
-        self._changed(old, obj)
+    def put(self, *objects: Object) -> None:
+        """*objects* are new, or as they are now, one after the other."""
+        for obj in objects:
+            old = self._stored(type(obj), obj.metadata.key)
+            self.snapshot.put(obj)
+            self._changed(old, obj)
 
     def drop(self, obj: Object) -> None:
         """*obj* is gone."""
@@ -107,12 +108,7 @@ def gone(obj: Object) -> Change:
 
 def now(*objects: Object) -> Change:
     """*objects* are there, or as they are here."""
-
-    def put(desk: Desk) -> None:
-        for each in objects:
-            desk.put(each)
-
-    return put
+    return lambda desk: desk.put(*objects)
 
 
 def holder(name: str = "shop/a", address: str = VIP, **more: Any) -> Any:

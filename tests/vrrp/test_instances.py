@@ -2,7 +2,6 @@
 
 import json
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from kavip.api.address import parse_address
 from kavip.api.group import GroupVirtualIP
 from kavip.names import Reason
 from kavip.vrrp import config, keys, routerids
-from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer, member_of, peer_of
 from kavip.vrrp.shares import slot_names, slot_of
@@ -206,46 +204,6 @@ def test_bad_name(key: str) -> None:
     assert list(named(found)) == ["a/good"]
     assert found.problems[key].reason is Reason.INVALID_REQUEST
     assert found.problems[key].message.isprintable()
-
-
-# --- lines ---------------------------------------------------------------------------------------------------------
-def line_of(verbatim: str, **spec: Any) -> tuple[Line, ...]:
-    """The lines of the one Service of a group."""
-    found = model(build.group(**spec), [annotated("a/web", "192.0.2.1", verbatim=verbatim)], nodes(2))
-    assert not found.problems
-    return found.instances[0].lines
-
-
-def test_implied_interface_is_not_tracked() -> None:
-    """keepalived tracks an instance's own interface anyway, and complains when told to."""
-    assert line_of('{"track_interface": "{ eth0 }"}') == ()
-    assert line_of('{"track_interface": "{ eth0 }"}', vrrp_interface="eth1") == ()
-    assert line_of('{"track_interface": "{ eth0 }"}', interface_from_ip="192.0.2.1") == ()
-
-
-def test_preemption() -> None:
-    """The group's word on preemption counts where the Service has none."""
-    assert line_of("", no_preempt=True) == (Line("nopreempt"),)
-    assert line_of("", preempt_delay_seconds=5) == (Line("preempt_delay", ("5",)),)
-    assert line_of("", preempt_delay_seconds=0) == ()
-    assert line_of('{"preempt_delay": "2"}', no_preempt=True) == (Line("preempt_delay", ("2",)),)
-    assert line_of('{"nopreempt": ""}', preempt_delay_seconds=5) == (Line("nopreempt"),)
-    allowed = ["preempt"]
-    assert line_of('{"preempt": ""}', no_preempt=True, allow_verbatim=allowed) == (Line("preempt"),)
-    assert line_of('{"preempt": ""}', preempt_delay_seconds=5, allow_verbatim=allowed) == (
-        Line("preempt"),
-        Line("preempt_delay", ("5",)),
-    )
-
-
-def test_globals() -> None:
-    """The owner's words replace kavip's; those that are not allowed are left out."""
-    wanted = {"router_id": "x", "max_auto_priority": "5", "vrrp_iptables": "y", "vrrp_version": "3"}
-    found = {line.keyword: line.words for line in model(build.group(verbatim_config=wanted), [], []).globals}
-    assert found["router_id"] == ("x",)
-    assert found["max_auto_priority"] == ("5",)
-    assert found["enable_script_security"] == ()
-    assert found.keys().isdisjoint({"vrrp_iptables", "vrrp_version", "script_user"})
 
 
 # --- Shared mode ---------------------------------------------------------------------------------------------------
