@@ -140,12 +140,12 @@ class Replica:
         if queue is None:
             return []
         waiting = snapshot.ledger._waiting  # noqa: SLF001 - no question of the controller's own asks this
-        called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001
-        coming = queue._dirty | queue._lent | queue._timers.keys()  # noqa: SLF001
+        called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - nor this
+        coming = queue._dirty | queue._lent | queue._timers.keys()  # noqa: SLF001 - nor this
         coming |= {key for key in self.caches.objects.written if key.name not in self.caches.objects.sent}
         found = []
         for key in snapshot.services:
-            waiter = waiting._waiters.get(key)  # noqa: SLF001
+            waiter = waiting._waiters.get(key)  # noqa: SLF001 - nor this
             if Key(Kind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
                 continue
             plan = plan_service(snapshot, key, now=self.now, objects=self.caches.objects)

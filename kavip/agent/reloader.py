@@ -233,7 +233,7 @@ class Reloader:
         if daemon is None:
             self._runner.lose()
             await asyncio.to_thread(daemons.remove_stale_pid_files, self._files.path, config=self._files.config)
-        facts = await self._sweeper.facts(mounted.interface_from_ip if isinstance(mounted, Mounted) else "")
+        facts = await self._facts(mounted)
         # In a thread: 20,000 VIPs take more than 100 ms, in which the probes want an answer.
         outcome = await asyncio.to_thread(self._outcome, mounted, facts, self._sieve_of(mounted))
         if daemon is None:
@@ -257,9 +257,8 @@ class Reloader:
         if following is None:
             self._update(prepared="", next_refused="", switch_at="")
             return True
-        wanted = following.mounted
-        facts = await self._sweeper.facts(wanted.interface_from_ip if isinstance(wanted, Mounted) else "")
-        outcome = await asyncio.to_thread(self._outcome, wanted, facts, self._rehearsal)
+        facts = await self._facts(following.mounted)
+        outcome = await asyncio.to_thread(self._outcome, following.mounted, facts, self._rehearsal)
         known = {each.name for each in self._status.left_out}
         fresh = next((each for each in outcome.left_out if each.name not in known), None)
         why = outcome.reason if isinstance(outcome, Refused) else strays(outcome, self._runner.good, facts)
@@ -268,6 +267,10 @@ class Reloader:
         at = following.at if left is not None and not why else ""
         self._update(prepared="" if why else following.digest, next_refused=why, switch_at=at)
         return not why
+
+    async def _facts(self, mounted: Mounted | Refused) -> Facts:
+        """What the node is, and how it reaches what *mounted* has its interface from."""
+        return await self._sweeper.facts(mounted.interface_from_ip if isinstance(mounted, Mounted) else "")
 
     def _sieve_of(self, mounted: Mounted | Refused) -> Sieve:
         """Who judges *mounted*: what was next has been rehearsed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kavip import names
 from kavip.api.address import Address
@@ -262,18 +262,18 @@ class Objects:
             ]:
                 del memory[name]
 
-    def _store(self, obj: Owned) -> dict[str, Owned]:
+    def _store(self, obj: Owned) -> dict[str, Any]:
         match obj:
             case DaemonSet():
-                return self.daemonsets  # type: ignore[return-value]  # a dict of one of the kinds
+                return self.daemonsets
             case ConfigMap():
-                return self.configmaps  # type: ignore[return-value]
+                return self.configmaps
             case Pod():
-                return self.pods.setdefault(group_of(obj), {})  # type: ignore[return-value]
+                return self.pods.setdefault(group_of(obj), {})
             case Event():
-                return self.complaints.setdefault(group_of(obj), {})  # type: ignore[return-value]
+                return self.complaints.setdefault(group_of(obj), {})
             case _:
-                return self.monitoring  # type: ignore[return-value]
+                return self.monitoring
 
 
 def _key_of(obj: Owned) -> str:

@@ -38,7 +38,7 @@ def _install() -> None:
 _install()
 
 from kubernetes_asyncio.client import Configuration as Configuration  # noqa: E402 - after what makes it small
-from kubernetes_asyncio.config import ConfigException as ConfigException  # noqa: E402
+from kubernetes_asyncio.config import ConfigException as ConfigException  # noqa: E402 - likewise
 from kubernetes_asyncio.config import load_incluster_config as load_incluster_config  # noqa: E402
 from kubernetes_asyncio.config import load_kube_config as load_kube_config  # noqa: E402
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader as KubeConfigLoader  # noqa: E402
