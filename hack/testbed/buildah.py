@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.testbed import cache, need
-from hack.testbed.place import run
+from hack.testbed import cache, need, place
+from hack.testbed.place import build_environment, run
 
 _ANYTHING = {"default": [{"type": "insecureAcceptAnything"}]}
 
@@ -28,7 +28,7 @@ def build(
     need.packages(f"image {tag}", need.IMAGES)
     options = [f"--build-arg={name}={value}" for name, value in (args or {}).items()]
     options += [f"--volume={volume}" for volume in volumes]
-    options += [f"--cni-config-dir={cache.root() / 'containers/cni'}"]  # unused, but made: by default below /etc
+    options += [f"--cni-config-dir={_store() / 'cni'}"]  # unused, but made: by default below /etc
     options += [
         "--layers",
         "--pull=never",
@@ -52,9 +52,15 @@ def load(tag: str, archive: Path) -> None:
 
 
 def _buildah(*args: str, check: bool = True) -> str:
-    store = cache.root() / "containers"
-    where = [f"--root={store / 'root'}", f"--runroot={store / 'run'}", "--storage-driver=overlay"]
-    return run(["buildah", *where, *args], check=check, timeout=1800).stdout
+    where = [f"--root={_store() / 'root'}", f"--runroot={_store() / 'run'}", "--storage-driver=overlay"]
+    command = ["buildah", *where, *args]
+    return run(command, check=check, timeout=1800, env=build_environment(), inherit=False).stdout
+
+
+@functools.cache
+def _store() -> Path:
+    """Where images and layers are; a layer that an earlier version of this module made is not taken."""
+    return cache.place_of("containers", build, code=[place])
 
 
 @functools.cache

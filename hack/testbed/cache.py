@@ -2,15 +2,23 @@
 
 An entry is complete or absent. It is built beside its place and renamed into it, under a lock, so that an interrupted
 build leaves nothing that looks finished and two runs at once build it once.
+
+The name of an entry sums its inputs and the source of the modules that build it. After a change of that code nothing
+old is taken, so an entry of an earlier version cannot hide a fault of this one.
 """
 
 import fcntl
 import hashlib
+import inspect
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+
+Part = str | bytes | Path
+Build = Callable[[Path], None]
 
 
 def root() -> Path:
@@ -23,7 +31,7 @@ def root() -> Path:
     return path
 
 
-def key(*parts: str | bytes | Path) -> str:
+def key(*parts: Part) -> str:
     """A short name for the sum of the parts; a Path stands for the contents of that file."""
     digest = hashlib.sha256()
     for part in parts:
@@ -32,18 +40,39 @@ def key(*parts: str | bytes | Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def entry(name: str, build: Callable[[Path], None]) -> Path:
-    """The file or directory of that name; `build` makes it, at the path it is given, when it is not there yet."""
-    path = root() / name
+def entry(name: str, build: Build, *parts: Part, code: Sequence[ModuleType] = (), suffix: str = "") -> Path:
+    """
+    The file or directory of that name; *build* makes it, at the path it is given, when it is not there yet.
+
+    *parts* and *code* are as :func:`place_of` takes them.
+    """
+    path = place_of(name, build, *parts, code=code, suffix=suffix)
     if path.exists():
         return path
-    with lock(name):
+    with lock(str(path.relative_to(root()))):
         if not path.exists():  # else another run has built it while we waited
             draft = path.with_name(f".{path.name}.draft")
             discard(draft)  # what an interrupted build left
             build(draft)
             draft.rename(path)
     return path
+
+
+def place_of(
+    name: str, build: Callable[..., None], *parts: Part, code: Sequence[ModuleType] = (), suffix: str = ""
+) -> Path:
+    """
+    Where the entry is, or will be: *name*, and the key of all that decides what is in it.
+
+    *parts* are the inputs of *build*, *code* the modules that it calls. Its own module always counts.
+    """
+    sources = [Path(_source(build)), *(Path(_source(module)) for module in code)]
+    return root() / f"{name}-{key(*parts, *sources)}{suffix}"
+
+
+def _source(made_by: Callable[..., None] | ModuleType) -> str:
+    function = getattr(made_by, "func", made_by)  # functools.partial
+    return inspect.getfile(function)
 
 
 @contextmanager

@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hack.testbed import cache
+from hack.testbed.errors import TestbedError
 from hack.testbed.place import run
 from hack.testbed.progress import step
 
@@ -22,7 +24,7 @@ def go() -> Path:
     own = shutil.which("go")
     if own and _version(own) >= minimum():
         return Path(own)
-    return cache.entry(f"go-{cache.key(TOOLS / 'go.txt')}", _install) / "go/bin/go"
+    return cache.entry("go", _install, TOOLS / "go.txt") / "go/bin/go"
 
 
 @functools.cache
@@ -43,6 +45,15 @@ def environment() -> dict[str, str]:
     """The caller's environment, less what would make the build depend on the machine."""
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     return {**os.environ, **fixed}
+
+
+def build(module: Path, package: str, name: str, flags: Sequence[str], draft: Path) -> None:
+    """Build one *package* with what *module* pins, as the program *name* in the directory *draft*."""
+    draft.mkdir()
+    command = [str(go()), "build", *flags, "-o", str(draft / name), package]
+    done = subprocess.run(command, cwd=module, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"{name} does not build:\n{done.stderr[-3000:]}")
 
 
 def _version(program: str) -> Version:

@@ -13,15 +13,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hack.testbed import buildah, cache, need
+from hack.testbed import buildah, cache, need, place
 from hack.testbed.errors import TestbedError
-from hack.testbed.place import run
+from hack.testbed.place import build_environment, run
 from hack.testbed.progress import step
 
 PAUSE = "localhost/pause:1"
 WEB = "localhost/web:1"
 BASE = "localhost/kavip-base"
 PACKAGES = ("python3", "python3-pip", "python3-venv", "keepalived", "iproute2", "ca-certificates")
+_CODE = (buildah, place)  # what builds an image, besides this module
 _KEEP = 3  # archives of one tag: each is a third of a gigabyte
 _RECIPES = Path(__file__).parent / "images"
 _STRIP = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache/apt", "var/lib/apt/lists")
@@ -40,9 +41,12 @@ def web() -> Path:
 def base() -> tuple[str, Path]:
     """Name and archive of the base image; the first time this takes about a minute."""
     need.packages("the base image", need.IMAGES)
-    key = cache.key(_RECIPES / "base.dockerfile", *PACKAGES, *_STRIP)
-    tag = f"{BASE}:bookworm-{key}"  # so that two checkouts with different bases do not take each other's
-    return tag, cache.entry(f"images/base-{key}.tar", functools.partial(_debootstrap, tag))
+    inputs = (_RECIPES / "base.dockerfile", *PACKAGES, *_STRIP)
+    path = cache.place_of("images/base", _debootstrap, *inputs, code=_CODE, suffix=".tar")
+    # so that two checkouts with different bases do not take each other's
+    tag = f"{BASE}:bookworm-{path.stem.removeprefix('base-')}"
+    build = functools.partial(_debootstrap, tag)
+    return tag, cache.entry("images/base", build, *inputs, code=_CODE, suffix=".tar")
 
 
 def image(
@@ -69,14 +73,14 @@ def image(
         args["PIP_ARGS"] = "--no-index --find-links /wheels"
         volumes = [*volumes, f"{wheels}:/wheels:ro"]
     names = [str(path.relative_to(context)) for path in inputs]
-    key = cache.key(tag, repr(sorted(args.items())), repr(sorted(volumes)), repr(names), *inputs)
+    named = (tag, repr(sorted(args.items())), repr(sorted(volumes)), repr(names))
 
     def make(draft: Path) -> None:
         with step(f"Build image {tag}", f"from {dockerfile.name}, on {base_tag}"):
             buildah.build(tag, dockerfile=dockerfile, context=context, archive=draft, args=args, volumes=volumes)
 
     name = re.sub(r"[^a-z0-9.]+", "-", tag.lower())
-    archive = cache.entry(f"images/{name}-{key}.tar", make)
+    archive = cache.entry(f"images/{name}", make, *named, *inputs, code=_CODE, suffix=".tar")
     cache.prune(f"images/{name}-*.tar", keep=_KEEP)
     return archive
 
@@ -92,7 +96,7 @@ def download(requirements: Path) -> Path:
                 timeout=1800,
             )
 
-    return cache.entry(f"wheels-{cache.key(requirements)}", make)
+    return cache.entry("wheels", make, requirements, code=[place])
 
 
 def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
@@ -106,7 +110,7 @@ def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
         buildah.build(tag, dockerfile=context / f"{name}.dockerfile", context=context, archive=draft)
         shutil.rmtree(context)
 
-    return cache.entry(f"images/{name}-{cache.key(*(_RECIPES / file for file in recipe))}.tar", make)
+    return cache.entry(f"images/{name}", make, *(_RECIPES / file for file in recipe), code=_CODE, suffix=".tar")
 
 
 def _debootstrap(tag: str, draft: Path) -> None:
@@ -118,7 +122,7 @@ def _debootstrap(tag: str, draft: Path) -> None:
     with step("Install Debian for the base image", "debootstrap with Python and keepalived; about a minute"):
         # in a mount namespace of its own, so that nothing stays mounted below it if it is interrupted
         command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-        run([*command, "bookworm", str(root), *_mirror()], timeout=1800)
+        run([*command, "bookworm", str(root), *_mirror()], timeout=1800, env=build_environment(), inherit=False)
     for path in _STRIP:
         cache.discard(root / path)
     for needed in ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):

@@ -12,6 +12,15 @@ from hack.testbed.process import Process, spawn
 
 Result = subprocess.CompletedProcess[str]
 
+_BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BUILD_INHERITS = (
+    "HOME",  # buildah asks for it; below it lies ~/.wgetrc, too
+    "TMPDIR",
+    *("http_proxy", "https_proxy", "no_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+
 
 class Place(Protocol):
     """What a control plane needs of the place that it runs in."""
@@ -42,8 +51,13 @@ def run(
     check: bool = True,
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
+    inherit: bool = True,
 ) -> Result:
-    """Run a program to its end and return what it said; by default a failure raises with its standard error."""
+    """
+    Run a program to its end and return what it said; by default a failure raises with its standard error.
+
+    *env* is added to the caller's environment, or is all of it where the program is to *inherit* nothing.
+    """
     done = subprocess.run(
         command,
         input=input,
@@ -51,10 +65,21 @@ def run(
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, **(env or {})},
+        env={**(os.environ if inherit else {}), **(env or {})},
         check=False,
     )
     if check and done.returncode:
         said = (done.stderr or done.stdout)[-4000:]
         raise TestbedError(f"`{shlex.join(command)}` failed with status {done.returncode}:\n{said}")
     return done
+
+
+def build_environment() -> dict[str, str]:
+    """
+    What a build in a chroot or a container sees of the environment: a list, not what the caller happens to have.
+
+    Programs in there obey variables that were meant for programs out here: PYTHONPYCACHEPREFIX of hack/venv once made
+    debootstrap's Python write this machine's path into the base image.
+    """
+    inherited = {name: os.environ[name] for name in _BUILD_INHERITS if name in os.environ}
+    return {**inherited, "PATH": _BUILD_PATH, "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}

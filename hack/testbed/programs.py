@@ -7,10 +7,10 @@ that users of controller-runtime keep there (kube-apiserver, etcd, kubectl) are 
 import functools
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hack.testbed import cache, golang
 from hack.testbed.errors import TestbedError
@@ -60,13 +60,13 @@ def ensure(names: Sequence[str] = ALL) -> Programs:
     """Have these programs, building those that are neither in KUBEBUILDER_ASSETS nor in the cache."""
     given = _assets(names)
     wanted = [source for source in SOURCES if source.name in names and source.name not in given]
-    paths = {source.name: cache.root() / _entry(source) / source.name for source in wanted}
+    paths = {source.name: _folder(source) / source.name for source in wanted}
     absent = [source for source in wanted if not paths[source.name].exists()]
     if absent:
         say(f"{len(absent)} programs to build with {golang.description()}; once, then they are kept in {cache.root()}")
     for number, source in enumerate(absent, start=1):
         with step(f"Build {source.name}", source.why, done=number, of=len(absent)):
-            cache.entry(_entry(source), functools.partial(_build, source))
+            cache.entry(*_entry(source))
     return Programs(given | paths)
 
 
@@ -79,11 +79,16 @@ def _assets(names: Sequence[str]) -> dict[str, Path]:
     return {name: Path(folder, name) for name in names if Path(folder, name).is_file()}
 
 
-def _entry(source: Source) -> str:
-    """The cache entry of a program: a directory of its own, named by everything that goes into the build."""
-    module = golang.TOOLS / source.module
-    inputs = cache.key(module / "go.mod", module / "go.sum", source.package, *_flags(source), golang.description())
-    return f"programs/{source.name}-{inputs}"
+def _entry(source: Source) -> tuple[Any, ...]:
+    """What :func:`cache.entry` takes: a directory for the program, and everything that goes into its build."""
+    module, flags = golang.TOOLS / source.module, _flags(source)
+    build = functools.partial(golang.build, module, source.package, source.name, flags)
+    inputs = (module / "go.mod", module / "go.sum", source.package, *flags, golang.description())
+    return f"programs/{source.name}", build, *inputs
+
+
+def _folder(source: Source) -> Path:
+    return cache.place_of(*_entry(source))
 
 
 def _flags(source: Source) -> list[str]:
@@ -103,13 +108,3 @@ def _required(module: str, path: str) -> str:
     if not found:
         raise TestbedError(f"tools/{module}/go.mod does not require {path}")
     return found[1]
-
-
-def _build(source: Source, draft: Path) -> None:
-    draft.mkdir()
-    command = [str(golang.go()), "build", *_flags(source), "-o", str(draft / source.name), source.package]
-    done = subprocess.run(
-        command, cwd=golang.TOOLS / source.module, env=golang.environment(), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise TestbedError(f"{source.name} does not build:\n{done.stderr[-3000:]}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.testbed import images
+from hack.testbed import images, place
 from hack.testbed.errors import TestbedError
 
 
@@ -31,3 +31,17 @@ def test_a_dockerfile_that_copies_everything_is_refused(tmp_path: Path) -> None:
     """Then nobody could tell when to build it again."""
     with pytest.raises(TestbedError, match="copies its whole directory"):
         images._copied(write(tmp_path, Dockerfile="COPY . /app\n"), tmp_path)
+
+
+def test_a_build_sees_a_list_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller has for programs of this machine stays out; what a download needs goes in."""
+    for name in ("PYTHONPYCACHEPREFIX", "PIP_FIND_LINKS", "VIRTUAL_ENV", "KAVIP_CACHE", "LC_ALL"):
+        monkeypatch.setenv(name, "/somewhere")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:3128")
+    seen = dict(
+        line.split("=", 1)
+        for line in place.run(["env"], env=place.build_environment(), inherit=False).stdout.splitlines()
+    )
+    assert seen.pop("https_proxy") == "http://127.0.0.1:3128"
+    assert seen.keys() <= {"PATH", "LANG", "DEBIAN_FRONTEND", *place._BUILD_INHERITS}
+    assert "venv" not in seen["PATH"]

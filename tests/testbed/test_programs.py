@@ -20,12 +20,12 @@ def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the cache is taken."""
     built = []
 
-    def build(source: programs.Source, draft: Path) -> None:
-        built.append(source.name)
+    def build(module: Path, package: str, name: str, flags: list[str], draft: Path) -> None:
+        built.append(name)
         draft.mkdir()
-        (draft / source.name).touch()
+        (draft / name).touch()
 
-    monkeypatch.setattr(programs, "_build", build)
+    monkeypatch.setattr(golang, "build", build)
     first = programs.ensure(["etcd", "helm"])
     assert programs.ensure(["etcd", "helm"]) == first
     assert built == ["etcd", "helm"]
@@ -34,9 +34,9 @@ def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_compiler_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key holds what the program was built with."""
-    before = programs._entry(programs.SOURCES[0])
+    before = programs._folder(programs.SOURCES[0])
     monkeypatch.setattr(golang, "description", lambda: "go version go1.1 test")
-    assert programs._entry(programs.SOURCES[0]) != before
+    assert programs._folder(programs.SOURCES[0]) != before
 
 
 def test_programs_of_kubebuilder_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
