@@ -19,6 +19,7 @@ import structlog
 from kavip import names, ports, telemetry
 from kavip.caches import Caches
 from kavip.errors import CachesStale, LeaseLost, SettingsError
+from kavip.gauges import Addresses
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
@@ -58,6 +59,7 @@ class App:
         self._client, self._settings, self._roles = client, settings, roles
         self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_homes)
         self._leading = Leading(client, settings, self._caches)
+        self._addresses = Addresses()
         self._webhook_unready: list[Callable[[], str]] = []
         self._stopping = False
 
@@ -101,6 +103,7 @@ class App:
 
     def _measure(self) -> None:
         self._caches.measure()
+        self._addresses.measure(self._caches.snapshot, leads=self._caches.leads)
         self._leading.measure()
 
     # --- webhook --------------------------------------------------------------------------------------------------

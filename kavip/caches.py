@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
-from kavip import gauges, names, telemetry
+from kavip import names, telemetry
 from kavip.api.service import Service
 from kavip.controller import wakes
 from kavip.controller.observed import Objects, Owned
@@ -89,7 +89,6 @@ class Caches:
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
-        self._addresses = gauges.Addresses()
         for resource in resources.DECISIVE:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
@@ -156,6 +155,11 @@ class Caches:
             if not each.synced.is_set():
                 yield f"cache of {each.resource.kind} is not filled: {each.trouble or 'listing'}"
 
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads."""
+        return self.wake is not _nobody
+
     def measure(self) -> None:
         """Set the metrics that are read off the caches."""
         for number, each in enumerate(self.informers):
@@ -163,7 +167,6 @@ class Caches:
             telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
             telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(number, 0))
             self._counted[number] = each.setbacks
-        self._addresses.measure(self.snapshot, leads=self.wake is not _nobody)
 
     def _take(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and wake whom it concerns."""
@@ -175,7 +178,7 @@ class Caches:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         self._slices.select(selector(self.snapshot.followed))
         sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
-        if self.wake is not _nobody:
+        if self.leads:
             self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed
             for key in wakes.of(self.snapshot, old, new, sent=sent):
                 self.wake(key)

@@ -25,7 +25,6 @@ from kavip.api.workload import ConfigMap, Written
 from kavip.ask.offline import Planned
 from kavip.ask.overlay import Standing
 from kavip.ask.together import Together, settled, together
-from kavip.controller.manifests import AGENT
 from kavip.controller.outcome import Options
 from kavip.snapshot import Snapshot
 from kavip.webhook.verdict import visible
@@ -112,7 +111,7 @@ def settings_of(standing: Standing, *, ipam: str) -> Options:
     own_images = {each.key for each in _groups(standing) if each.spec.agent_image}
     for what, daemonset in sorted(standing.written.items()):
         kind, key = what.split(" ", 1)
-        agents = [each for each in _containers(daemonset) if each.get("name") == AGENT]
+        agents = [each for each in _containers(daemonset) if each.get("name") == names.AGENT_CONTAINER]
         if kind != names.DAEMON_SET or key in own_images or not agents:
             continue
         told = {each["name"]: each.get("value", "") for each in agents[0].get("env", ())}

@@ -20,7 +20,7 @@ from kavip.api.address import parse_address
 from kavip.api.cluster import Node, NodeAddress, NodeStatus
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.controller.manifests import AGENT, CA_DIR, CONFIG_DIR, KEEPALIVED, PASSWORD_DIR, RUN_DIR, SETUP
+from kavip.controller.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.errors import BadInput
 from kavip.snapshot import Object
 
@@ -214,7 +214,7 @@ def _here(group: Group, unit: str, text: str) -> str:
 
 def _environment(group: Group, unit: str) -> list[str]:
     """The agent's surroundings; those of the node stand in a file of their own."""
-    plain = [each for each in _container(group, AGENT)["env"] if "value" in each]
+    plain = [each for each in _container(group, names.AGENT_CONTAINER)["env"] if "value" in each]
     lines = [f"Environment={each['name']}={_here(group, unit, each['value'])}" for each in plain]
     folders = [f"Environment=KAVIP_AGENT_CA_DIR={group.folder}/ca", f"Environment=TMPDIR=/run/{unit}"]
     # Both units have the folder, and neither takes it away: the agent cleans up what a killed keepalived left.
@@ -223,8 +223,8 @@ def _environment(group: Group, unit: str) -> list[str]:
 
 
 def _keepalived_unit(group: Group, unit: str) -> str:
-    setup = " ".join(_container(group, SETUP)["command"])
-    command = " ".join(_container(group, KEEPALIVED)["command"])
+    setup = " ".join(_container(group, names.SETUP_CONTAINER)["command"])
+    command = " ".join(_container(group, names.KEEPALIVED_CONTAINER)["command"])
     return _lines(
         "[Unit]",
         f"Description=keepalived of KeepalivedGroup {group.key}",
@@ -245,7 +245,7 @@ def _keepalived_unit(group: Group, unit: str) -> str:
 
 
 def _agent_unit(group: Group, unit: str) -> str:
-    command = " ".join(_container(group, AGENT)["command"])
+    command = " ".join(_container(group, names.AGENT_CONTAINER)["command"])
     return _lines(
         "[Unit]",
         f"Description=kavip agent of KeepalivedGroup {group.key}",

@@ -4,6 +4,7 @@ The controller: what the replica that leads does.
 A change becomes keys (:mod:`.wakes`), a key becomes a Plan, a Plan becomes writes. Pure, in the order of reading:
 
 * :mod:`.outcome`, :mod:`.observed`: the values in which decisions speak: keys and Plans; what was seen of the cluster;
+  :mod:`.text`: what their messages share;
 * :mod:`.plan`: the plan of one Service, with :mod:`.addressing` (which addresses), :mod:`.programmed` and
   :mod:`.advertised` (its conditions) and :mod:`.news` (is it worth a write), :mod:`.judging` (of a group's Services:
   whose are no longer so); :mod:`.removals`, :mod:`.echo` and :mod:`.unanswered`: what others, the watch and a lost

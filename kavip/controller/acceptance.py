@@ -11,8 +11,8 @@ from kavip.api.refusal import Refusal
 from kavip.api.scheduling import fields_of
 from kavip.controller.belongings import LONGEST_NAME, InTheWay
 from kavip.controller.outcome import Verdict
-from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
+from kavip.controller.text import few
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import check_group

@@ -17,7 +17,8 @@ from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.controller.mastership import Held, Mastership
 from kavip.controller.outcome import Doubt, Verdict
-from kavip.controller.programmed import Case, few
+from kavip.controller.programmed import Case
+from kavip.controller.text import few
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.vrrp import tracking

@@ -11,8 +11,10 @@ import msgspec
 
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
-from kavip.controller.outcome import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.controller.outcome import Key, Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.controller.rivals import Hindrance
 from kavip.names import Condition as ConditionType
+from kavip.snapshot import Snapshot
 
 
 def plan_aside(group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also: Iterable[ConditionType] = ()) -> Plan:
@@ -26,6 +28,14 @@ def plan_aside(group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also:
         "status": {"conditions": msgspec.to_builtins(merged)},
     }
     return Plan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=notices(group, verdict))
+
+
+def plan_hindered(snapshot: Snapshot, key: Key, hindrance: Hindrance, *, now: datetime) -> Plan:
+    """What may be written while something is in the way: groups say what, once it is known."""
+    group = snapshot.groups.get(key.name) if key.kind is Kind.GROUP and hindrance.who else None
+    if group is None or group.metadata.deletion_timestamp:
+        return Plan()
+    return plan_aside(group, hindrance.verdict, now=now)
 
 
 def notices(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:

@@ -16,8 +16,8 @@ from kavip.api.cluster import Node, Pod
 from kavip.api.scheduling import fields_of
 from kavip.controller.observed import FAULT, MASTER, NodeState, Sight
 from kavip.controller.outcome import PodRemoval, Verdict
-from kavip.controller.programmed import few
 from kavip.controller.takeover import Takeover
+from kavip.controller.text import few
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import has_password

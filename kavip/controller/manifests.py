@@ -22,9 +22,6 @@ CONFIG_DIR: Final = "/etc/kavip/config"
 PASSWORD_DIR: Final = "/etc/kavip/password"  # noqa: S105 - a folder
 RUN_DIR: Final = "/run/kavip"
 CA_DIR: Final = "/etc/kavip/ca"
-KEEPALIVED: Final = "keepalived"
-AGENT: Final = "agent"
-SETUP: Final = "config-setup"  # keepalived-operator's name for the same step
 
 # Names of `--config-id` and of paths are fixed; $(NODE_NAME) is replaced by kubelet. `exec` form: no shell.
 KEEPALIVED_COMMAND: Final = (
@@ -182,16 +179,31 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
         "initContainers": [
-            _container(SETUP, agent_image, spec, command=["kavip", "agent", "--once"], env=agent_env, mounts=mounts)
+            _container(
+                names.SETUP_CONTAINER,
+                agent_image,
+                spec,
+                command=["kavip", "agent", "--once"],
+                env=agent_env,
+                mounts=mounts,
+            )
         ],
         "containers": [
             {
-                **_container(KEEPALIVED, daemon_image, spec, command=list(KEEPALIVED_COMMAND), env=_keepalived_env()),
+                **_container(
+                    names.KEEPALIVED_CONTAINER,
+                    daemon_image,
+                    spec,
+                    command=list(KEEPALIVED_COMMAND),
+                    env=_keepalived_env(),
+                ),
                 # The agent asks keepalived for a fresh dump. Patience: a restart moves VIPs.
                 "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
             },
             {
-                **_container(AGENT, agent_image, spec, command=["kavip", "agent"], env=agent_env, mounts=mounts),
+                **_container(
+                    names.AGENT_CONTAINER, agent_image, spec, command=["kavip", "agent"], env=agent_env, mounts=mounts
+                ),
                 "ports": [
                     {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
                 ],
@@ -213,7 +225,7 @@ def _container(
     env: list[Manifest],
     mounts: Sequence[Manifest] = (),
 ) -> Manifest:
-    is_daemon = name == KEEPALIVED
+    is_daemon = name == names.KEEPALIVED_CONTAINER
     return {
         "name": name,
         "image": image,

@@ -13,7 +13,7 @@ from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.controller.aside import plan_aside
 from kavip.controller.outcome import Plan, Verdict
-from kavip.controller.programmed import few
+from kavip.controller.text import few
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot

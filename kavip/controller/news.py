@@ -6,20 +6,19 @@ therefore left as it is for :data:`PATIENCE`; every other one is written as soon
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.api.service import Service
+from kavip.controller.observed import EVER
 from kavip.controller.outcome import Verdict, age
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 
 PATIENCE: Final = 10.0
 """Seconds after which the message of a Service that is still pending says what it waits for now."""
-
-EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 _RAREST: Final = 3600.0
 _COUNT: Final = re.compile(r"\d+ of \d+ nodes run ")  # how programmed begins to count

@@ -6,7 +6,7 @@ Values that decisions read. The probe makes :class:`Observed`, the informers and
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +17,6 @@ from kavip.api.cluster import Pod
 from kavip.api.event import Event
 from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
-from kavip.controller.news import EVER
 from kavip.controller.outcome import Apply, Doubt, Key, Removal, Reserved, StatusPatch
 from kavip.controller.owner import Foreign, Made
 from kavip.controller.rivals import Rivals
@@ -26,6 +25,9 @@ MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 BACKUP: Final = "BACKUP"
 FAULT: Final = "FAULT"
 BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
+
+EVER: Final = datetime.min.replace(tzinfo=UTC)
+"""Before any moment at which agents could have been asked."""
 
 
 @dataclass(frozen=True, slots=True)

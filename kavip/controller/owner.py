@@ -10,7 +10,6 @@ from typing import Final
 
 from kavip import names
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding, controller_of
-from kavip.controller.manifests import AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +43,5 @@ def _made_by_kavip(obj: Made) -> bool:
         case ConfigMap():
             return names.AGENT_KEY in (obj.data or {})
         case DaemonSet():
-            return any(container.name == AGENT for container in obj.spec.template.spec.containers or ())
+            return any(container.name == names.AGENT_CONTAINER for container in obj.spec.template.spec.containers or ())
     return True  # what the predecessor made for Prometheus says the same

@@ -27,8 +27,7 @@ import structlog
 from kavip import names
 from kavip.controller import collisions, exported
 from kavip.controller.collisions import Tally
-from kavip.controller.news import EVER
-from kavip.controller.observed import MASTER, Hearing, NodeState, Observed
+from kavip.controller.observed import EVER, MASTER, Hearing, NodeState, Observed
 from kavip.controller.outcome import Target
 from kavip.controller.reports import counts_of, resumed, state_of, summary
 from kavip.telemetry import AGENT_LOOKS

@@ -20,6 +20,7 @@ from kavip.api.service import Service
 from kavip.controller import vrids
 from kavip.controller.observed import LeftOut, NodeState, Observed
 from kavip.controller.outcome import Verdict
+from kavip.controller.text import few
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -27,7 +28,6 @@ from kavip.vrrp import members
 from kavip.vrrp.units import Draft
 
 _VERBATIM: Final = names.VERBATIM_ANNOTATION
-_NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +262,3 @@ def _progress(case: Case, lacking: Sequence[str]) -> str:
     if not any(name in ground.states for name in lacking):
         return f"{text}; why no agent answers, Ready of KeepalivedGroup {ground.key} says"
     return text
-
-
-def few(texts: Sequence[str]) -> str:
-    """*texts* for a message: the first ones by name, the rest counted."""
-    rest = len(texts) - _NAMED
-    return ", ".join(texts[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

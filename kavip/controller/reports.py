@@ -18,8 +18,7 @@ from kavip.api.address import Address, read_address
 from kavip.api.instant import read_instant
 from kavip.api.meta import Wire, field
 from kavip.controller.collisions import Sign, Trace
-from kavip.controller.news import EVER
-from kavip.controller.observed import BY_KEEPALIVED, MASTER, LeftOut, NodeState, Sight
+from kavip.controller.observed import BY_KEEPALIVED, EVER, MASTER, LeftOut, NodeState, Sight
 from kavip.names import MAX_ROUTER_ID
 
 DRIFT: Final = 0.3

@@ -7,16 +7,13 @@ are another machine's. Until that is known kavip writes nothing, not even why.
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
 from kavip import names
 from kavip.api.lease import Lease
 from kavip.api.workload import Deployment
-from kavip.controller.aside import plan_aside
-from kavip.controller.outcome import Key, Kind, Plan, Verdict
+from kavip.controller.outcome import Verdict
 from kavip.names import Reason
-from kavip.snapshot import Snapshot
 
 Rival = Lease | Deployment
 
@@ -91,11 +88,3 @@ class Rivals:
             if each.renewed
         ]
         return Hindrance(tuple(who)) if who or held else None
-
-
-def plan_hindered(snapshot: Snapshot, key: Key, hindrance: Hindrance, *, now: datetime) -> Plan:
-    """What may be written while something is in the way: groups say what, once it is known."""
-    group = snapshot.groups.get(key.name) if key.kind is Kind.GROUP and hindrance.who else None
-    if group is None or group.metadata.deletion_timestamp:
-        return Plan()
-    return plan_aside(group, hindrance.verdict, now=now)

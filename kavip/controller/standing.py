@@ -22,8 +22,8 @@ from kavip.controller import advertised
 from kavip.controller.mastership import Mastership, Subject
 from kavip.controller.observed import BACKUP, FAULT, MASTER, NodeState
 from kavip.controller.outcome import Doubt, Verdict
-from kavip.controller.programmed import few
 from kavip.controller.roster import Roster
+from kavip.controller.text import few
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot

@@ -18,8 +18,8 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.instant import instant_text
-from kavip.controller.programmed import few
 from kavip.controller.published import LARGEST, MARGIN, Bundle, Published
+from kavip.controller.text import few
 from kavip.vrrp.identity import Identity, Running, agree
 
 LEAD: Final = 10.0

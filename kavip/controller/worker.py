@@ -19,13 +19,13 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.controller.apply import Writer
+from kavip.controller.aside import plan_hindered
 from kavip.controller.group import plan_group
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.controller.restraint import Restraint
-from kavip.controller.rivals import plan_hindered
 from kavip.controller.wakes import Start
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request

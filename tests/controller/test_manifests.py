@@ -56,11 +56,11 @@ def test_agents_are_told_whom_to_answer() -> None:
     pod = body["spec"]["template"]["spec"]
     told = {each["name"]: env(each).get(variable) for each in (*pod["initContainers"], *pod["containers"])}
     assert told == {
-        manifests.SETUP: "10.0.0.0/8,192.0.2.0/24",
-        manifests.AGENT: "10.0.0.0/8,192.0.2.0/24",
-        manifests.KEEPALIVED: None,
+        names.SETUP_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
+        names.AGENT_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
+        names.KEEPALIVED_CONTAINER: None,
     }
-    settings = AgentSettings(node_name="n1", allowed_cidrs=told[manifests.AGENT] or "")
+    settings = AgentSettings(node_name="n1", allowed_cidrs=told[names.AGENT_CONTAINER] or "")
     assert [str(each) for each in settings.networks] == ["10.0.0.0/8", "192.0.2.0/24"]
     assert not any(variable in env(each) for each in containers(build.group()).values())
 
@@ -69,7 +69,9 @@ def test_agents_are_told_whose_names_their_metrics_bear() -> None:
     """The other exporter's only where the administrator wants them; to say the default would restart all agents."""
     variable = "KAVIP_AGENT_METRICS"
     body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, metrics="mehdy")
-    (agent,) = [each for each in body["spec"]["template"]["spec"]["containers"] if each["name"] == manifests.AGENT]
+    (agent,) = [
+        each for each in body["spec"]["template"]["spec"]["containers"] if each["name"] == names.AGENT_CONTAINER
+    ]
     assert AgentSettings(node_name="n1", metrics=env(agent)[variable]).metrics == Exporter.MEHDY
     assert not any(variable in env(each) for each in containers(build.group()).values())
 

@@ -5,8 +5,9 @@ import pytest
 from kavip import names
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
+from kavip.controller.aside import plan_hindered
 from kavip.controller.outcome import Key, Kind, Plan
-from kavip.controller.rivals import DURATION, Hindrance, Rivals, plan_hindered
+from kavip.controller.rivals import DURATION, Hindrance, Rivals
 from tests import build
 from tests.controller.scenes import GROUP, NOW, World, body_of, cluster
 

@@ -1,0 +1,14 @@
+"""
+Text that the messages of several conditions share.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+_NAMED: Final = 3  # nodes and addresses that a message names before it counts the rest
+
+
+def few(texts: Sequence[str]) -> str:
+    """*texts* for a message: the first ones by name, the rest counted."""
+    rest = len(texts) - _NAMED
+    return ", ".join(texts[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
