@@ -10,13 +10,13 @@ A guided tour, from the bottom up:
 * :mod:`kavip.vrrp`: keepalived: VRIDs, verbatim lines, the model and its text.
 * :mod:`kavip.snapshot`: everything a decision may look at, with its indexes (:mod:`kavip.rows`,
   :mod:`kavip.crews`: who is in which group, and where its pods are).
+* :mod:`kavip.http`: listening sockets, bounded connections, probes and metrics.
 * :mod:`kavip.kube`: the API server: client, informer, work queue, lease and leader, events.
 * :mod:`kavip.webhook`: admission: policy (pure), certificates, server.
 * :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
 * :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them, with
-  :mod:`kavip.settings`, :mod:`kavip.telemetry`, :mod:`kavip.gauges`; :mod:`kavip.sockets`, :mod:`kavip.listening`,
-  :mod:`kavip.ports`: what listens.
+  :mod:`kavip.settings`, :mod:`kavip.telemetry`, :mod:`kavip.gauges`.
 * :mod:`kavip.ask`, :mod:`kavip.cli`: the same decisions for people who ask; the command line.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and

@@ -16,10 +16,11 @@ from typing import Any
 
 import structlog
 
-from kavip import names, ports, telemetry
+from kavip import names, telemetry
 from kavip.caches import Caches
 from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.gauges import Addresses
+from kavip.http import ports
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from kavip.agent.places import LARGEST_REQUEST, Connection, Places, Stage, sender
-from kavip.sockets import bound
+from kavip.http.sockets import bound
 
 OWN, CLIENTS, STRANGERS = 8, 20, 4
 """Connections: of the node itself, of others, and of those who are sent away."""

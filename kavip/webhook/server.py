@@ -4,7 +4,7 @@ The TLS server on 9443: bytes in, an AdmissionReview out.
 A bad request is an HTTP error, so that the API server's ``failurePolicy`` decides; a bad object is a ``.response``. A
 rule that raises gives a well-formed answer all the same: a validator says no with code 500, a mutator lets pass
 unchanged; both are counted, and logged with the UID. Until the caches are filled every review is answered 503, never
-with a guess. How long a stranger may take, and how much, is decided in :mod:`kavip.listening` and
+with a guess. How long a stranger may take, and how much, is decided in :mod:`kavip.http.listener` and
 :mod:`kavip.webhook.body`.
 """
 
@@ -29,7 +29,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.review import AdmissionRequest, AdmissionResponse, UserInfo
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.listening import Listener, Reply
+from kavip.http.listener import Listener, Reply
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook import mutation, policy, tls, verdict

@@ -14,7 +14,7 @@ from kavip.agent import server
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, connected
-from tests.crowd import crowd
+from tests.http.crowd import crowd
 
 pytestmark = pytest.mark.netns
 

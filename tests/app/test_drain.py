@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.listening import Limits
+from kavip.http.listener import Limits
 from tests.app.conftest import Installation, Replica, a_group, wait_for
 from tests.build import service
-from tests.crowd import crowd
+from tests.http.crowd import crowd
 from tests.webhook.serving import question
 
 pytestmark = pytest.mark.apiserver

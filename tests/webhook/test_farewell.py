@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from kavip.listening import FAREWELL
+from kavip.http.listener import FAREWELL
 from kavip.webhook import certs
 from tests.loop import Loop
 

@@ -16,7 +16,7 @@ from yarl import URL
 
 from hack import refusals
 from kavip import names, telemetry
-from kavip.listening import Limits
+from kavip.http.listener import Limits
 from kavip.snapshot import Snapshot
 from kavip.webhook import body, certs, services
 from kavip.webhook import server as serving

@@ -25,7 +25,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_parser import RawRequestMessage
 from yarl import URL
 
-from kavip.sockets import bound
+from kavip.http.sockets import bound
 
 _SWEEP: Final = 0.25  # seconds between two looks at the deadlines
 _IDLE: Final = 3600.0

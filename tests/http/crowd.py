@@ -1,5 +1,5 @@
 """
-A crowd at a port: ``python -m tests.crowd HOST PORT COUNT``.
+A crowd at a port: ``python -m tests.http.crowd HOST PORT COUNT``.
 
 So many connections at once, each replaced as soon as it is cut: silent ones, half requests, half handshakes, requests
 that drip, sound ones without pause, and sound ones whose answer nobody reads. A line tells of every hundred that were
@@ -69,7 +69,7 @@ def crowd(
     def opened() -> int:
         return int(process.tail(log, 1) or 0)
 
-    running = spawn((sys.executable, "-m", "tests.crowd", host, str(port), str(count)), log=log)
+    running = spawn((sys.executable, "-m", "tests.http.crowd", host, str(port), str(count)), log=log)
     try:
         process.wait_for("the crowd stands", lambda: opened() >= count, timeout=60)
         yield opened

@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from kavip import names, telemetry
-from kavip.listening import Limits, Listener
+from kavip.http.listener import Limits, Listener
 
 LIMITS: Final = Limits(connections=64)
 Pages = Mapping[str, Callable[[], web.Response]]

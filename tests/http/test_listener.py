@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kavip import app
 from kavip.errors import SettingsError
-from kavip.listening import FAREWELL, Limits, Listener, Reply
+from kavip.http.listener import FAREWELL, Limits, Listener, Reply
 from kavip.settings import Settings
 from kavip.webhook import certs
 from tests.clock import skip
@@ -294,7 +294,7 @@ def _tls(folder: Path) -> ssl.SSLContext:
 
 async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has just asked when the listener stops gets an answer that says: again, elsewhere; nobody meets silence."""
-    monkeypatch.setattr("kavip.listening._PARTING", 60.0)
+    monkeypatch.setattr("kavip.http.listener._PARTING", 60.0)
     page = Page()
     listener = Listener(page, limits=LONG)
     port = await listener.start(HOST, 0)
