@@ -44,7 +44,9 @@ def test_every_module_is_pure_or_an_edge(package: str) -> None:
     assert found == {module for module in {*PURE, *EDGES} if module.startswith(f"kavip.{package}.")}
 
 
-@pytest.mark.parametrize("package", ["", "agent", "ask", "controller", "http", "ipam", "kube", "vrrp", "webhook"])
+@pytest.mark.parametrize(
+    "package", ["", "agent", "ask", "controller", "http", "ipam", "kube", "snapshot", "vrrp", "webhook"]
+)
 def test_the_guided_tour_leaves_no_module_out(package: str) -> None:
     """Each package's docstring leads to all of its modules, and to none that is gone."""
     folder = ROOT / "kavip" / package

@@ -24,14 +24,14 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.crews import Crews
 from kavip.errors import BadInput
 from kavip.ipam.addresses import Range, parse_network
 from kavip.ipam.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.reported import Reports, addresses_of
 from kavip.ipam.rest import Rests
-from kavip.rows import Rows, ShareOf
+from kavip.snapshot.membership import Rows, ShareOf
+from kavip.snapshot.placement import Crews
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
