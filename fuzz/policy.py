@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from bench.review import cluster
 from fuzz import shapes
 from fuzz.report import Report, resident
+from kavip.admission import verdict
+from kavip.admission.chain import Options
+from kavip.admission.verdict import Subject
 from kavip.api import review
 from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
-from kavip.webhook import verdict
-from kavip.webhook.checks import Options
 from kavip.webhook.server import ROUTES
-from kavip.webhook.verdict import Subject
 
 BATCH: Final = 500  # examples of one path: hypothesis keeps each in mind until the batch ends
 SERVICES: Final = 200

@@ -18,8 +18,8 @@ A case::
                                         # or check: so says kavip check; at the API server the schema is faster
     passes: {...}                       # a merge patch (null removes) that makes *asked* acceptable, without a warning
 
-What is made of it: unit tests (``tests/webhook/test_refusals.py``), the page ``docs/reference/refusals.md``, and tests
-with real kubectl. For those: let the webhook judge by :func:`snapshot` of the case, apply :attr:`Case.asked`, and look
+What is made of it: unit tests (``tests/admission/test_refusals.py``), the page ``docs/reference/refusals.md``, and
+tests with real kubectl. For those: let the webhook judge by :func:`snapshot` of the case, apply :attr:`Case.asked`, and look
 for ``FIELD: MESSAGE`` in what kubectl prints. Before an UPDATE or a DELETE create :attr:`Case.old` while no webhook is
 registered, or through a Snapshot that lets it pass; objects of the cluster need not stand in the API server.
 """
@@ -33,11 +33,11 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from kavip.admission import groups, pools, services
+from kavip.admission.chain import Check, Options
 from kavip.api.review import Operation
 from kavip.settings import listed
 from kavip.snapshot import KINDS, Object, Snapshot
-from kavip.webhook import groups, pools, services
-from kavip.webhook.checks import Check, Options
 
 FOLDER: Final = Path(__file__).parents[1] / "tests" / "refusals"
 CLUSTER: Final = FOLDER / "cluster.yaml"

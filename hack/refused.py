@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, Final
 
 from hack.refusals import CHAINS, Case, Manifest
+from kavip.admission.chain import Check
+from kavip.admission.verdict import PARDONED
 from kavip.api.review import Operation
-from kavip.webhook.checks import Check
-from kavip.webhook.verdict import PARDONED
 
 _LONGEST: Final = 8  # items of a list that an example shows
 _FIRST: Final = {"check": "`kavip check`; at the API server the schema says it first"}

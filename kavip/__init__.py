@@ -11,7 +11,8 @@ A guided tour, from the bottom up:
 * :mod:`kavip.snapshot`: everything that a decision may look at, with its indexes.
 * :mod:`kavip.http`: listening sockets, bounded connections, probes and metrics.
 * :mod:`kavip.kube`: the API server: client, informer, work queue, lease and leader, events.
-* :mod:`kavip.webhook`: admission: policy (pure), certificates, server.
+* :mod:`kavip.admission`: may this object be so, and which defaults does it get. :mod:`kavip.webhook`: the server that
+  answers with it, and its certificates.
 * :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
 * :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them, with

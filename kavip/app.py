@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from kavip import names, telemetry
+from kavip.admission.chain import Options as WebhookOptions
 from kavip.caches import Caches
 from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.gauges import Addresses
@@ -27,7 +28,6 @@ from kavip.kube.lease import ApiLease
 from kavip.leading import Leading
 from kavip.settings import Settings, shown
 from kavip.webhook.access import Access
-from kavip.webhook.checks import Options as WebhookOptions
 from kavip.webhook.keeper import keeper
 from kavip.webhook.server import Server
 

@@ -11,12 +11,12 @@ import pytest
 
 from hack import refusals
 from kavip import names
+from kavip.admission import registration
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.kube import resources
 from kavip.settings import Settings
-from kavip.webhook import registration
 from tests import files, schemas
 
 SCHEMAS = {

@@ -18,10 +18,10 @@ import click
 from kavip.ask import flags
 
 if TYPE_CHECKING:
+    from kavip.admission.chain import Options
     from kavip.ask.overlay import Standing
     from kavip.ask.overview import Overview
     from kavip.snapshot import Object
-    from kavip.webhook.checks import Options
 
 _IMAGE: Final = "kavip:latest"
 
@@ -50,8 +50,8 @@ def check(
     Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
     refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
+    from kavip.admission.chain import Options
     from kavip.ask import files, offline
-    from kavip.webhook.checks import Options
 
     gathered = files.gather(paths)
     for error in gathered.unread:
@@ -95,8 +95,8 @@ def plan(
     With --live beside what stands in one. Exit status: 0 nothing is refused, 1 something is, 2 a file or the cluster
     cannot be read; with --diff: 0 nothing would change, 1 something would, 2 that cannot be said.
     """
+    from kavip.admission.chain import Options
     from kavip.ask import files, offline, tables
-    from kavip.webhook.checks import Options
 
     given, chosen = files.load(paths), Options(**manner)
     if diff:

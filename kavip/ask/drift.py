@@ -19,6 +19,7 @@ import msgspec
 import yaml
 
 from kavip import names
+from kavip.admission.verdict import visible
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
@@ -27,7 +28,6 @@ from kavip.ask.overlay import Standing
 from kavip.ask.together import Together, settled, together
 from kavip.controller.outcome import Options
 from kavip.snapshot import Snapshot
-from kavip.webhook.verdict import visible
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
 _SUFFIXES: Final = {

@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from kavip import names
+from kavip.admission.chain import Options as PolicyOptions
+from kavip.admission.verdict import told
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
@@ -27,8 +29,6 @@ from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
-from kavip.webhook.checks import Options as PolicyOptions
-from kavip.webhook.verdict import told
 
 _DEFAULTS: Final = Options()
 _TAKEN: Final = "references to them are taken as right, a namespaceSelector without Namespaces as matching"

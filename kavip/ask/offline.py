@@ -14,6 +14,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kavip import names
+from kavip.admission import policy
+from kavip.admission.chain import DEFAULTS
+from kavip.admission.chain import Options as PolicyOptions
+from kavip.admission.verdict import Verdict, message_of, told
 from kavip.api import conditions
 from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
@@ -31,10 +35,6 @@ from kavip.controller.plan import plan_service
 from kavip.names import Reason
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
-from kavip.webhook import policy
-from kavip.webhook.checks import DEFAULTS
-from kavip.webhook.checks import Options as PolicyOptions
-from kavip.webhook.verdict import Verdict, message_of, told
 
 W = TypeVar("W", bound=Service | KeepalivedGroup)
 

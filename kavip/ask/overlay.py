@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kavip.admission import mutation
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.workload import Written
 from kavip.snapshot import KINDS, Object
-from kavip.webhook import mutation
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kavip.admission.verdict import message_of, plain
 from kavip.api import conditions
 from kavip.ask.offline import Planned
 from kavip.ask.unmanaged import why_unmanaged
@@ -14,7 +15,6 @@ from kavip.ipam.explain import count
 from kavip.names import SERVICE, Reason
 from kavip.names import Condition as ConditionType
 from kavip.snapshot import Snapshot
-from kavip.webhook.verdict import message_of, plain
 
 _WIDTH: Final = 118
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kavip.admission.verdict import visible
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.ask.explaining import Report
@@ -15,7 +16,6 @@ from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.request import Request
 from kavip.ipam.stock import Usage
 from kavip.names import Condition as ConditionType
-from kavip.webhook.verdict import visible
 
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
 _WIDTH: Final = 118

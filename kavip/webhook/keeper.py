@@ -6,13 +6,13 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from kavip import names
+from kavip.admission import registration
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import ENDPOINT_SLICES
 from kavip.names import Reason
 from kavip.settings import Settings
-from kavip.webhook import registration
 from kavip.webhook.certs import Pair
 from kavip.webhook.lookout import Lookout
 from kavip.webhook.provided import Awaited, Provided, Published, Trust

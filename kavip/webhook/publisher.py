@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kavip import names
+from kavip.admission import registration
 from kavip.api.registration import WebhookConfiguration
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from kavip.webhook import certs, registration
+from kavip.webhook import certs
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 

@@ -22,6 +22,9 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from kavip import names, telemetry
+from kavip.admission import mutation, policy, verdict
+from kavip.admission.chain import Options
+from kavip.admission.verdict import Subject, Verdict
 from kavip.api import review as wire
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
@@ -32,11 +35,9 @@ from kavip.errors import BadInput
 from kavip.http.listener import Listener, Reply
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook import mutation, policy, tls, verdict
+from kavip.webhook import tls
 from kavip.webhook.body import Reader, Unreadable
 from kavip.webhook.certs import Pair
-from kavip.webhook.checks import Options
-from kavip.webhook.verdict import Subject, Verdict
 
 PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive
 _LOOK: Final = 0.02

@@ -10,7 +10,8 @@ from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
-from kavip.webhook import body, registration
+from kavip.admission import registration
+from kavip.webhook import body
 from tests.admission.stage import NAME, Stage, opened
 from tests.files import CRDS
 from tests.loop import Loop

@@ -15,16 +15,16 @@ from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
+from kavip.admission import policy
+from kavip.admission.chain import Options
+from kavip.admission.registration import ByURL, Manner
+from kavip.admission.verdict import Verdict
 from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
-from kavip.webhook import policy
-from kavip.webhook.checks import Options
 from kavip.webhook.publisher import Registered
-from kavip.webhook.registration import ByURL, Manner
 from kavip.webhook.rotation import Rotation
 from kavip.webhook.server import ROUTES, Route, Server
-from kavip.webhook.verdict import Verdict
 from tests.admission.asking import APPLY, MERGE, Answer, Api, place
 from tests.loop import Loop
 

@@ -9,8 +9,8 @@ import pytest
 from hack import refusals
 from hack.refusals import Case
 from hack.testbed.place import Result
+from kavip.admission.verdict import shortened
 from kavip.api.review import Operation
-from kavip.webhook.verdict import shortened
 from tests.admission.asking import APPLY, MERGE, STEPS, STRATEGIC, Answer, home, place
 from tests.admission.stage import Stage
 

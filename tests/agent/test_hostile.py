@@ -19,6 +19,7 @@ from kavip.errors import UnsafeValue
 from kavip.names import CONFIG_KEY, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
 from kavip.snapshot import Object
 from tests import build
+from tests.admission import judging
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -26,7 +27,6 @@ from tests.agent.steps import WEB, WEB_VIP, master, started
 from tests.changes.rig import NEW
 from tests.controller.scenes import GROUP, World, cluster
 from tests.vrrp import hostile, reader
-from tests.webhook import judging
 
 CANARY = "canary"
 _TOUCH = "/bin/touch /tmp/canary"

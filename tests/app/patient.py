@@ -4,8 +4,9 @@
 A machine that stalls for some seconds would else cost a call, and with it a test that is about something else.
 """
 
+from kavip.admission import registration
 from kavip.cli import main
-from kavip.webhook import body, registration
+from kavip.webhook import body
 
 LONGEST = 30  # seconds: the API server takes no more
 

@@ -26,7 +26,7 @@ from hack.testbed.place import Result, run
 from hack.testbed.process import Process
 from hack.testbed.programs import Programs
 from kavip import names
-from kavip.webhook import registration
+from kavip.admission import registration
 from tests import files
 from tests.app.patient import LONGEST
 from tests.rights import wait_bound

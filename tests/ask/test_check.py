@@ -10,9 +10,9 @@ import pytest
 
 from hack import refusals
 from hack.refusals import Case
+from kavip.admission.verdict import message_of
 from kavip.api.review import Operation
 from kavip.ask import files, offline
-from kavip.webhook.verdict import message_of
 from tests.files import ROOT, SAMPLES
 
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.admission.chain import Options as PolicyOptions
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.ask import offline, tables
 from kavip.snapshot import Object
-from kavip.webhook.checks import Options as PolicyOptions
 from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
 from tests.ipam.deciding import PREFER, SHARE, ours

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from kavip.webhook import registration
+from kavip.admission import registration
 from tests import files
 from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, serve_kinds, wait_served, write_bundles
 

@@ -6,7 +6,7 @@ import pytest
 
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
-from kavip.webhook import registration
+from kavip.admission import registration
 from tests import files
 from tests.chart.release import Helm, environment, rendered
 from tests.test_manifests import normal

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from kavip import names
+from kavip.admission import policy
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.review import Operation, Review
@@ -12,7 +13,6 @@ from kavip.ask import offline
 from kavip.controller.outcome import Key, Kind, StatusPatch
 from kavip.controller.wakes import everything
 from kavip.snapshot import Snapshot
-from kavip.webhook import policy
 from tests import build
 from tests.controller.scenes import GROUP, World, body_of, pod
 

@@ -14,7 +14,7 @@ from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests import build
-from tests.webhook.judging import reasons, update
+from tests.admission.judging import reasons, update
 
 VIP = "192.0.2.129"
 BEFORE, AFTER = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
+from kavip.admission.verdict import Verdict
 from kavip.api.refusal import Refusal
 from kavip.api.review import UserInfo
 from kavip.kube.client import Client
@@ -18,7 +19,6 @@ from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.access import REMEMBERED, Access
 from kavip.webhook.server import Route, Server
-from kavip.webhook.verdict import Verdict
 from tests.webhook.serving import connected, question
 
 NAMESPACE = "kavip-access-test"

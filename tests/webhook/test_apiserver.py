@@ -17,13 +17,14 @@ from hack import refusals
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
 from kavip import names
+from kavip.admission import registration
+from kavip.admission.registration import ByService, ByURL
 from kavip.kube.client import Client
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
-from kavip.webhook import certs, registration
+from kavip.webhook import certs
 from kavip.webhook.certs import Pair
 from kavip.webhook.publisher import Injected, Registered
-from kavip.webhook.registration import ByService, ByURL
 from kavip.webhook.rotation import Rotation
 from kavip.webhook.server import Server
 from tests.build import group, service

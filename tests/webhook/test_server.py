@@ -16,9 +16,10 @@ from yarl import URL
 
 from hack import refusals
 from kavip import names, telemetry
+from kavip.admission import services
 from kavip.http.listener import Limits
 from kavip.snapshot import Snapshot
-from kavip.webhook import body, certs, services
+from kavip.webhook import body, certs
 from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hack import refusals
 from kavip import names
+from kavip.admission import policy, verdict
+from kavip.admission.verdict import Subject
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
-from kavip.webhook import policy, verdict
-from kavip.webhook.verdict import Subject
 from tests.vrrp import hostile
 
 SNAPSHOT = refusals.snapshot()

@@ -7,14 +7,14 @@ Everything here is a warning of at most 256 bytes: the field, what becomes of it
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kavip.admission import vrids
+from kavip.admission.chain import Caution, Context
+from kavip.admission.verdict import listed
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import timing
 from kavip.vrrp.groups import has_password
-from kavip.webhook import capacity
-from kavip.webhook.checks import Caution, Context
-from kavip.webhook.verdict import listed
 
 _TOGETHER: Final = "all nodes change at one instant, which the group's Programmed tells"
 
@@ -32,7 +32,7 @@ _READ: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
 def live_changes_are_told(group: KeepalivedGroup, context: Context[KeepalivedGroup]) -> Iterator[Caution]:
     """A change of interface, unicast, version, interval, password, instances or segment says what it moves."""
     old, snapshot = context.old, context.snapshot
-    if old is None or not capacity.held(group, snapshot):
+    if old is None or not vrids.held(group, snapshot):
         return
     members = [service for service in snapshot.members(group.key) if service.virtual_ips]
     whose = _whose(members)
@@ -52,8 +52,8 @@ def live_changes_are_told(group: KeepalivedGroup, context: Context[KeepalivedGro
 
 def _collisions(group: KeepalivedGroup, snapshot: Snapshot) -> str:
     """Which of the group's VRIDs are taken on the segment that it comes to."""
-    there = [capacity.held(neighbour, snapshot) for neighbour in snapshot.neighbours(group)]
-    taken = capacity.held(group, snapshot).intersection(set[int]().union(*there))
+    there = [vrids.held(neighbour, snapshot) for neighbour in snapshot.neighbours(group)]
+    taken = vrids.held(group, snapshot).intersection(set[int]().union(*there))
     if not taken:
         return "nobody there has a virtual router ID of this group; no VIP moves"
     return f"in use there, too: {listed(sorted(taken), most=10)}; their VIPs will move to other instances"

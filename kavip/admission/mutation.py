@@ -10,13 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
+from kavip.admission.verdict import Verdict
 from kavip.api import patch, review
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.review import AdmissionRequest
 from kavip.api.service import Service, ServiceStatus
 from kavip.snapshot import Snapshot
 from kavip.vrrp import groups
-from kavip.webhook.verdict import Verdict
 
 _NOTHING: Final = Verdict()
 

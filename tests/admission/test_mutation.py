@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip import names
+from kavip.admission import mutation
 from kavip.api import patch, review
 from kavip.api.meta import LabelSelector
 from kavip.api.review import AdmissionRequest
 from kavip.snapshot import Snapshot
-from kavip.webhook import mutation
 from tests.build import group, namespace
 
 DEFAULTS = {

@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.admission import policy, services
+from kavip.admission.verdict import Verdict
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import policy, services
-from kavip.webhook.verdict import Verdict
+from tests.admission.judging import EDGE, SHOP, create, reasons, update
 from tests.build import group, node, pool, service
-from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
 
 def test_a_clean_service_hears_nothing() -> None:

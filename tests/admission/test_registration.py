@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kavip import names
-from kavip.webhook import registration
-from kavip.webhook.registration import ByService, ByURL
+from kavip.admission import registration
+from kavip.admission.registration import ByService, ByURL
 
 
 def configured(**more: Any) -> dict[str, dict[str, Any]]:

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kavip.admission import policy
+from kavip.admission.verdict import Verdict
 from kavip.api.group import KeepalivedGroup
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import policy
-from kavip.webhook.verdict import Verdict
 from tests.build import group, node, service
 
 NODES = (node("n1", "192.0.2.1", labels={"rack": "1"}), node("n2", "192.0.2.2", labels={"rack": "2"}))

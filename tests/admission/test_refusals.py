@@ -8,10 +8,10 @@ import pytest
 
 from hack import refusals
 from hack.refusals import Case, Manifest
+from kavip.admission import mutation, policy, verdict
+from kavip.admission.verdict import Subject, Verdict, message_of
 from kavip.api import patch, review
 from kavip.api.review import Operation, Review
-from kavip.webhook import mutation, policy, verdict
-from kavip.webhook.verdict import Subject, Verdict, message_of
 
 RULES = {(kind, check.find.__name__) for kind, chain in refusals.CHAINS.items() for check in chain}
 OURS = [case for case in refusals.cases() if case.by != "crd"]

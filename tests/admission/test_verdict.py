@@ -1,10 +1,10 @@
 """How findings are told: codes, one line, how many, how long."""
 
+from kavip.admission import verdict
+from kavip.admission.verdict import Subject, Verdict
 from kavip.names import Reason
-from kavip.webhook import verdict
-from kavip.webhook.verdict import Subject, Verdict
+from tests.admission.judging import EDGE, create, reasons
 from tests.build import pool, service
-from tests.webhook.judging import EDGE, create, reasons
 
 
 def test_several_findings_are_422_unless_all_are_403() -> None:

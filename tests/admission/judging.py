@@ -1,10 +1,10 @@
 """What the tests of the rules ask: may this be created, may this be changed, in this world?"""
 
+from kavip.admission import policy
+from kavip.admission.chain import Options
+from kavip.admission.verdict import Verdict
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import policy
-from kavip.webhook.checks import Options
-from kavip.webhook.verdict import Verdict
 from tests.build import group, namespace
 
 SHOP = namespace("shop")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from bench.review import cluster
 from fuzz import shapes
 from kavip import names
+from kavip.admission import policy
+from kavip.admission.chain import Options
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
-from kavip.webhook import policy
-from kavip.webhook.checks import Options
 
 SNAPSHOT = cluster(20)
 KINDS = (Service, KeepalivedGroup, VIPPool)

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kavip import names
+from kavip.admission import addresses, externalips, vrids
+from kavip.admission.chain import Caution, Check, Context, Finding
+from kavip.admission.verdict import Awaited, counted, listed, nearest_key, quoted
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
@@ -17,9 +20,6 @@ from kavip.ipam import annotations
 from kavip.ipam.addresses import FAMILIES
 from kavip.names import Reason
 from kavip.vrrp import members, routerids, verbatim
-from kavip.webhook import addresses, capacity, externals
-from kavip.webhook.checks import Caution, Check, Context, Finding
-from kavip.webhook.verdict import Awaited, counted, listed, nearest_key, quoted
 
 GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 SPREAD_FIELD: Final = annotation_field(names.SPREAD_ANNOTATION)
@@ -115,7 +115,7 @@ def router_ids_suffice(service: Service, context: Cluster) -> Findings:
     group = _group(context)
     if group is None or not (needed := routerids.needed(service, group)):
         return
-    census = capacity.Census(context.snapshot, without=service.key)
+    census = vrids.Census(context.snapshot, without=service.key)
     usage = census.usage(group)
     if needed > usage.left:
         left = counted(max(usage.left, 0), "virtual router ID")
@@ -150,7 +150,7 @@ def vips_are_few(service: Service, _: Cluster) -> Findings:
             f"{count} VIPs, with those that are assigned; want at most {names.MAX_VIPS}: "
             "spread them over several Services"
         )
-        yield Refusal(Reason.INVALID_REQUEST, message, externals.FIELD)
+        yield Refusal(Reason.INVALID_REQUEST, message, externalips.FIELD)
 
 
 def nothing_is_deprecated(service: Service, _: Cluster) -> Findings:
@@ -209,7 +209,7 @@ def _is_reference(text: str) -> bool:
 
 def _choice(service: Service, context: Cluster) -> str:
     """The groups that serve the namespace of *service*."""
-    found = [group.key for group in capacity.open_to(service.metadata.namespace, context.snapshot)]
+    found = [group.key for group in vrids.open_to(service.metadata.namespace, context.snapshot)]
     return f"groups: {listed(found, most=5)}" if found else "no group serves this namespace, create one"
 
 
@@ -256,13 +256,13 @@ CHAIN: Final[tuple[Check[Service], ...]] = (
     Check(router_ids_suffice, reads=_what_it_takes),
     Check(local_may_move, reads=_which_policy),
     Check(addresses.request_is_met, reads=addresses.asked_for),
-    Check(externals.external_ips_are_allowed, reads=externals.written),
+    Check(externalips.external_ips_are_allowed, reads=externalips.written),
     Check(vips_are_few, reads=_vips),
     Check(nothing_is_deprecated, reads=addresses.asked_for),
     Check(annotations_do_something, reads=_annotations),
 )
 UNMANAGED: Final[tuple[Check[Service], ...]] = (
-    Check(externals.any_external_ips_are_allowed, reads=externals.written),
+    Check(externalips.any_external_ips_are_allowed, reads=externalips.written),
     Check(class_is_known, reads=_which_group),
     Check(kavip_manages_it, reads=_annotations),
 )

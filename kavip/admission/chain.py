@@ -12,11 +12,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from kavip.admission.verdict import Awaited, Verdict, told
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.snapshot import Snapshot
-from kavip.webhook.verdict import Awaited, Verdict, told
 
 T = TypeVar("T")
 

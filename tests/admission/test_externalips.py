@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from kavip import names
+from kavip.admission import policy
+from kavip.admission.chain import Options
 from kavip.api.cluster import ExternalIP, ExternalIPPolicy, Network, NetworkSpec
 from kavip.api.meta import LabelSelector, Metadata
 from kavip.api.pool import Reservation, VIPPool
@@ -14,10 +16,8 @@ from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from kavip.webhook import policy
-from kavip.webhook.checks import Options
+from tests.admission.judging import EDGE, SHOP, create, reasons, update
 from tests.build import group, node, pool, service
-from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
 ALL = Options(external_ips_scope="all")
 WORLD = (EDGE, pool())

@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from kavip import names
+from kavip.admission import policy, verdict
+from kavip.admission.chain import Options
+from kavip.admission.verdict import Awaited, Subject
 from kavip.api.group import Instances
 from kavip.api.meta import Condition, LabelSelector
 from kavip.api.pool import Cooling, PoolStatus, VIPPool
 from kavip.api.service import Service
 from kavip.names import Reason
-from kavip.webhook import policy, verdict
-from kavip.webhook.checks import Options
-from kavip.webhook.verdict import Awaited, Subject
 from tests import build
+from tests.admission.judging import EDGE, SHOP, create, reasons, update
 from tests.build import group, metadata, pool, service
-from tests.webhook.judging import EDGE, SHOP, create, reasons, update
 
 
 def test_a_plain_service_of_the_default_group_is_judged() -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fuzz import shapes
 from kavip import names
+from kavip.admission import mutation
+from kavip.admission.verdict import Verdict
 from kavip.api import patch, review
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
-from kavip.webhook import mutation
-from kavip.webhook.verdict import Verdict
 from tests.build import group, namespace
 
 PATHS = (names.MUTATE_SERVICE_PATH, names.MUTATE_GROUP_PATH)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kavip import names
+from kavip.admission.chain import Caution, Check, Context, Finding, spec_part
+from kavip.admission.verdict import counted, listed, nearest_key, quoted
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
@@ -19,8 +21,6 @@ from kavip.ipam.request import read_request
 from kavip.ipam.stranding import Stranded, Stranding, stranding
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, service_ranges
-from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import counted, listed, nearest_key, quoted
 
 _MOST_GROUPS: Final = 16  # that are looked for among the others
 

@@ -3,12 +3,12 @@
 import msgspec
 
 from kavip import names
+from kavip.admission import policy
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook import policy
+from tests.admission.judging import EDGE, create, reasons, update
 from tests.build import metadata, pool, service
-from tests.webhook.judging import EDGE, create, reasons, update
 
 
 def test_deleting_a_pool_strands_nobody() -> None:

@@ -1,21 +1,21 @@
 """
 The policy: may this object be so? Pure, and one for the webhook, the controller and ``kavip check``.
 
-The rules stand as chains of named checks in :mod:`~kavip.webhook.services`, :mod:`~kavip.webhook.groups` and
-:mod:`~kavip.webhook.pools`. Here is only who is judged at all, and by what: what is on its way out passes, and a
+The rules stand as chains of named checks in :mod:`~kavip.admission.services`, :mod:`~kavip.admission.groups` and
+:mod:`~kavip.admission.pools`. Here is only who is judged at all, and by what: what is on its way out passes, and a
 Service that kavip does not manage is never judged, but for its external IPs where the administrator says so.
 """
 
 from typing import Any, Final
 
+from kavip.admission import groups, pools, services
+from kavip.admission.chain import DEFAULTS, Context, Options, run
+from kavip.admission.verdict import Verdict
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
-from kavip.webhook import groups, pools, services
-from kavip.webhook.checks import DEFAULTS, Context, Options, run
-from kavip.webhook.verdict import Verdict
 
 PASSED: Final = Verdict()
 

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kavip import names
+from kavip.admission import disruption, vrids
+from kavip.admission.chain import Caution, Check, Context, Finding, spec_part
+from kavip.admission.verdict import counted, listed, quoted
 from kavip.api.address import read_address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
@@ -15,9 +18,6 @@ from kavip.api.scheduling import fields_of
 from kavip.names import Reason
 from kavip.vrrp import groups as shape
 from kavip.vrrp import routerids
-from kavip.webhook import capacity, moves
-from kavip.webhook.checks import Caution, Check, Context, Finding, spec_part
-from kavip.webhook.verdict import counted, listed, quoted
 
 _DEFAULT_FIELD: Final = f"metadata.labels[{names.DEFAULT_GROUP_LABEL}]"
 _BLACKLIST_FIELD: Final = "spec.blacklistRouterIDs"
@@ -42,7 +42,7 @@ def namespace_counts(group: KeepalivedGroup, context: Cluster) -> Findings:
 
 def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
     """Blacklist and segment leave enough VRIDs for what the group holds now."""
-    usage, needed = capacity.Census(context.snapshot).usage(group), capacity.needs(group, context.snapshot)
+    usage, needed = vrids.Census(context.snapshot).usage(group), vrids.needs(group, context.snapshot)
     if routerids.capacity(routerids.blacklist_of(group.spec), frozenset()) < needed and group.is_shared:
         return  # the shape is wrong already, whatever else is in use
     if usage.left < 0:
@@ -57,7 +57,7 @@ def router_ids_suffice(group: KeepalivedGroup, context: Cluster) -> Findings:
 def no_vip_moves_unseen(group: KeepalivedGroup, context: Cluster) -> Findings:
     """A VRID that is in use and gets blacklisted moves its VIPs: allowed, and said."""
     before = routerids.blacklist_of(context.old.spec) if context.old else frozenset()
-    moved = (routerids.blacklist_of(group.spec) - before) & capacity.held(group, context.snapshot)
+    moved = (routerids.blacklist_of(group.spec) - before) & vrids.held(group, context.snapshot)
     named = moved.intersection(group.spec.blacklist_router_ids or ())
     for field, numbers in ((_BLACKLIST_FIELD, named), (_OPENSHIFT_FIELD, moved - named)):
         if numbers:
@@ -180,6 +180,6 @@ CHAIN: Final[tuple[Check[KeepalivedGroup], ...]] = (
     Check(nobody_loses_the_default, reads=lambda group, _: group.is_default),
     Check(no_vip_moves_unseen, reads=_what_it_takes),
     Check(some_node_is_selected, reads=spec_part),
-    Check(moves.live_changes_are_told, reads=spec_part),
+    Check(disruption.live_changes_are_told, reads=spec_part),
 )
 DELETION: Final[tuple[Check[KeepalivedGroup], ...]] = (Check(nobody_is_left_behind, reads=spec_part),)

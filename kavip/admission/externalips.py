@@ -15,6 +15,8 @@ from heapq import nsmallest
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from kavip import names
+from kavip.admission.chain import Caution, Context, Finding, Pardonable
+from kavip.admission.verdict import Awaited, listed, quoted
 from kavip.api.address import WANTED, Address, parse_address
 from kavip.api.cluster import ExternalIP
 from kavip.api.pool import VIPPool
@@ -27,8 +29,6 @@ from kavip.ipam.pool import Pool
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.checks import Caution, Context, Finding, Pardonable
-from kavip.webhook.verdict import Awaited, listed, quoted
 
 FIELD = "spec.externalIPs"
 _SHOWN = 5  # of the pools, and of the ranges of each

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kavip import names
+from kavip.admission.chain import Caution, Context, Finding
+from kavip.admission.verdict import Awaited, told
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.ipam import reasons
@@ -19,8 +21,6 @@ from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.checks import Caution, Context, Finding
-from kavip.webhook.verdict import Awaited, told
 
 _GROUP_FIELD: Final = annotation_field(names.GROUP_ANNOTATION)
 _POOL_FIELD: Final = annotation_field(names.POOL_ANNOTATION)
