@@ -30,10 +30,10 @@ from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Condition, Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
 from kavip.snapshot import Snapshot
-from kavip.webhook import certs
 from kavip.webhook.body import LIMIT
-from kavip.webhook.certs import Pair
 from kavip.webhook.server import Server
 
 SIZES: Final = (100, 10_000)  # Services in cache
@@ -91,8 +91,8 @@ async def compare(size: int) -> tuple[Round, Round]:
     gc.collect()
     gc.freeze()  # as kavip does once its caches are filled (kavip.app)
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
-    leaf = certs.new_leaf(ca, [HOST], now)
+    ca = certificates.new_ca(now)
+    leaf = certificates.new_leaf(ca, [HOST], now)
     async with AsyncExitStack() as stack:
         server = Server(snapshot)
         server.present(leaf)

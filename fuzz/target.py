@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from bench.review import HOST, cluster
 from kavip import telemetry
-from kavip.webhook import certs, server
+from kavip.pki import certificates
+from kavip.webhook import server
 from kavip.webhook.server import Server
 
 SERVICES = 200
@@ -20,11 +21,11 @@ async def main() -> None:
     telemetry.configure_logging("warning", "text")
     server.PATIENCE = 0.0  # type: ignore[misc]  # nothing will arrive: waiting for it would be all that is measured
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
+    ca = certificates.new_ca(now)
     faults: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
     target = Server(cluster(SERVICES))
-    target.present(certs.new_leaf(ca, [HOST], now))
+    target.present(certificates.new_leaf(ca, [HOST], now))
     port = await target.start(HOST, 0)
     print(json.dumps({"port": port, "pid": os.getpid(), "ca": ca.certificate_pem.decode()}), flush=True)
     await asyncio.to_thread(sys.stdin.read)

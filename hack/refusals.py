@@ -19,9 +19,9 @@ A case::
     passes: {...}                       # a merge patch (null removes) that makes *asked* acceptable, without a warning
 
 What is made of it: unit tests (``tests/admission/test_refusals.py``), the page ``docs/reference/refusals.md``, and
-tests with real kubectl. For those: let the webhook judge by :func:`snapshot` of the case, apply :attr:`Case.asked`, and look
-for ``FIELD: MESSAGE`` in what kubectl prints. Before an UPDATE or a DELETE create :attr:`Case.old` while no webhook is
-registered, or through a Snapshot that lets it pass; objects of the cluster need not stand in the API server.
+tests with real kubectl. For those: let the webhook judge by :func:`snapshot` of the case, apply :attr:`Case.asked`,
+and look for ``FIELD: MESSAGE`` in what kubectl prints. Before an UPDATE or a DELETE create :attr:`Case.old` while no
+webhook is registered, or through a Snapshot that lets it pass; objects of the cluster need not stand in the API server.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -27,8 +27,8 @@ from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
 from kavip.leading import Leading
 from kavip.settings import Settings, shown
-from kavip.webhook.access import Access
-from kavip.webhook.keeper import keeper
+from kavip.webhook.authorizer import Access
+from kavip.webhook.certs.source import keeper
 from kavip.webhook.server import Server
 
 log = structlog.get_logger()

@@ -27,7 +27,7 @@ from hack.testbed.process import Process
 from hack.testbed.programs import Programs
 from kavip import names
 from kavip.kube.resources import GROUPS
-from kavip.webhook import certs
+from kavip.pki import certificates
 from tests import files
 from tests.app.conftest import a_group, a_service, free_port, object_of
 from tests.chart.release import wait_served
@@ -216,7 +216,7 @@ def ask_for_any_external_ip(cluster: Cluster) -> None:
 
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=300)
-PAIR = certs.new_ca(LONG_AGO)
+PAIR = certificates.new_ca(LONG_AGO)
 DUE = b64encode(PAIR.certificate_pem).decode()
 
 

@@ -34,10 +34,10 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.http.listener import Listener, Reply
 from kavip.names import Reason
+from kavip.pki.certificates import Pair
 from kavip.snapshot import Snapshot
-from kavip.webhook import tls
 from kavip.webhook.body import Reader, Unreadable
-from kavip.webhook.certs import Pair
+from kavip.webhook.certs import tls
 
 PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive
 _LOOK: Final = 0.02

@@ -22,8 +22,8 @@ from kavip.admission.verdict import Verdict
 from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
-from kavip.webhook.publisher import Registered
-from kavip.webhook.rotation import Rotation
+from kavip.webhook.certs.cabundle import Registered
+from kavip.webhook.certs.selfsigned import Rotation
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.admission.asking import APPLY, MERGE, Answer, Api, place
 from tests.loop import Loop

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kavip.agent.inquiry import LARGEST, Answer, Asker
+from kavip.pki import certificates
 from kavip.vrrp.targets import Target
-from kavip.webhook import certs
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SOON = 0.15
@@ -192,15 +192,15 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._now = folder, datetime.now(UTC)
-        self._pair = certs.new_ca(self._now)
+        self._pair = certificates.new_ca(self._now)
         self.file = folder / "ca.crt"
-        self.file.write_bytes(certs.pem([self._pair.certificate]))
+        self.file.write_bytes(certificates.pem([self._pair.certificate]))
 
     def server(self, *hosts: str, life: timedelta = timedelta(days=1), age: timedelta = timedelta()) -> ssl.SSLContext:
         """TLS for a server of these names; *age* ago its certificate was made."""
-        leaf = certs.new_leaf(self._pair, hosts, self._now - age, life=life)
+        leaf = certificates.new_leaf(self._pair, hosts, self._now - age, life=life)
         path = self._folder / "leaf.pem"
-        path.write_bytes(leaf.key_pem + certs.pem([leaf.certificate]))
+        path.write_bytes(leaf.key_pem + certificates.pem([leaf.certificate]))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
         return context

@@ -11,9 +11,9 @@ from hack.testbed import process, runs
 from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
-from kavip.webhook import certs
-from kavip.webhook.certs import Pair
-from kavip.webhook.rotation import CHECK_EVERY
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
+from kavip.webhook.certs.selfsigned import CHECK_EVERY
 from tests.app import site as sites
 from tests.app.site import Replica, Site, Writer
 from tests.rights import granted, used
@@ -47,7 +47,7 @@ def test_self(site: Site) -> None:
     one, other = site.start(), site.start()
     ready(one, other)
     first = site.bundle()
-    assert first == certs.read_bundle(site.data(names.CA_SECRET_NAME)["tls.crt"])
+    assert first == certificates.read_bundle(site.data(names.CA_SECRET_NAME)["tls.crt"])
     assert rotated(site, [])
     with site.writing() as writer:
         site.plane.kubectl("annotate", "secret", names.CA_SECRET_NAME, sites.OWN, f"{names.ROTATE_ANNOTATION}=true")
@@ -73,7 +73,7 @@ def test_provided(site: Site) -> None:
     missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
     until("readiness says why", lambda: f"{missing} {HOST} into it" in one.unready())
     until("an Event says so too", lambda: missing in site.told("CertificateUnusable"))
-    old, new = certs.new_ca(datetime.now(UTC)), certs.new_ca(datetime.now(UTC))
+    old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
     site.write_secret(OTHERS, filled(old, "elsewhere.example"))
     until("readiness says what is wrong", lambda: f"is for elsewhere.example, not for {HOST}" in one.unready())
     site.write_secret(OTHERS, filled(old))
@@ -100,10 +100,10 @@ def test_injected(site: Site, mode: str) -> None:
     """The test writes Secret and caBundle as the controllers do: kavip serves, waits for trust, and writes neither."""
     site.install(f"certs.mode={mode}")
     one, other = site.start(), site.start()
-    old, new = certs.new_ca(datetime.now(UTC)), certs.new_ca(datetime.now(UTC))
+    old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
     site.write_secret(OTHERS, filled(old))
     until("it waits to be trusted", lambda: "caBundle does not vouch for the certificate yet" in one.unready())
-    site.write_bundle(certs.pem([old.certificate]))
+    site.write_bundle(certificates.pem([old.certificate]))
     ready(one, other)
     with site.writing() as writer:
         renewed = filled(old, life=timedelta(days=3))
@@ -111,16 +111,16 @@ def test_injected(site: Site, mode: str) -> None:
         until("a renewed leaf is served", lambda: serves(renewed, one, other))
         replaced = filled(new)
         site.write_secret(OTHERS, replaced)
-        site.write_bundle(certs.pem([new.certificate, old.certificate]))
+        site.write_bundle(certificates.pem([new.certificate, old.certificate]))
         until("the leaf of a new CA is served", lambda: serves(replaced, one, other))
-        site.write_bundle(certs.pem([new.certificate]))
+        site.write_bundle(certificates.pem([new.certificate]))
         until("writes go on", further(writer))
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
     # with the old CA gone at the same moment, nobody can promise that no write is lost; but it is over at once
     hasty = filled(old)
     site.write_secret(OTHERS, hasty)
-    site.write_bundle(certs.pem([old.certificate]))
+    site.write_bundle(certificates.pem([old.certificate]))
     until("the leaf follows the bundle", lambda: serves(hasty, one, other))
     until("writes pass again", lambda: not site.writer().write().returncode)
     rights_are_those_that_are_used(site)
@@ -142,9 +142,9 @@ def ready(*replicas: Replica) -> None:
         until(f"{each.name} is ready", is_ready)
 
 
-def filled(ca: Pair, host: str = HOST, *, life: timedelta = certs.LEAF_LIFE) -> dict[str, bytes]:
+def filled(ca: Pair, host: str = HOST, *, life: timedelta = certificates.LEAF_LIFE) -> dict[str, bytes]:
     """What others write into the Secret: a new leaf of *ca* for *host*."""
-    leaf = certs.new_leaf(ca, [host], datetime.now(UTC), life=life)
+    leaf = certificates.new_leaf(ca, [host], datetime.now(UTC), life=life)
     return {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca.certificate_pem}
 
 
@@ -155,14 +155,14 @@ def serves(data: dict[str, bytes], *replicas: Replica) -> bool:
 
 def serve_leaves_of(ca: Pair, *replicas: Replica) -> bool:
     """Whether what all *replicas* show is signed by *ca*."""
-    return all(certs.signed(ca.certificate, each.leaf()) for each in replicas)
+    return all(certificates.signed(ca.certificate, each.leaf()) for each in replicas)
 
 
 def rotated(site: Site, before: list[x509.Certificate]) -> bool:
     """Whether one CA is trusted, none of *before*, and every replica serves a leaf of it."""
     found = site.bundle()
     alone = len(found) == 1 and found != before
-    return alone and all(certs.signed(found[0], each.leaf()) for each in site.replicas)
+    return alone and all(certificates.signed(found[0], each.leaf()) for each in site.replicas)
 
 
 def answered(writer: Writer, *replicas: Replica) -> None:

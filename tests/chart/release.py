@@ -12,8 +12,8 @@ from hack.testbed.place import Result
 from hack.testbed.process import wait_for
 from kavip import names
 from kavip.kube.client import Client
-from kavip.webhook import certs
-from kavip.webhook.publisher import Injected
+from kavip.pki import certificates
+from kavip.webhook.certs.cabundle import Injected
 from tests import files
 
 Helm = Callable[..., Result]
@@ -75,7 +75,7 @@ def refused(server: ControlPlane, subject: files.Object) -> bool:
     return bool(done.returncode)
 
 
-CA = certs.pem([certs.new_ca(datetime.now(UTC)).certificate])
+CA = certificates.pem([certificates.new_ca(datetime.now(UTC)).certificate])
 BUNDLE = b64encode(CA).decode()
 
 

@@ -19,8 +19,8 @@ from aiohttp import web
 from kavip import app
 from kavip.errors import SettingsError
 from kavip.http.listener import FAREWELL, Limits, Listener, Reply
+from kavip.pki import certificates
 from kavip.settings import Settings
-from kavip.webhook import certs
 from tests.clock import skip
 from tests.files import ROOT
 
@@ -283,8 +283,8 @@ users: [{name: c, user: {token: t}}]
 def _tls(folder: Path) -> ssl.SSLContext:
     """A context with a leaf; the CA beside it in the same file."""
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
-    leaf = certs.new_leaf(ca, [HOST], now)
+    ca = certificates.new_ca(now)
+    leaf = certificates.new_leaf(ca, [HOST], now)
     pem = folder / "pem"
     pem.write_bytes(leaf.certificate_pem + leaf.key_pem + ca.certificate_pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -14,8 +14,8 @@ import aiohttp
 
 from kavip import names
 from kavip.api import review
-from kavip.webhook import certs
-from kavip.webhook.certs import Pair
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
 from kavip.webhook.server import Server
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -49,8 +49,8 @@ class Connection:
 async def connected(server: Server) -> AsyncIterator[Connection]:
     """*server*, listening on a free port of loopback."""
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
-    server.present(certs.new_leaf(ca, HOSTS, now))
+    ca = certificates.new_ca(now)
+    server.present(certificates.new_leaf(ca, HOSTS, now))
     port = await server.start("127.0.0.1", 0)
     trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
     try:

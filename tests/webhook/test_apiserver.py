@@ -20,12 +20,12 @@ from kavip import names
 from kavip.admission import registration
 from kavip.admission.registration import ByService, ByURL
 from kavip.kube.client import Client
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
-from kavip.webhook import certs
-from kavip.webhook.certs import Pair
-from kavip.webhook.publisher import Injected, Registered
-from kavip.webhook.rotation import Rotation
+from kavip.webhook.certs.cabundle import Injected, Registered
+from kavip.webhook.certs.selfsigned import Rotation
 from kavip.webhook.server import Server
 from tests.build import group, service
 from tests.loop import Loop
@@ -206,7 +206,7 @@ def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane
     loop.run(client.__aenter__())
     try:
         _applied(control_plane, chart)
-        bundle = certs.bundle([certs.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
+        bundle = certificates.bundle([certificates.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
         loop.run(Injected(client, name).publish(bundle))
         before = _configurations(control_plane, name)
         assert {b64decode(text) for text in _bundles(before)} == {bundle}
@@ -269,6 +269,6 @@ def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane,
         loop.run(client.__aexit__(None, None, None))
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
     assert len(set(published)) == 1
-    issuers = certs.read_bundle(published[0])
+    issuers = certificates.read_bundle(published[0])
     assert len(leaves) == 4
-    assert all(certs.signed(issuers[0], leaf.certificate) for leaf in leaves)
+    assert all(certificates.signed(issuers[0], leaf.certificate) for leaf in leaves)

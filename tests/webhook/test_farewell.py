@@ -13,7 +13,7 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from kavip.http.listener import FAREWELL
-from kavip.webhook import certs
+from kavip.pki import certificates
 from tests.loop import Loop
 
 pytestmark = pytest.mark.apiserver
@@ -69,8 +69,8 @@ class Webhook:
 def registered(plane: ControlPlane, webhook: Webhook, folder: Path) -> Iterator[None]:
     """*webhook* on a port of loopback, asked about ConfigMaps of one namespace, with ``failurePolicy: Fail``."""
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
-    leaf = certs.new_leaf(ca, ["127.0.0.1"], now)
+    ca = certificates.new_ca(now)
+    leaf = certificates.new_leaf(ca, ["127.0.0.1"], now)
     (folder / "leaf.pem").write_bytes(leaf.certificate_pem + leaf.key_pem)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(folder / "leaf.pem")

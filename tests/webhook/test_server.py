@@ -18,12 +18,13 @@ from hack import refusals
 from kavip import names, telemetry
 from kavip.admission import services
 from kavip.http.listener import Limits
+from kavip.pki import certificates
 from kavip.snapshot import Snapshot
-from kavip.webhook import body, certs
+from kavip.webhook import body
 from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
 from tests.build import group, pool, service
-from tests.webhook.secrets import issued
+from tests.pki.secrets import issued
 from tests.webhook.serving import HOSTS, Connection, connected, question, send, status_of
 
 PATHS = sorted(ROUTES)
@@ -142,7 +143,7 @@ async def test_a_body_of_six_mebibytes_is_read(webhook: Connection) -> None:
 async def test_the_certificate_that_was_presented_last_is_shown() -> None:
     """From the next connection on, whatever the types of the keys; the connection that stands is not cut off."""
     now = datetime.now(UTC)
-    ca = certs.new_ca(now)
+    ca = certificates.new_ca(now)
     keys = (None, rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate(), None)
     server = Server(refusals.snapshot())
     trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
@@ -250,7 +251,7 @@ async def test_a_new_leaf_is_served_without_a_restart(snapshot: Snapshot) -> Non
     async with connected(server) as connection:
         assert (await connection.ask(SERVICE_PATH, data))["allowed"]
         before = await _serial(connection)
-        server.present(certs.new_leaf(connection.ca, HOSTS, datetime.now(UTC)))
+        server.present(certificates.new_leaf(connection.ca, HOSTS, datetime.now(UTC)))
         assert (await connection.ask(SERVICE_PATH, data))["allowed"]
         assert await _serial(connection) != before
 
@@ -269,7 +270,7 @@ async def _serial(connection: Connection) -> str:
 async def test_the_expiry_of_the_leaf_is_a_metric(snapshot: Snapshot) -> None:
     """An alert can see how long the certificate lasts."""
     now = datetime.now(UTC)
-    Server(snapshot).present(certs.new_leaf(certs.new_ca(now), HOSTS, now, life=timedelta(hours=1)))
+    Server(snapshot).present(certificates.new_leaf(certificates.new_ca(now), HOSTS, now, life=timedelta(hours=1)))
     shown = telemetry.CERTIFICATE_EXPIRY.labels("leaf")._value.get()
     assert abs(shown - (now + timedelta(hours=1)).timestamp()) < 1
 

@@ -13,9 +13,9 @@ from kavip.api.cluster import Secret
 from kavip.errors import AlreadyExists, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.names import Reason
-from kavip.webhook import certs
-from kavip.webhook.certs import Pair
-from kavip.webhook.rotation import Rotation
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
+from kavip.webhook.certs.selfsigned import Rotation
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc",)
@@ -153,4 +153,4 @@ class Replica:
 
 def trusted(leaf: Pair, bundle: bytes) -> bool:
     """Whether a client with *bundle* accepts *leaf*."""
-    return any(certs.signed(issuer, leaf.certificate) for issuer in certs.read_bundle(bundle))
+    return any(certificates.signed(issuer, leaf.certificate) for issuer in certificates.read_bundle(bundle))

@@ -7,8 +7,8 @@ from cryptography import x509
 
 from kavip.api.cluster import Secret
 from kavip.errors import BadInput
-from kavip.webhook import authority, certs
-from kavip.webhook.certs import Pair
+from kavip.pki import ca, certificates
+from kavip.pki.certificates import Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +21,22 @@ class Candidate:
     @property
     def roots(self) -> tuple[x509.Certificate, ...]:
         """Those *authorities* that vouch for the certificate."""
-        return tuple(one for one in self.authorities if certs.vouched(self.leaf, [one]))
+        return tuple(one for one in self.authorities if certificates.vouched(self.leaf, [one]))
 
 
 def judged(secret: Secret, host: str, now: datetime) -> Candidate | str:
     """What *secret* holds for *host* at *now*, or why it cannot be served."""
     try:
-        data = authority.contents(secret)
-        if lacking := [key for key in (authority.CERTIFICATE, authority.KEY) if not data.get(key)]:
+        data = ca.contents(secret)
+        if lacking := [key for key in (ca.CERTIFICATE, ca.KEY) if not data.get(key)]:
             return f"{' and '.join(lacking)} missing"
-        leaf = Pair.load(data[authority.CERTIFICATE], data[authority.KEY])
+        leaf = Pair.load(data[ca.CERTIFICATE], data[ca.KEY])
     except BadInput as error:
         return str(error)
-    if fault := certs.fault(leaf.certificate, host, now):
+    if fault := certificates.fault(leaf.certificate, host, now):
         return fault
-    leaf = replace(leaf, chain=tuple(certs.alive(leaf.chain, now)))
-    return Candidate(leaf, tuple(certs.alive(certs.read_bundle(data.get(authority.BUNDLE, b"")), now)))
+    leaf = replace(leaf, chain=tuple(certificates.alive(leaf.chain, now)))
+    return Candidate(leaf, tuple(certificates.alive(certificates.read_bundle(data.get(ca.BUNDLE, b"")), now)))
 
 
 def unpublishable(found: Candidate) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from cryptography import x509
 
-from kavip.webhook import certs
+from kavip.pki import certificates
 
 STAY: Final = timedelta(minutes=5)
 MOST: Final = 200  # any of them may be the one that counts, and ca.crt may be the bundle of a distribution
@@ -28,6 +28,6 @@ class Strangers:
         self, published: Sequence[x509.Certificate], ours: Collection[x509.Certificate], now: datetime
     ) -> list[x509.Certificate]:
         """Those *published* that are not *ours* and may stay yet."""
-        found = [one for one in certs.alive(published, now) if one not in ours]
+        found = [one for one in certificates.alive(published, now) if one not in ours]
         self._since = {one: self._since.get(one, now) for one in found}
         return [one for one in found if now - self._since[one] < STAY][:MOST]

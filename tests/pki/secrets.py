@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kavip.api.cluster import Secret
-from kavip.webhook.certs import Pair, PrivateKey
+from kavip.pki.certificates import Pair, PrivateKey
 
 HOST = "kavip-webhook.kavip.svc"
 DAY = timedelta(days=1)

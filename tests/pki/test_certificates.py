@@ -10,8 +10,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kavip.errors import BadInput
-from kavip.webhook import certs, tls
-from kavip.webhook.certs import Pair
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
+from kavip.webhook.certs import tls
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc", "127.0.0.1", "2001:db8::1")
@@ -19,25 +20,25 @@ HOSTS = ("kavip-webhook.kavip.svc", "127.0.0.1", "2001:db8::1")
 
 def test_a_certificate_is_due_when_two_thirds_of_its_life_are_over() -> None:
     """A certificate is due at two thirds of its life, and also where its life has not begun: a clock went back."""
-    leaf = certs.new_leaf(certs.new_ca(NOW), HOSTS, NOW).certificate
-    life = certs.LEAF_LIFE + certs.SKEW
-    moment = NOW - certs.SKEW + life * 2 / 3
-    assert not certs.due(leaf, NOW)
-    assert not certs.due(leaf, moment - timedelta(seconds=1))
-    assert certs.due(leaf, moment)
-    assert certs.due(leaf, NOW - timedelta(days=1))
+    leaf = certificates.new_leaf(certificates.new_ca(NOW), HOSTS, NOW).certificate
+    life = certificates.LEAF_LIFE + certificates.SKEW
+    moment = NOW - certificates.SKEW + life * 2 / 3
+    assert not certificates.due(leaf, NOW)
+    assert not certificates.due(leaf, moment - timedelta(seconds=1))
+    assert certificates.due(leaf, moment)
+    assert certificates.due(leaf, NOW - timedelta(days=1))
 
 
 def test_a_leaf_does_not_outlive_its_ca() -> None:
     """A leaf that a dying CA signs ends with it."""
-    ca = certs.new_ca(NOW, life=timedelta(days=1))
-    leaf = certs.new_leaf(ca, HOSTS, NOW)
+    ca = certificates.new_ca(NOW, life=timedelta(days=1))
+    leaf = certificates.new_leaf(ca, HOSTS, NOW)
     assert leaf.certificate.not_valid_after_utc == ca.certificate.not_valid_after_utc
 
 
 def test_a_leaf_names_its_hosts() -> None:
     """DNS names and addresses stand as subject alternative names, each of its kind."""
-    leaf = certs.new_leaf(certs.new_ca(NOW), HOSTS, NOW).certificate
+    leaf = certificates.new_leaf(certificates.new_ca(NOW), HOSTS, NOW).certificate
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["kavip-webhook.kavip.svc"]
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "2001:db8::1"]
@@ -45,46 +46,46 @@ def test_a_leaf_names_its_hosts() -> None:
 
 def test_a_ca_knows_its_own_leaves() -> None:
     """A leaf belongs to the CA that signed it and to no other."""
-    ca, other = certs.new_ca(NOW), certs.new_ca(NOW)
-    leaf = certs.new_leaf(ca, HOSTS, NOW).certificate
-    assert certs.signed(ca.certificate, leaf)
-    assert not certs.signed(other.certificate, leaf)
+    ca, other = certificates.new_ca(NOW), certificates.new_ca(NOW)
+    leaf = certificates.new_leaf(ca, HOSTS, NOW).certificate
+    assert certificates.signed(ca.certificate, leaf)
+    assert not certificates.signed(other.certificate, leaf)
 
 
 def test_a_pair_survives_its_secret() -> None:
     """What was written as PEM is read back the same."""
-    ca = certs.new_ca(NOW)
-    assert certs.Pair.load(ca.certificate_pem, ca.key_pem).certificate == ca.certificate
+    ca = certificates.new_ca(NOW)
+    assert certificates.Pair.load(ca.certificate_pem, ca.key_pem).certificate == ca.certificate
 
 
 def test_a_pair_that_does_not_belong_together_is_refused() -> None:
     """A Secret with the key of another certificate is told apart from a good one."""
-    ca, other = certs.new_ca(NOW), certs.new_ca(NOW)
+    ca, other = certificates.new_ca(NOW), certificates.new_ca(NOW)
     with pytest.raises(BadInput, match="do not belong together"):
-        certs.Pair.load(ca.certificate_pem, other.key_pem)
+        certificates.Pair.load(ca.certificate_pem, other.key_pem)
     with pytest.raises(BadInput, match="cannot be read as PEM"):
-        certs.Pair.load(b"", b"")
+        certificates.Pair.load(b"", b"")
 
 
 def test_a_key_is_never_shown() -> None:
     """Logs that print a pair print no key."""
-    ca = certs.new_ca(NOW)
+    ca = certificates.new_ca(NOW)
     assert "PRIVATE" not in repr(ca)
     assert repr(ca).startswith("Pair(CN=kavip webhook CA 2026-05-01")
 
 
 def test_a_bundle_holds_the_living_once() -> None:
     """An ended CA and a repeated one are left out of the bundle; garbage is an empty one."""
-    old, new = certs.new_ca(NOW - timedelta(days=400)), certs.new_ca(NOW)
-    found = certs.bundle([new.certificate, old.certificate, new.certificate], NOW)
-    assert certs.read_bundle(found) == [new.certificate]
-    assert certs.read_bundle(b"garbage") == []
+    old, new = certificates.new_ca(NOW - timedelta(days=400)), certificates.new_ca(NOW)
+    found = certificates.bundle([new.certificate, old.certificate, new.certificate], NOW)
+    assert certificates.read_bundle(found) == [new.certificate]
+    assert certificates.read_bundle(b"garbage") == []
 
 
 def test_every_key_is_of_p_256() -> None:
     """CA and leaf have ECDSA keys on the curve that every API server knows."""
-    ca = certs.new_ca(NOW)
-    for pair in (ca, certs.new_leaf(ca, HOSTS, NOW)):
+    ca = certificates.new_ca(NOW)
+    for pair in (ca, certificates.new_leaf(ca, HOSTS, NOW)):
         assert isinstance(pair.key, ec.EllipticCurvePrivateKey)
         assert pair.key.curve.name == "secp256r1"
 
@@ -93,12 +94,12 @@ def test_every_key_is_of_p_256() -> None:
 def test_tls_accepts_a_leaf_by_its_bundle(version: ssl.TLSVersion) -> None:
     """A client that trusts old and new CA accepts leaves of both, by name and by address, with TLS 1.2 and 1.3."""
     now = datetime.now(UTC)
-    old, new = certs.new_ca(now), certs.new_ca(now)
-    trust = certs.bundle([new.certificate, old.certificate], now).decode()
+    old, new = certificates.new_ca(now), certificates.new_ca(now)
+    trust = certificates.bundle([new.certificate, old.certificate], now).decode()
     client = ssl.create_default_context(cadata=trust)
     client.maximum_version = version
     for ca in (old, new):
-        leaf = certs.new_leaf(ca, HOSTS, now)
+        leaf = certificates.new_leaf(ca, HOSTS, now)
         for host in HOSTS:
             assert _handshake(leaf, client, host) == version.name.replace("_", ".")
 

@@ -21,11 +21,11 @@ from kavip.errors import AlreadyExists, ApiError, Conflict, KavipError, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import SECRETS
 from kavip.names import Reason
-from kavip.webhook import authority, certs
-from kavip.webhook.authority import Authority
-from kavip.webhook.certs import Pair
-from kavip.webhook.publisher import Publisher
-from kavip.webhook.strangers import Strangers
+from kavip.pki import ca, certificates
+from kavip.pki.ca import Authority
+from kavip.pki.certificates import Pair
+from kavip.pki.strangers import Strangers
+from kavip.webhook.certs.cabundle import Publisher
 
 CHECK_EVERY: Final = 10.0  # seconds; a process that was paused renews late, but not much
 RETRY_EVERY: Final = 2.0
@@ -81,7 +81,7 @@ class Rotation:
         why = f": {self._complaint}" if self._complaint else ""
         if not self._published[0]:
             return f"caBundle not published yet{why}"
-        if self._leaf is not None and (ended := certs.ended(self._leaf.certificate, self._clock())):
+        if self._leaf is not None and (ended := certificates.ended(self._leaf.certificate, self._clock())):
             return f"{ended}{why}"
         return ""
 
@@ -117,13 +117,13 @@ class Rotation:
     # --- the leaf and the bundle ----------------------------------------------------------------------------------
     def _leaf_is_due(self, found: Authority) -> bool:
         now = self._clock()
-        if self._leaf is None or certs.due(self._leaf.certificate, now):
+        if self._leaf is None or certificates.due(self._leaf.certificate, now):
             return True
         _, since = self._published
         return not found.has_signed(self._leaf) and now - since >= SETTLE
 
     def _renew(self, found: Authority) -> None:
-        self._leaf = certs.new_leaf(found.ca, self._hosts, self._clock())
+        self._leaf = certificates.new_leaf(found.ca, self._hosts, self._clock())
         self._present(self._leaf)
         log.info("leaf renewed", until=self._leaf.certificate.not_valid_after_utc.isoformat())
 
@@ -132,25 +132,25 @@ class Rotation:
         self._ours.update(found.trusted)
         others = self._strangers.lingering(await self._trusted(), self._ours, now)
         bundle = found.bundle(now)
-        await self._publisher.publish(bundle + certs.pem(others))
+        await self._publisher.publish(bundle + certificates.pem(others))
         if self._published[0] != bundle:
             self._published = bundle, now
-            log.info("caBundle published", authorities=len(certs.read_bundle(bundle)))
+            log.info("caBundle published", authorities=len(certificates.read_bundle(bundle)))
 
     async def _conclude(self, found: Authority) -> None:
         """Confirm that we serve a leaf of the CA; once every replica does, trust none before it."""
         if not found.before or self._leaf is None or not found.has_signed(self._leaf):
             return
         now = self._clock()
-        if self._replica and authority.note(self._replica) not in found.confirmed:
-            change = authority.confirming(found, self._replica)
+        if self._replica and ca.note(self._replica) not in found.confirmed:
+            change = ca.confirming(found, self._replica)
             secret = await self._client.patch(SECRETS, self._secret, change, field_manager=names.CA_FIELD_MANAGER)
-            found = authority.read(secret, now) or found
+            found = ca.read(secret, now) or found
             log.info("new CA confirmed", replica=self._replica)
         if not found.has_signed(self._leaf) or not found.outlives(await self._standing(), now):
             return
         try:
-            await self._client.patch(SECRETS, self._secret, authority.concluding(found, now))
+            await self._client.patch(SECRETS, self._secret, ca.concluding(found, now))
         except Conflict:
             return  # somebody has confirmed, or concluded, meanwhile: seen at the next look
         log.info("old CA withdrawn", authorities=len(found.before))
@@ -176,15 +176,15 @@ class Rotation:
         try:
             secret = await self._client.get(SECRETS, self._secret)
         except NotFound:
-            new = authority.renewed(await self._trusted(), now)
-            await self._client.create(SECRETS, self._secret, authority.made(new, now))
+            new = ca.renewed(await self._trusted(), now)
+            await self._client.create(SECRETS, self._secret, ca.made(new, now))
             self._say("CA created", "there was no Secret")
             return new
-        found = authority.read(secret, now)
+        found = ca.read(secret, now)
         if found is not None and not found.is_due(now):
             return found
-        new = authority.renewed(await self._trusted() if found is None else found.trusted, now)
-        await self._client.patch(SECRETS, self._secret, authority.replacing(new, secret, now))
+        new = ca.renewed(await self._trusted() if found is None else found.trusted, now)
+        await self._client.patch(SECRETS, self._secret, ca.replacing(new, secret, now))
         if found is None:
             self._say("CA renewed", "the Secret held none that can be used")
         else:
@@ -198,6 +198,6 @@ class Rotation:
     async def _trusted(self) -> Sequence[x509.Certificate]:
         """What the API server trusts now: replicas serve leaves of that, though the Secret has lost it."""
         try:
-            return certs.read_bundle(await self._publisher.published())
+            return certificates.read_bundle(await self._publisher.published())
         except NotFound:  # no configuration: nobody asks yet
             return ()

@@ -8,13 +8,13 @@ from cryptography import x509
 from kavip.api.cluster import Secret
 from kavip.errors import NotFound
 from kavip.names import Reason
-from kavip.webhook import certs
-from kavip.webhook.candidate import Candidate
-from kavip.webhook.certs import Pair
-from kavip.webhook.provided import Provided, Published, Trust
-from kavip.webhook.rotation import SETTLE
-from kavip.webhook.strangers import STAY
-from tests.webhook.secrets import HOST, secret_of
+from kavip.pki import certificates
+from kavip.pki.candidate import Candidate
+from kavip.pki.certificates import Pair
+from kavip.pki.strangers import STAY
+from kavip.webhook.certs.provided import Provided, Published, Trust
+from kavip.webhook.certs.selfsigned import SETTLE
+from tests.pki.secrets import HOST, secret_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 SOON = timedelta(seconds=10)
@@ -34,17 +34,17 @@ class Scene:
         """What the API server trusts."""
         if not self.installed:
             raise NotFound(404, "NotFound", "no configuration")
-        return certs.pem(self.trusted)
+        return certificates.pem(self.trusted)
 
     async def publish(self, bundle: bytes) -> None:
         """Let it trust something else."""
         await self.published()
-        self.trusted = certs.read_bundle(bundle)
+        self.trusted = certificates.read_bundle(bundle)
 
     def fill(self, ca: Pair, *others: Pair) -> Pair:
         """Put a new leaf of *ca* into the Secret, with *ca* and *others* as ca.crt."""
-        leaf = certs.new_leaf(ca, [HOST], self.now)
-        self.secret = secret_of(leaf, ca=certs.pem(each.certificate for each in (ca, *others)))
+        leaf = certificates.new_leaf(ca, [HOST], self.now)
+        self.secret = secret_of(leaf, ca=certificates.pem(each.certificate for each in (ca, *others)))
         return leaf
 
 
@@ -88,7 +88,7 @@ class Replica:
     @property
     def is_trusted(self) -> bool:
         """Whether the API server accepts what it presents."""
-        return certs.vouched(self.presented[-1], self.scene.trusted)
+        return certificates.vouched(self.presented[-1], self.scene.trusted)
 
 
 async def test_a_secret_that_comes_late_makes_it_ready() -> None:
@@ -101,7 +101,7 @@ async def test_a_secret_that_comes_late_makes_it_ready() -> None:
     assert replica.keeps.unready() == complaint
     await replica.tick(SOON)
     assert replica.told == [(Reason.CERTIFICATE_UNUSABLE, complaint)]
-    ca = certs.new_ca(NOW)
+    ca = certificates.new_ca(NOW)
     leaf = scene.fill(ca)
     await replica.tick(SOON)
     assert replica.presented == [leaf]
@@ -116,7 +116,7 @@ async def test_a_secret_that_comes_late_makes_it_ready() -> None:
 async def test_the_last_good_one_is_served_on() -> None:
     """An emptied or deleted Secret changes nothing but what is told; when that certificate ends, it is unready."""
     scene = Scene()
-    ca = certs.new_ca(NOW)
+    ca = certificates.new_ca(NOW)
     scene.fill(ca)
     replica = Replica(scene)
     await replica.tick()
@@ -127,14 +127,14 @@ async def test_the_last_good_one_is_served_on() -> None:
         assert scene.trusted == [ca.certificate]
         assert replica.keeps.unready() == ""
         assert replica.told[-1] == (Reason.CERTIFICATE_UNUSABLE, f"Secret kavip/tls: {words}; write a better one")
-    scene.now += certs.LEAF_LIFE
+    scene.now += certificates.LEAF_LIFE
     assert "does not exist" in replica.keeps.unready()
 
 
 async def test_a_renewal_under_the_same_ca_is_served_at_once() -> None:
     """The API server has known the CA for long; nothing is served twice."""
     scene = Scene()
-    ca = certs.new_ca(NOW)
+    ca = certificates.new_ca(NOW)
     scene.fill(ca)
     replica = Replica(scene)
     await replica.tick()
@@ -148,7 +148,7 @@ async def test_a_renewal_under_the_same_ca_is_served_at_once() -> None:
 async def test_a_new_ca_is_published_before_its_leaf_and_the_old_one_goes_last() -> None:
     """At every step what each replica serves is trusted, though the Secret never held both CAs."""
     scene = Scene()
-    old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+    old, new = certificates.new_ca(NOW), certificates.new_ca(NOW)
     scene.fill(old)
     early, late = Replica(scene), Replica(scene)
     for each in (early, late):
@@ -174,7 +174,7 @@ async def test_a_new_ca_is_published_before_its_leaf_and_the_old_one_goes_last()
 async def test_a_replica_that_is_late_takes_nothing_away() -> None:
     """Who has not seen the new Secret yet leaves what another has published; later it is the old CA that goes."""
     scene = Scene()
-    old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+    old, new = certificates.new_ca(NOW), certificates.new_ca(NOW)
     scene.fill(old)
     early, late = Replica(scene), Replica(scene)
     for each in (early, late):
@@ -199,7 +199,7 @@ async def test_a_replica_that_is_late_takes_nothing_away() -> None:
 async def test_what_others_add_is_taken_out_after_a_while() -> None:
     """A CA that is in no Secret of ours is not trusted for ever."""
     scene = Scene()
-    ca, stranger = certs.new_ca(NOW), certs.new_ca(NOW)
+    ca, stranger = certificates.new_ca(NOW), certificates.new_ca(NOW)
     scene.fill(ca)
     replica = Replica(scene)
     await replica.tick()
@@ -213,7 +213,7 @@ async def test_what_others_add_is_taken_out_after_a_while() -> None:
 async def test_a_wiped_bundle_is_written_again() -> None:
     """At the next look; that of a CA that is being replaced is lost, so the new leaf does not wait."""
     scene = Scene()
-    old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+    old, new = certificates.new_ca(NOW), certificates.new_ca(NOW)
     scene.fill(old)
     replica = Replica(scene)
     await replica.tick()
@@ -230,7 +230,7 @@ async def test_a_wiped_bundle_is_written_again() -> None:
 async def test_it_serves_though_there_is_no_configuration() -> None:
     """Without webhook configurations it serves, is not ready, and goes on trying."""
     scene = Scene(installed=False)
-    scene.fill(certs.new_ca(NOW))
+    scene.fill(certificates.new_ca(NOW))
     replica = Replica(scene)
     try:
         await replica.tick()
@@ -245,7 +245,7 @@ async def test_it_serves_though_there_is_no_configuration() -> None:
 async def test_where_others_inject_it_waits_for_them() -> None:
     """Served at once but not ready until caBundle vouches for it; from then on it is ready whatever they do."""
     scene = Scene()
-    ca = certs.new_ca(NOW)
+    ca = certificates.new_ca(NOW)
     scene.fill(ca)
     replica = Replica(scene, Injected(scene))
     await replica.tick()
@@ -262,7 +262,7 @@ async def test_a_new_ca_of_others_is_served_when_they_have_injected_it() -> None
     """As long as only the old one is trusted the old leaf stays; where only the new one is, the new comes at once."""
     for injected in ("beside", "instead"):
         scene = Scene()
-        old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+        old, new = certificates.new_ca(NOW), certificates.new_ca(NOW)
         first = scene.fill(old)
         scene.trusted = [old.certificate]
         replica = Replica(scene, Injected(scene))
@@ -282,12 +282,12 @@ async def test_a_new_ca_of_others_is_served_when_they_have_injected_it() -> None
 async def test_a_certificate_that_has_ended_is_replaced_whoever_trusts_the_next() -> None:
     """Nothing is worse than what nobody accepts."""
     scene = Scene()
-    old, new = certs.new_ca(NOW), certs.new_ca(NOW)
+    old, new = certificates.new_ca(NOW), certificates.new_ca(NOW)
     scene.fill(old)
     scene.trusted = [old.certificate]
     replica = Replica(scene, Injected(scene))
     await replica.tick()
-    scene.now += certs.LEAF_LIFE
+    scene.now += certificates.LEAF_LIFE
     second = scene.fill(new)
     await replica.tick()
     assert replica.presented[-1] == second

@@ -23,12 +23,13 @@ from kavip.api.cluster import Secret
 from kavip.errors import KavipError, NotFound, Throttled, Unavailable
 from kavip.kube.client import Client
 from kavip.names import Reason
-from kavip.webhook import candidate, certs, tls
-from kavip.webhook.candidate import Candidate
-from kavip.webhook.certs import Pair
-from kavip.webhook.publisher import Publisher, trusted
-from kavip.webhook.rotation import CHECK_EVERY, RETRY_EVERY, SETTLE, Clock, Pause, Tell, silence
-from kavip.webhook.strangers import Strangers
+from kavip.pki import candidate, certificates
+from kavip.pki.candidate import Candidate
+from kavip.pki.certificates import Pair
+from kavip.pki.strangers import Strangers
+from kavip.webhook.certs import tls
+from kavip.webhook.certs.cabundle import Publisher, trusted
+from kavip.webhook.certs.selfsigned import CHECK_EVERY, RETRY_EVERY, SETTLE, Clock, Pause, Tell, silence
 
 log: Final = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ class Awaited:
 
     async def settle(self, _found: Candidate, _serving: Pair | None) -> list[x509.Certificate]:
         """Look at what they have injected."""
-        return certs.read_bundle(await trusted(self.client, self.name))
+        return certificates.read_bundle(await trusted(self.client, self.name))
 
 
 class Published:
@@ -82,12 +83,12 @@ class Published:
         needed = [] if serving is None else _lacking(serving, authorities, published)
         others = self._strangers.lingering(published, {*authorities, *needed}, now)
         wanted = [*authorities, *needed, *others]
-        await self._publisher.publish(certs.pem(wanted))
+        await self._publisher.publish(certificates.pem(wanted))
         return wanted
 
     async def _published(self) -> list[x509.Certificate]:
         try:
-            return certs.read_bundle(await self._publisher.published())
+            return certificates.read_bundle(await self._publisher.published())
         except NotFound:
             return []
 
@@ -96,9 +97,9 @@ def _lacking(
     serving: Pair, authorities: Sequence[x509.Certificate], others: Sequence[x509.Certificate]
 ) -> list[x509.Certificate]:
     """Those *others* without which nobody trusts *serving*."""
-    if certs.vouched(serving, authorities):
+    if certificates.vouched(serving, authorities):
         return []
-    return [one for one in others if certs.vouched(serving, [one])]
+    return [one for one in others if certificates.vouched(serving, [one])]
 
 
 class Provided:
@@ -129,7 +130,7 @@ class Provided:
         """Say that there is no certificate, or none that the API server accepts; "" when all is well."""
         if self._serving is None:
             return self._complaint or f"Secret {self._secret} is not read yet"
-        if ended := certs.ended(self._serving.certificate, self._clock()):
+        if ended := certificates.ended(self._serving.certificate, self._clock()):
             return self._complaint or f"Secret {self._secret}: {ended}; {self._remedy}"
         if not self._was_trusted:
             return self._complaint or f"caBundle does not vouch for the certificate yet; {self._remedy}"
@@ -164,7 +165,7 @@ class Provided:
         self._known = {one: self._known.get(one, now) for one in known}
         if found.leaf != self._serving:
             self._succeed(found, now)
-        self._was_trusted = self._was_trusted or certs.vouched(self._serving or found.leaf, known)
+        self._was_trusted = self._was_trusted or certificates.vouched(self._serving or found.leaf, known)
         self._complaint = ""
 
     def _judged(self, secret: Secret) -> Candidate | str:
@@ -179,12 +180,16 @@ class Provided:
     def _succeed(self, found: Candidate, now: datetime) -> None:
         """Serve *found* once API servers have had time to trust it, or where what we serve is worth nothing."""
         settled = [one for one, since in self._known.items() if now - since >= SETTLE]
-        if certs.vouched(found.leaf, settled) or self._is_worthless(now):
+        if certificates.vouched(found.leaf, settled) or self._is_worthless(now):
             self._serve(found)
 
     def _is_worthless(self, now: datetime) -> bool:
         serving = self._serving
-        return serving is None or bool(certs.ended(serving.certificate, now)) or not certs.vouched(serving, self._known)
+        return (
+            serving is None
+            or bool(certificates.ended(serving.certificate, now))
+            or not certificates.vouched(serving, self._known)
+        )
 
     def _serve(self, found: Candidate) -> None:
         self._present(found.leaf)

@@ -20,8 +20,8 @@ from cryptography import x509
 from kavip import names
 from kavip.api.cluster import Secret
 from kavip.errors import BadInput
-from kavip.webhook import certs
-from kavip.webhook.certs import Pair
+from kavip.pki import certificates
+from kavip.pki.certificates import Pair
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -54,26 +54,26 @@ class Authority:
 
     def bundle(self, now: datetime) -> bytes:
         """What is to stand in ``caBundle``."""
-        return certs.bundle(self.trusted, now)
+        return certificates.bundle(self.trusted, now)
 
     def trusts(self, leaf: Pair) -> bool:
         """Whether *leaf* is of a CA that is to be trusted."""
-        return any(certs.signed(issuer, leaf.certificate) for issuer in self.trusted)
+        return any(certificates.signed(issuer, leaf.certificate) for issuer in self.trusted)
 
     def has_signed(self, leaf: Pair) -> bool:
         """Whether *leaf* is of the CA that signs now."""
-        return certs.signed(self.ca.certificate, leaf.certificate)
+        return certificates.signed(self.ca.certificate, leaf.certificate)
 
     def is_due(self, now: datetime) -> bool:
         """Whether a new CA is to be made: this one is old, or somebody asks for one and not too many stand already."""
-        return certs.due(self.ca.certificate, now) or (self.asked and len(self.before) < KEPT)
+        return certificates.due(self.ca.certificate, now) or (self.asked and len(self.before) < KEPT)
 
     def outlives(self, standing: Iterable[str], now: datetime) -> bool:
         """Whether nobody serves a leaf of an older CA: all that are *standing* have confirmed, or time is over."""
         replicas = frozenset(standing)
         if replicas and {note(replica) for replica in replicas} <= self.confirmed:
             return True
-        return now >= self.ca.certificate.not_valid_before_utc + certs.SKEW + certs.LEAF_LIFE + GRACE
+        return now >= self.ca.certificate.not_valid_before_utc + certificates.SKEW + certificates.LEAF_LIFE + GRACE
 
 
 def note(replica: str) -> str:
@@ -89,15 +89,15 @@ def read(secret: Secret, now: datetime) -> Authority | None:
         ca = Pair.load(data.get(CERTIFICATE, b""), data.get(KEY, b""))
     except BadInput:
         return None
-    if not certs.is_authority(ca):
+    if not certificates.is_authority(ca):
         return None
     notes = {
         key: value
         for key, value in (secret.metadata.annotations or {}).items()
         if key.startswith(names.CONFIRMED_PREFIX)
     }
-    current = certs.fingerprint(ca.certificate)
-    bundle = certs.alive(certs.read_bundle(data.get(BUNDLE, b"")), now)
+    current = certificates.fingerprint(ca.certificate)
+    bundle = certificates.alive(certificates.read_bundle(data.get(BUNDLE, b"")), now)
     return Authority(
         ca,
         before=tuple(each for each in bundle if each != ca.certificate),
@@ -121,7 +121,7 @@ def contents(secret: Secret) -> dict[str, bytes]:
 
 def renewed(before: Iterable[x509.Certificate], now: datetime) -> Authority:
     """A new CA, beside the newest of those *before*."""
-    return Authority(certs.new_ca(now), before=tuple(certs.alive(before, now))[:KEPT])
+    return Authority(certificates.new_ca(now), before=tuple(certificates.alive(before, now))[:KEPT])
 
 
 def made(authority: Authority, now: datetime) -> dict[str, Any]:
@@ -140,13 +140,13 @@ def replacing(authority: Authority, secret: Secret, now: datetime) -> dict[str, 
 
 def confirming(authority: Authority, replica: str) -> dict[str, Any]:
     """The patch by which *replica* says that it serves a leaf of *authority*; it disturbs nobody else's."""
-    return {"metadata": {"annotations": {note(replica): certs.fingerprint(authority.ca.certificate)}}}
+    return {"metadata": {"annotations": {note(replica): certificates.fingerprint(authority.ca.certificate)}}}
 
 
 def concluding(authority: Authority, now: datetime) -> dict[str, Any]:
     """The patch after which only the CA of *authority* is trusted."""
     metadata = {"resourceVersion": authority.version, "annotations": dict.fromkeys(sorted(authority.noted))}
-    return {"metadata": metadata, "data": _encoded({BUNDLE: certs.bundle([authority.ca.certificate], now)})}
+    return {"metadata": metadata, "data": _encoded({BUNDLE: certificates.bundle([authority.ca.certificate], now)})}
 
 
 def _is_ours(key: str) -> bool:

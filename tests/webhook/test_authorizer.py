@@ -17,7 +17,7 @@ from kavip.api.review import UserInfo
 from kavip.kube.client import Client
 from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.access import REMEMBERED, Access
+from kavip.webhook.authorizer import REMEMBERED, Access
 from kavip.webhook.server import Route, Server
 from tests.webhook.serving import connected, question
 

@@ -12,7 +12,7 @@ from kavip.api.registration import WebhookConfiguration
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from kavip.webhook import certs
+from kavip.pki import certificates
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
@@ -40,12 +40,14 @@ class Injected:
 
     async def publish(self, bundle: bytes) -> None:
         """Apply the one field, where it differs, and own it no longer than that."""
-        text, wanted = b64encode(bundle).decode(), {*certs.read_bundle(bundle)}
+        text, wanted = b64encode(bundle).decode(), {*certificates.read_bundle(bundle)}
         for resource in CONFIGURATIONS:
             found = await self.client.get(resource, self.name)
             hooks = found.webhooks or ()
             carried = {webhook.client_config.ca_bundle for webhook in hooks}
-            if any({*certs.read_bundle(_decoded(each))} != wanted for each in carried):  # the order means nothing
+            if any(
+                {*certificates.read_bundle(_decoded(each))} != wanted for each in carried
+            ):  # the order means nothing
                 body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in hooks]}
                 manager = names.CA_FIELD_MANAGER
                 found = await self.client.apply(resource, self.name, body, field_manager=manager, force=True)
@@ -104,8 +106,8 @@ async def trusted(client: Client, name: str) -> bytes:
     first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [b""]
     if not rest:
         return first
-    everywhere = [{*certs.read_bundle(each)} for each in rest]
-    return certs.pem(one for one in certs.read_bundle(first) if all(one in each for each in everywhere))
+    everywhere = [{*certificates.read_bundle(each)} for each in rest]
+    return certificates.pem(one for one in certificates.read_bundle(first) if all(one in each for each in everywhere))
 
 
 def _decoded(text: str) -> bytes:

@@ -9,9 +9,9 @@ import pytest
 from kavip import names
 from kavip.errors import Forbidden
 from kavip.names import Reason
-from kavip.webhook import authority, certs
-from kavip.webhook.strangers import STAY
-from tests.webhook.replicas import MINUTE, NOW, OneSecret, Replica, trusted
+from kavip.pki import ca, certificates
+from kavip.pki.strangers import STAY
+from tests.webhook.certs.replicas import MINUTE, NOW, OneSecret, Replica, trusted
 
 TEN = timedelta(seconds=10)
 
@@ -23,7 +23,7 @@ def everywhere(*replicas: Replica) -> bool:
 
 def authorities(api: OneSecret) -> int:
     """How many CAs the API server trusts."""
-    return len(certs.read_bundle(api.trusted))
+    return len(certificates.read_bundle(api.trusted))
 
 
 async def started(api: OneSecret, *replica_names: str) -> list[Replica]:
@@ -52,7 +52,7 @@ async def test_the_old_ca_goes_when_the_last_replica_has_confirmed() -> None:
         assert everywhere(a, b)
     assert authorities(api) == 2
     await a.tick(MINUTE)
-    assert list(api.annotations) == [authority.note("a")]
+    assert list(api.annotations) == [ca.note("a")]
     assert authorities(api) == 2
     assert everywhere(a, b)
     await a.tick(MINUTE)
@@ -86,7 +86,7 @@ async def test_a_replica_that_comes_meanwhile_confirms_at_once() -> None:
     api.annotate(names.ROTATE_ANNOTATION, "true")
     await a.tick(TEN)
     (b,) = await started(api, "b")
-    assert authority.note("b") in api.annotations
+    assert ca.note("b") in api.annotations
     assert authorities(api) == 2
     await a.tick(MINUTE)
     assert authorities(api) == 1
@@ -102,9 +102,9 @@ async def test_where_nobody_can_be_counted_time_decides() -> None:
         await a.tick(TEN)
         api.standing = unknown
         await a.tick(MINUTE)
-        await a.tick(certs.LEAF_LIFE)
+        await a.tick(certificates.LEAF_LIFE)
         assert authorities(api) == 2
-        await a.tick(authority.GRACE)
+        await a.tick(ca.GRACE)
         assert authorities(api) == 1
 
 
@@ -115,7 +115,7 @@ async def test_a_confirmation_of_another_ca_does_not_count() -> None:
     api.standing.add("b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     await a.tick(TEN)
-    api.annotate(authority.note("b"), "0" * 64)
+    api.annotate(ca.note("b"), "0" * 64)
     await a.tick(MINUTE)
     assert authorities(api) == 2
 
@@ -177,14 +177,14 @@ async def test_replicas_of_another_mode_are_not_cut_off() -> None:
     api = OneSecret()
     await started(api, "earlier")
     api.standing.clear()
-    others = [certs.new_ca(NOW).certificate for _ in range(5)]  # a ca.crt may hold many
-    api.trusted = certs.pem(others)
+    others = [certificates.new_ca(NOW).certificate for _ in range(5)]  # a ca.crt may hold many
+    api.trusted = certificates.pem(others)
     a, b = await started(api, "a", "b")
-    assert {*others} <= {*certs.read_bundle(api.trusted)}
+    assert {*others} <= {*certificates.read_bundle(api.trusted)}
     assert everywhere(a, b)
     assert list(api.annotations) == []
     await a.tick(STAY - TEN)
-    assert {*others} <= {*certs.read_bundle(api.trusted)}
+    assert {*others} <= {*certificates.read_bundle(api.trusted)}
     await a.tick(TEN)
     await b.tick()
     assert authorities(api) == 1
@@ -193,9 +193,9 @@ async def test_replicas_of_another_mode_are_not_cut_off() -> None:
 
 def test_any_name_of_a_replica_makes_a_key() -> None:
     """A name that no annotation may carry is replaced by a digest of it; others are seen."""
-    assert authority.note("kavip-7d4b9-x2x") == "confirmed.kavip.io/kavip-7d4b9-x2x"
+    assert ca.note("kavip-7d4b9-x2x") == "confirmed.kavip.io/kavip-7d4b9-x2x"
     for odd in ("a/b", "x" * 64, "", "-a", "ä"):
-        key = authority.note(odd).removeprefix("confirmed.kavip.io/")
+        key = ca.note(odd).removeprefix("confirmed.kavip.io/")
         assert len(key) == 32
         assert int(key, 16)
 
@@ -203,7 +203,7 @@ def test_any_name_of_a_replica_makes_a_key() -> None:
 async def test_a_leaf_is_no_authority() -> None:
     """A Secret with a certificate that may not sign is replaced: no API server would trust what it signs."""
     api = OneSecret()
-    leaf = certs.new_leaf(certs.new_ca(NOW), ["kavip"], NOW)
+    leaf = certificates.new_leaf(certificates.new_ca(NOW), ["kavip"], NOW)
     data = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem}
     await api.create(None, "", {"data": {key: b64encode(value).decode() for key, value in data.items()}})
     (a,) = await started(api, "a")
@@ -224,5 +224,5 @@ async def test_what_is_wrong_is_told_once_and_shown_by_readiness() -> None:
     replica.publishing = None
     await replica.attempt()
     assert replica.rotation.unready() == ""
-    replica.now += certs.LEAF_LIFE
+    replica.now += certificates.LEAF_LIFE
     assert replica.rotation.unready().startswith("the certificate ended at 2026-05-08T")

@@ -10,11 +10,11 @@ from kavip.api.meta import ManagedMetadata
 from kavip.api.registration import ClientConfig, Webhook, WebhookConfiguration
 from kavip.errors import Conflict
 from kavip.kube.client import Client
-from kavip.webhook import certs
-from kavip.webhook.publisher import Injected, trusted
+from kavip.pki import certificates as pki
+from kavip.webhook.certs.cabundle import Injected, trusted
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-ONE, OTHER = (certs.new_ca(NOW).certificate for _ in range(2))
+ONE, OTHER = (pki.new_ca(NOW).certificate for _ in range(2))
 
 
 class Configurations:
@@ -54,13 +54,13 @@ class Configurations:
 
 def text(*certificates: Any) -> str:
     """As it stands in a configuration."""
-    return b64encode(certs.pem(certificates)).decode()
+    return b64encode(pki.pem(certificates)).decode()
 
 
 async def test_only_what_differs_is_written() -> None:
     """A kind that lacks a certificate in one webhook is written, under kavip's own manager; the other is not."""
     api = Configurations([text(ONE, OTHER)], [text(ONE, OTHER), text(ONE)])
-    await Injected(cast(Client, api), "kavip").publish(certs.pem([ONE, OTHER]))
+    await Injected(cast(Client, api), "kavip").publish(pki.pem([ONE, OTHER]))
     assert api.applied == [("ValidatingWebhookConfiguration", names.CA_FIELD_MANAGER)]
     assert {*api.carried["ValidatingWebhookConfiguration"]} == {text(ONE, OTHER)}
 
@@ -68,7 +68,7 @@ async def test_only_what_differs_is_written() -> None:
 async def test_the_order_means_nothing() -> None:
     """Two replicas that name the same CAs in another order do not write against each other; garbage is written over."""
     api = Configurations([text(ONE, OTHER)], ["garbage"])
-    await Injected(cast(Client, api), "kavip").publish(certs.pem([OTHER, ONE]))
+    await Injected(cast(Client, api), "kavip").publish(pki.pem([OTHER, ONE]))
     assert [kind for kind, _ in api.applied] == ["ValidatingWebhookConfiguration"]
 
 
@@ -82,7 +82,7 @@ async def test_trusted_is_what_every_webhook_trusts() -> None:
         ([], [], []),
     ):
         found = await trusted(cast(Client, Configurations(mutating, validating)), "kavip")
-        assert certs.read_bundle(found) == expected
+        assert pki.read_bundle(found) == expected
 
 
 async def test_claims_of_other_versions_are_given_up() -> None:
@@ -90,11 +90,11 @@ async def test_claims_of_other_versions_are_given_up() -> None:
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}]
     publisher = Injected(cast(Client, api), "kavip")
-    await publisher.publish(certs.pem([ONE]))
+    await publisher.publish(pki.pem([ONE]))
     assert api.claims == [{"manager": "helm"}]
     assert (api.applied, api.disowned) == ([], 1)
     api.claims = [{"manager": names.CA_FIELD_MANAGER}]
-    await publisher.publish(certs.pem([ONE]))
+    await publisher.publish(pki.pem([ONE]))
     assert api.disowned == 1, "an empty list would make the API server forget who owns anything"
 
 
@@ -102,5 +102,5 @@ async def test_who_is_faster_disowns() -> None:
     """That another replica has written meanwhile is no trouble."""
     api = Configurations([text(ONE)], [text(ONE)])
     api.claims, api.is_stale = [{"manager": "helm"}, {"manager": names.CA_FIELD_MANAGER}], True
-    await Injected(cast(Client, api), "kavip").publish(certs.pem([ONE]))
+    await Injected(cast(Client, api), "kavip").publish(pki.pem([ONE]))
     assert api.disowned == 0

@@ -12,12 +12,12 @@ from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import ENDPOINT_SLICES
 from kavip.names import Reason
+from kavip.pki.certificates import Pair
 from kavip.settings import Settings
-from kavip.webhook.certs import Pair
-from kavip.webhook.lookout import Lookout
-from kavip.webhook.provided import Awaited, Provided, Published, Trust
-from kavip.webhook.publisher import Injected, Publisher, Registered
-from kavip.webhook.rotation import Rotation, Tell, nobody
+from kavip.webhook.certs.cabundle import Injected, Publisher, Registered
+from kavip.webhook.certs.provided import Awaited, Provided, Published, Trust
+from kavip.webhook.certs.selfsigned import Rotation, Tell, nobody
+from kavip.webhook.certs.watch import Lookout
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/webhook"
 REMEDIES: Final = {

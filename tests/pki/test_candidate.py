@@ -11,13 +11,14 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kavip.api.cluster import Secret
-from kavip.webhook import candidate, certs, tls
-from kavip.webhook.candidate import Candidate
-from kavip.webhook.certs import Pair
-from tests.webhook.secrets import DAY, HOST, issued, key_pem, secret_of
+from kavip.pki import candidate, certificates
+from kavip.pki.candidate import Candidate
+from kavip.pki.certificates import Pair
+from kavip.webhook.certs import tls
+from tests.pki.secrets import DAY, HOST, issued, key_pem, secret_of
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-CA = certs.new_ca(NOW)
+CA = certificates.new_ca(NOW)
 LEAF = issued(CA, NOW)
 OF_RSA = issued(issued(None, NOW, key=rsa.generate_private_key(65537, 2048), is_authority=True), NOW)
 OTHER = "the certificate is for {}, not for kavip-webhook.kavip.svc (subject alternative names)"
@@ -145,7 +146,7 @@ def test_a_ca_must_lead_to_the_certificate() -> None:
     deep = issued(between, NOW)
     chained = replace(deep, chain=(between.certificate,))
     alone = issued(None, NOW)
-    stranger, over = certs.new_ca(NOW), certs.new_ca(NOW - 2 * certs.CA_LIFE)
+    stranger, over = certificates.new_ca(NOW), certificates.new_ca(NOW - 2 * certificates.CA_LIFE)
     mute = issued(CA, NOW, hosts=(), purpose=None)  # it may not sign, and API servers see to that
     past = issued(CA, NOW - 2 * DAY, is_authority=True, hosts=(), purpose=None)
     for leaf, ca, words in (
@@ -173,7 +174,7 @@ def test_the_chain_is_served_with_the_certificate() -> None:
     found = candidate.judged(secret_of(deep), HOST, NOW)
     assert isinstance(found, Candidate)
     assert found.leaf == deep
-    assert certs.read_bundle(found.leaf.certificate_pem) == [deep.certificate, between.certificate]
+    assert certificates.read_bundle(found.leaf.certificate_pem) == [deep.certificate, between.certificate]
 
 
 @pytest.mark.parametrize("alter", [of_no_version, with_a_key_of_no_curve])
@@ -182,4 +183,4 @@ def test_an_authority_that_cannot_be_read_vouches_for_nothing(alter: Callable[[P
     found = candidate.judged(secret_of(LEAF, ca=alter(CA)), HOST, NOW)
     assert isinstance(found, Candidate)
     assert candidate.unpublishable(found)
-    assert certs.read_bundle(of_no_version(CA)) == []
+    assert certificates.read_bundle(of_no_version(CA)) == []

@@ -14,10 +14,10 @@ from kavip.kube.client import Client
 from kavip.kube.codec import Seen
 from kavip.kube.resources import SECRETS
 from kavip.settings import Settings
-from kavip.webhook.keeper import keeper
-from kavip.webhook.lookout import Lookout
-from kavip.webhook.provided import Provided
-from kavip.webhook.rotation import Rotation
+from kavip.webhook.certs.provided import Provided
+from kavip.webhook.certs.selfsigned import Rotation
+from kavip.webhook.certs.source import keeper
+from kavip.webhook.certs.watch import Lookout
 
 pytestmark = pytest.mark.looptime
 

@@ -11,7 +11,7 @@ own, from the next connection on.
 import os
 import ssl
 
-from kavip.webhook.certs import Pair
+from kavip.pki.certificates import Pair
 
 
 def context() -> ssl.SSLContext:

@@ -7,7 +7,7 @@ from kavip.api.cluster import Secret
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
 from kavip.kube.resources import SECRETS, Resource
-from kavip.webhook.publisher import CONFIGURATIONS
+from kavip.webhook.certs.cabundle import CONFIGURATIONS
 
 _BREATH: Final = 0.2  # seconds: what comes together is looked at once, and a quarrel with others does not spin
 

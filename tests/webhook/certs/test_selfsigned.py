@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from kavip.errors import NotFound, Unavailable
-from kavip.webhook import certs
-from kavip.webhook.rotation import CHECK_EVERY
-from tests.webhook.replicas import MINUTE, NOW, OneSecret, Replica, trusted
-from tests.webhook.secrets import issued
+from kavip.pki import certificates
+from kavip.webhook.certs.selfsigned import CHECK_EVERY
+from tests.pki.secrets import issued
+from tests.webhook.certs.replicas import MINUTE, NOW, OneSecret, Replica, trusted
 
 
 async def test_replicas_that_start_at_once_agree_on_one_ca() -> None:
@@ -37,15 +37,15 @@ async def test_a_leaf_is_renewed_in_time_after_a_pause() -> None:
     replica = Replica(OneSecret())
     await replica.tick()
     first = replica.leaf
-    assert await replica.tick(certs.LEAF_LIFE) == ["bundle", "leaf"]
+    assert await replica.tick(certificates.LEAF_LIFE) == ["bundle", "leaf"]
     assert replica.leaf != first
-    assert not certs.due(replica.leaf.certificate, replica.now)
+    assert not certificates.due(replica.leaf.certificate, replica.now)
 
 
 async def test_a_renewed_ca_is_published_beside_the_old_one_and_served_later() -> None:
     """At every moment of a renewal every replica's leaf is trusted by whatever any replica has published."""
     api = OneSecret()
-    renewal = certs.CA_LIFE * 2 / 3
+    renewal = certificates.CA_LIFE * 2 / 3
     one, other = Replica(api), Replica(api)
     await one.tick()
     await other.tick()
@@ -58,7 +58,7 @@ async def test_a_renewed_ca_is_published_beside_the_old_one_and_served_later() -
         bundles.add(replica.bundle)
         assert all(trusted(leaf, replica.bundle) for leaf in leaves)
     assert len(bundles) == 2
-    assert len(certs.read_bundle(one.bundle)) == 2
+    assert len(certificates.read_bundle(one.bundle)) == 2
     for replica in (one, other):
         assert await replica.tick(MINUTE) == ["bundle", "leaf"]
         assert all(trusted(each.leaf, one.bundle) for each in (one, other))
@@ -68,8 +68,8 @@ async def test_a_renewed_ca_is_published_beside_the_old_one_and_served_later() -
 
 async def test_a_secret_that_cannot_be_used_is_replaced() -> None:
     """An empty one, garbage, the key of another CA, a CA that may not sign: a new CA is made, and a leaf follows."""
-    other = certs.new_ca(NOW)
-    mixed = {"tls.crt": certs.new_ca(NOW).certificate_pem, "tls.key": other.key_pem}
+    other = certificates.new_ca(NOW)
+    mixed = {"tls.crt": certificates.new_ca(NOW).certificate_pem, "tls.key": other.key_pem}
     mute = issued(None, NOW)  # it may sign nothing
     fruitless = {"tls.crt": mute.certificate_pem, "tls.key": mute.key_pem}
     for data in ({}, {"tls.crt": b"garbage", "tls.key": b"garbage"}, mixed, fruitless):
@@ -107,7 +107,7 @@ async def test_a_secret_deleted_again_and_again_does_not_grow_the_bundle() -> No
     for _ in range(5):
         api.secret = None
         await replica.tick(MINUTE)
-    assert len(certs.read_bundle(api.trusted)) == 3
+    assert len(certificates.read_bundle(api.trusted)) == 3
 
 
 async def test_an_old_authority_is_taken_out_by_hand() -> None:
@@ -118,11 +118,11 @@ async def test_an_old_authority_is_taken_out_by_hand() -> None:
     api.lose()
     for _ in range(2):
         await replica.tick(MINUTE)
-    assert len(certs.read_bundle(api.trusted)) == 2
+    assert len(certificates.read_bundle(api.trusted)) == 2
     assert api.secret is not None
     await api.patch(None, "", {"metadata": {}, "data": {"ca.crt": None}})
     assert await replica.tick(MINUTE) == ["bundle"]
-    assert len(certs.read_bundle(api.trusted)) == 1
+    assert len(certificates.read_bundle(api.trusted)) == 1
     assert trusted(replica.leaf, api.trusted)
 
 
