@@ -18,7 +18,7 @@ from bench import goal
 from bench.objects import LABELS, LARGE, SMALL, entered, first_of, pool, services, take
 from bench.timing import MICRO, best, flat, frozen, plain, resident, timed, within
 from kavip.ipam.allocate import decide
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request
 

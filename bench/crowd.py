@@ -12,7 +12,7 @@ from bench.timing import MICRO, best, flat, frozen, plain, timed
 from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.ipam.allocate import decide, waits_for
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
 

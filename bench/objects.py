@@ -9,10 +9,10 @@ from kavip.api.group import GroupSpec, GroupStatus, Instances, KeepalivedGroup
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
-from kavip.ipam.addresses import parse_range
 from kavip.ipam.allocate import Allocation, decide
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
+from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import Request, read_request
 from kavip.snapshot import Snapshot
 from kavip.vrrp.shares import slot_names

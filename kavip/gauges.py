@@ -17,7 +17,7 @@ Labels = tuple[str, ...]
 
 
 class Addresses:
-    """What :class:`~kavip.ipam.ledger.Ledger` counts, as metrics."""
+    """What :class:`~kavip.ipam.ledger.ledger.Ledger` counts, as metrics."""
 
     def __init__(self) -> None:
         """Nothing is shown yet."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
-from kavip.ipam.addresses import UNUSABLE, parse_range
+from kavip.ipam.ranges import UNUSABLE, parse_range
 from tests import files, shapes
 from tests.shapes import POOL_API, check, group, new, pool, refusal
 

@@ -11,7 +11,7 @@ from kavip.api.service import Service
 from kavip.controller.meters import Masters
 from kavip.controller.observed import Collision, Hearing, NodeState, Observed
 from kavip.gauges import Addresses
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.snapshot import Snapshot

@@ -27,10 +27,10 @@ from kavip.controller.outcome import Plan, StatusPatch
 from kavip.controller.plan import plan_service
 from kavip.controller.pools import plan_pool
 from kavip.errors import BadInput
-from kavip.ipam.addresses import Range, parse_range, subtract
 from kavip.ipam.allocate import settle
+from kavip.ipam.ledger.cooldown import Rest
+from kavip.ipam.ranges import Range, parse_range, subtract
 from kavip.ipam.request import Terms
-from kavip.ipam.rest import Rest
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
 from tests import build

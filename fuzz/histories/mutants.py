@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from kavip.controller import wakes
 from kavip.errors import ApiError
-from kavip.ipam.rest import Rests
-from kavip.ipam.stock import Shelf
+from kavip.ipam.ledger.cooldown import Rests
+from kavip.ipam.ledger.usage import Shelf
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -56,15 +56,15 @@ def _free_at_rest() -> Iterator[None]:
 _OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks it
 
 MUTANTS: Final[Mapping[str, Break]] = {
-    "a write under way is not remembered": _ignored("kavip.ipam.ledger.Ledger.expect"),
+    "a write under way is not remembered": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
-    "what is freed stays taken": _ignored("kavip.ipam.stock.Shelf.free"),
+    "what is freed stays taken": _ignored("kavip.ipam.ledger.usage.Shelf.free"),
     "what rests is free": _free_at_rest,
-    "whoever has an address keeps it": _set("kavip.ipam.claims.holders", _all_standing),
-    "an address stays only while its pool would give it": _set("kavip.ipam.case.Case.may_stay", _fits),
-    "a key shares whatever the ports": _set("kavip.ipam.sharing.SharingIndex.fits", _has_key),
-    "a node's own address is given away": _ignored("kavip.ipam.ledger.Ledger.reserve"),
-    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.Ledger.woken", value=()),
+    "whoever has an address keeps it": _set("kavip.ipam.ledger.claims.holders", _all_standing),
+    "an address stays only while its pool would give it": _set("kavip.ipam.selection.Case.may_stay", _fits),
+    "a key shares whatever the ports": _set("kavip.ipam.ledger.sharing.SharingIndex.fits", _has_key),
+    "a node's own address is given away": _ignored("kavip.ipam.ledger.ledger.Ledger.reserve"),
+    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.woken", value=()),
     "a pool wakes no Service": _set("kavip.controller.wakes._of_pool", _only_pools),
     "a namespace wakes no Service": _ignored("kavip.controller.wakes._services_of", value=()),
     "every status that comes is an echo": _set("kavip.controller.wakes.is_echo", _is_anything),

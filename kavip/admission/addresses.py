@@ -13,12 +13,12 @@ from kavip.admission.chain import Caution, Context, Finding
 from kavip.admission.verdict import Awaited, told
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
-from kavip.ipam import reasons
+from kavip.ipam import messages
 from kavip.ipam.allocate import breaks_sharing, decide
-from kavip.ipam.case import Case
-from kavip.ipam.claims import can_share
+from kavip.ipam.ledger.claims import can_share
 from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import Request, read_request
+from kavip.ipam.selection import Case
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
@@ -40,7 +40,7 @@ def request_is_met(service: Service, context: Context[Service]) -> Iterator[Find
     decided = decide(request, pools, snapshot.ledger, namespace_labels=labels)
     refusal = decided if isinstance(decided, Refusal) else decided.refusal
     if refusal is None and request.pool and pools.get(request.pool) is None:
-        refusal = reasons.pool_not_found(request, pools)  # what it holds it keeps, and yet it has misnamed the pool
+        refusal = messages.pool_not_found(request, pools)  # what it holds it keeps, and yet it has misnamed the pool
     if refusal is None:
         refusal = breaks_sharing(request, pools, snapshot.ledger, namespace_labels=labels)
     if refusal is None:
@@ -91,4 +91,4 @@ def _comes_by_itself(refusal: Refusal, *, named: bool) -> bool:
 def _cools_down(refusal: Refusal, request: Request, snapshot: Snapshot) -> bool:
     """Whether *refusal* is about an address that only rests for a while."""
     kept = ((each, snapshot.ledger.rests.keeping(each, request.key)) for each in request.wanted)
-    return any(rest is not None and refusal == reasons.at_rest(address, rest, request) for address, rest in kept)
+    return any(rest is not None and refusal == messages.at_rest(address, rest, request) for address, rest in kept)

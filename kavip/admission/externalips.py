@@ -23,9 +23,9 @@ from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
-from kavip.ipam import reasons
-from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam import messages
 from kavip.ipam.pool import Pool
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -114,7 +114,7 @@ class _Quotas:
             self.takes[pool.name] += 1
             return ""
         if pool.name not in self.told:
-            self.told[pool.name] = reasons.quota(pool, request, ledger).message
+            self.told[pool.name] = messages.quota(pool, request, ledger).message
         return self.told[pool.name]
 
 
@@ -175,7 +175,7 @@ def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | N
     if rival := snapshot.ledger.rival(address, request.terms):
         if not request.group:  # kavip does not manage it, so it can share nothing
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
-        refusal = reasons.in_use(address, rival, request)
+        refusal = messages.in_use(address, rival, request)
         return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
     if rest := snapshot.ledger.rests.keeping(address, request.key):  # external IPs cannot wait: they hold at once
         return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or come back then")

@@ -15,10 +15,10 @@ from kavip.admission.verdict import counted, listed, nearest_key, quoted
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
-from kavip.ipam.addresses import find, first_overlap
+from kavip.ipam.impact import Stranded, Stranding, stranding
 from kavip.ipam.pool import Pool, cautions, parse_pool
+from kavip.ipam.ranges import find, first_overlap
 from kavip.ipam.request import read_request
-from kavip.ipam.stranding import Stranded, Stranding, stranding
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, service_ranges
 

@@ -17,7 +17,7 @@ from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
-from kavip.ipam.addresses import FAMILIES
+from kavip.ipam.ranges import FAMILIES
 from kavip.names import Reason
 from kavip.vrrp import members, routerids, verbatim
 

@@ -10,8 +10,8 @@ from kavip.admission.verdict import message_of, plain
 from kavip.api import conditions
 from kavip.ask.offline import Planned
 from kavip.ask.unmanaged import why_unmanaged
-from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.explain import count
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import SERVICE, Reason
 from kavip.names import Condition as ConditionType
 from kavip.snapshot import Snapshot

@@ -11,10 +11,10 @@ from kavip.admission.verdict import visible
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.ask.explaining import Report
-from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
+from kavip.ipam.ledger.usage import Usage
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request
-from kavip.ipam.stock import Usage
 from kavip.names import Condition as ConditionType
 
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}

@@ -12,11 +12,11 @@ from kavip.api.service import Service
 from kavip.controller import removals
 from kavip.controller.outcome import Options, Removal, Verdict
 from kavip.ipam.allocate import loss, settle_request, waits_for
-from kavip.ipam.case import Case
+from kavip.ipam.ledger.waiters import ANY_POOL
+from kavip.ipam.ownership import GIVEN
 from kavip.ipam.platform import left_to_platform
 from kavip.ipam.request import read_request
-from kavip.ipam.tenure import GIVEN
-from kavip.ipam.waiting import ANY_POOL
+from kavip.ipam.selection import Case
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot

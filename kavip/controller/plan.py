@@ -20,9 +20,9 @@ from kavip.controller.mastership import Mastership
 from kavip.controller.observed import Objects, Observed
 from kavip.controller.outcome import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
 from kavip.controller.programmed import Case, Ground
-from kavip.ipam.case import Case as Decision
+from kavip.ipam.ownership import ANOTHERS
 from kavip.ipam.request import read_request
-from kavip.ipam.tenure import ANOTHERS
+from kavip.ipam.selection import Case as Decision
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, is_candidate

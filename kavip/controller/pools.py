@@ -12,9 +12,10 @@ from kavip.api.pool import PoolStatus, Usage, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.controller.difference import merge_patch
 from kavip.controller.outcome import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
-from kavip.ipam import reasons, stock
-from kavip.ipam.addresses import FAMILY_NAMES
-from kavip.ipam.ledger import Ledger
+from kavip.ipam import messages
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.usage import Usage as PoolUsage
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -54,7 +55,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
     return Plan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _accepted(usage: Mapping[int, stock.Usage], problem: Refusal | None) -> Verdict:
+def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> Verdict:
     if problem is None:
         counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
         return Verdict("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
@@ -72,7 +73,7 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
             Reason.NO_ADDRESSES,
             "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
         )
-    full = reasons.fill(pool, tuple(usage), ledger)
+    full = messages.fill(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):
         return Verdict("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
     free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)
@@ -90,7 +91,7 @@ def _notice(pool: VIPPool, kind: ConditionType, verdict: Verdict) -> Notice | No
     return Notice(verdict.reason, verdict.message, warning=not is_well)
 
 
-def _wire(usage: stock.Usage | None) -> Usage | None:
+def _wire(usage: PoolUsage | None) -> Usage | None:
     if usage is None:
         return None
     shown = usage.clamped()

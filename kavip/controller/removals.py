@@ -10,7 +10,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.controller.outcome import Removal, Verdict
-from kavip.ipam import reasons
+from kavip.ipam import messages
 from kavip.names import Reason
 
 FIRST: Final = 1.0  # seconds between the first two attempts, at least
@@ -33,7 +33,7 @@ def rest(found: Removal, now: datetime) -> float:
 def verdict(found: Removal) -> Verdict:
     """What is said until then."""
     message = (
-        f"another controller removes {reasons.addressed(found.addresses)}, which kavip gave; kavip tries again every "
+        f"another controller removes {messages.addressed(found.addresses)}, which kavip gave; kavip tries again every "
         "few minutes: have the other one leave this Service alone (MetalLB: --lb-class)"
     )
     return Verdict("False", Reason.FOREIGN_STATUS, message)

@@ -1,8 +1,8 @@
 """
 Status writes of which nobody knows whether they were done, and after which there is nothing left to write.
 
-Until that is known, what they were to give is given to nobody else (:mod:`kavip.ipam.holding`). Reading does not tell:
-a write that was sent may be done later. A write that changes something, on condition of the same resourceVersion, does:
+Until that is known, what they were to give is given to nobody else (:mod:`kavip.ipam.ledger.holdings`). Reading does
+not tell: a write that was sent may be done later. A write that changes something, on condition of the same resourceVersion, does:
 either it is done and the earlier one never will be, or it is refused because the earlier one was.
 """
 

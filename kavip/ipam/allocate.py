@@ -2,7 +2,7 @@
 Decide which addresses a Service has: request, pools and ledger in, addresses with a reason out, or a refusal.
 
 Nothing here changes anything: the webhook asks, the controller carries out, with the same words. How it is decided
-stands in :mod:`.case`.
+stands in :mod:`~kavip.ipam.selection`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from typing import Final
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.ipam import reasons
-from kavip.ipam.case import Case
-from kavip.ipam.claims import can_share
-from kavip.ipam.ledger import Ledger
+from kavip.ipam import messages
+from kavip.ipam.ledger.claims import can_share
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.waiters import ANY_POOL
+from kavip.ipam.ownership import Allocation as Allocation
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.tenure import Allocation as Allocation
-from kavip.ipam.waiting import ANY_POOL
+from kavip.ipam.selection import Case
 from kavip.names import Reason
 
 _OTHER_POOLS: Final = frozenset(
@@ -114,7 +114,7 @@ def breaks_sharing(
         fellows = [terms for terms in ledger.holders(address) if terms.key != request.key]
         for fellow in fellows:
             if not can_share(request.terms, fellow) and case.may_stay(address, place):
-                return reasons.no_longer_shared(address, fellow, request)
+                return messages.no_longer_shared(address, fellow, request)
     return None
 
 

@@ -16,15 +16,15 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.ipam import reasons
-from kavip.ipam.addresses import FAMILY_NAMES
+from kavip.ipam import messages
 from kavip.ipam.allocate import Allocation, settle, would_serve
-from kavip.ipam.case import Case
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.usage import Usage
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.stock import Usage
+from kavip.ipam.selection import Case
 from kavip.names import Reason
 
 _MANY: Final = 10_000_000
@@ -208,7 +208,7 @@ class _View:
     def _choice(self, pool: Pool) -> Iterator[Step]:
         """Whether *pool* is the one that the Service has chosen; nothing where it leaves the choice to kavip."""
         request, home = self.case.request, self.case.home(self.stay)
-        rest = f"its other address, {reasons.addressed(self.stay)}, is in"
+        rest = f"its other address, {messages.addressed(self.stay)}, is in"
         if home is not None:
             yield Step("one pool", home is pool, f"{rest} {'this pool' if home is pool else f'pool {home.name}'}")
             return

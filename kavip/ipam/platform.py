@@ -6,7 +6,7 @@ from typing import Final
 
 from kavip import names
 from kavip.api.cluster import Network
-from kavip.ipam.case import Case
+from kavip.ipam.selection import Case
 
 NEVER: Final = "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
 PLATFORM: Final = (

@@ -12,8 +12,8 @@ from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal, listed
 from kavip.api.selector import check_selector
 from kavip.errors import BadInput
-from kavip.ipam.addresses import UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
 from kavip.ipam.annotations import parse_namespaced
+from kavip.ipam.ranges import UNUSABLE, Range, find, first_overlap, is_buggy, parse_range, subtract
 from kavip.ipam.request import Request
 from kavip.names import Reason
 

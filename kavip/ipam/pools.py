@@ -14,9 +14,9 @@ from typing import NamedTuple
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
-from kavip.ipam.addresses import Range, find, first_overlap
-from kavip.ipam.audience import Audiences
+from kavip.ipam.eligibility import Audiences
 from kavip.ipam.pool import Pool, parse_pool
+from kavip.ipam.ranges import Range, find, first_overlap
 from kavip.ipam.request import Request
 from kavip.names import Reason
 

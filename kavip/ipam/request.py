@@ -15,8 +15,8 @@ from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam import annotations
-from kavip.ipam.addresses import FAMILIES, FAMILY_NAMES
 from kavip.ipam.annotations import Annotation
+from kavip.ipam.ranges import FAMILIES, FAMILY_NAMES
 from kavip.names import Reason
 
 T = TypeVar("T")

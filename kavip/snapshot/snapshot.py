@@ -25,11 +25,11 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.errors import BadInput
-from kavip.ipam.addresses import Range, parse_network
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.cooldown import Rests
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.nodeaddresses import Reports, addresses_of
 from kavip.ipam.pools import Pools
-from kavip.ipam.reported import Reports, addresses_of
-from kavip.ipam.rest import Rests
+from kavip.ipam.ranges import Range, parse_network
 from kavip.snapshot.membership import Rows, ShareOf
 from kavip.snapshot.placement import Crews
 
@@ -64,7 +64,7 @@ class Snapshot:
         """The groups of other namespaces: they count for nobody; only their VRIDs and ports are still in use."""
         self.pools: dict[str, VIPPool] = {}
         self.nodes: dict[str, Node] = {}
-        """With their own addresses alone, without VIPs that they report (:mod:`kavip.ipam.reported`)."""
+        """With their own addresses alone, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
         self.networks: dict[str, Network] = {}
         self.slices: dict[str, EndpointSlice] = {}

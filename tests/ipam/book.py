@@ -9,7 +9,7 @@ from kavip.api.address import Address, parse_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.allocate import settle, waits_for
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
 from tests.build import pool

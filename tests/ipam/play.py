@@ -17,9 +17,9 @@ from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceStatus
-from kavip.ipam.addresses import FAMILY_NAMES
 from kavip.ipam.allocate import Allocation
 from kavip.ipam.pools import check_pool
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Reason
 from tests.build import metadata, service
 from tests.ipam.world import World

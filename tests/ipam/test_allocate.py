@@ -7,10 +7,10 @@ import pytest
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, decide, settle, waits_for
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
-from kavip.ipam.waiting import ANY_POOL
 from kavip.names import Reason
 from tests.build import pool, service
 from tests.ipam.deciding import (

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
-from kavip.ipam.addresses import parse_range
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.impact import stranding
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import cautions
 from kavip.ipam.pools import Pools, check_pool
+from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
-from kavip.ipam.stranding import stranding
 from kavip.names import Reason
 from tests.build import metadata, pool, service
 from tests.ipam.world import entered

@@ -10,7 +10,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam.allocate import Allocation, settle
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
 from tests.build import pool, service

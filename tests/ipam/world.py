@@ -18,7 +18,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.ipam.allocate import Allocation, settle, waits_for
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
 from kavip.names import Reason

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, Self
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import SHOWN, Refusal, listed
-from kavip.ipam import reasons
-from kavip.ipam.addresses import FAMILY_NAMES
-from kavip.ipam.ledger import Ledger
+from kavip.ipam import messages
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
+from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import KEEPS, Request
 from kavip.names import Reason
 
@@ -127,7 +127,7 @@ class Tenure(NamedTuple):
     # --- outcomes -------------------------------------------------------------------------------------------------
     def foreign(self) -> Allocation:
         """The status stays as another controller wrote it."""
-        what = reasons.addressed(self.held) or "the host name in status"
+        what = messages.addressed(self.held) or "the host name in status"
         message = (
             f"{what}: written by another controller and left alone{self.why_foreign()}; "
             f'set {names.REASSIGN_ANNOTATION} to "true" to get an address from kavip'
@@ -151,11 +151,11 @@ class Tenure(NamedTuple):
         kept = addresses == self.held
         note, is_driven = self.change(addresses)
         if flaws:
-            message = f"keeps {reasons.addressed(addresses)}, although {listed(flaws)}"
+            message = f"keeps {messages.addressed(addresses)}, although {listed(flaws)}"
             if not self.request.reassign:
                 message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, is_driven)
-        message = f"{reasons.addressed(addresses)} from pool {listed(pools)}"
+        message = f"{messages.addressed(addresses)} from pool {listed(pools)}"
         if lacks := self.missing(addresses):
             message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {self.why_not_more(lacks[0], addresses)}"
         return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, is_driven)
@@ -174,7 +174,7 @@ class Tenure(NamedTuple):
             return "", False
         gone = [each for each in self.held if each not in addresses]
         losses = [loss for each in gone if (loss := self.loss(each))]
-        return "; ".join([f"was {reasons.addressed(self.held)}", *losses[:SHOWN]]), bool(losses)
+        return "; ".join([f"was {messages.addressed(self.held)}", *losses[:SHOWN]]), bool(losses)
 
     def loss(self, address: Address) -> str:
         """Who has *address*, which the Service had, with more right to it; "" where nobody has."""
@@ -190,7 +190,7 @@ class Tenure(NamedTuple):
         if not keep:
             return refusal
         kept = self.with_addresses(keep)
-        message = f"{refusal.message}{KEEPS}{reasons.addressed(keep)}"
+        message = f"{refusal.message}{KEEPS}{messages.addressed(keep)}"
         if kept.reason is Reason.STRANDED:  # stays what it is: the status must not look like another controller's
             return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
         return kept._replace(reason=refusal.reason, message=message, refusal=refusal)

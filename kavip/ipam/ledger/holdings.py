@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.service import Service
-from kavip.ipam.claims import Claim
+from kavip.ipam.ledger.claims import Claim
 from kavip.ipam.request import Terms, read_request, terms_of_unknown
 
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from kavip.api.address import Address
 from kavip.api.service import Service
-from kavip.ipam.claims import Claim
-from kavip.ipam.holding import Holding
-from kavip.ipam.owners import Names, Owners
+from kavip.ipam.ledger.claims import Claim
+from kavip.ipam.ledger.cooldown import Rests
+from kavip.ipam.ledger.holdings import Holding
+from kavip.ipam.ledger.owners import Names, Owners
+from kavip.ipam.ledger.tenants import Tenants
+from kavip.ipam.ledger.usage import Shelf, Stock
+from kavip.ipam.ledger.waiters import Waiting
 from kavip.ipam.pools import Pools
-from kavip.ipam.rest import Rests
-from kavip.ipam.stock import Shelf, Stock
-from kavip.ipam.tenants import Tenants
-from kavip.ipam.waiting import Waiting
 from kavip.names import Contest
 
 
@@ -62,7 +62,7 @@ class Register:
         """
         Enter what Service *key* holds now; None: it is gone. Idempotent.
 
-        A copy that is older than a write of ours takes nothing back (:mod:`.holding`).
+        A copy that is older than a write of ours takes nothing back (:mod:`.holdings`).
         """
         if service is None:
             self.release(key)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import parse_pool
 from kavip.ipam.request import Terms
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kavip.api.pool import Reservation
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pools import Pools
-from kavip.ipam.waiting import Waiter
 from tests.build import pool, service
 from tests.ipam.book import DUAL, SHARE, ip, wait
 

@@ -5,10 +5,10 @@ Who claims which address, and what follows: who keeps it, who may share it, who 
 from collections.abc import Collection, Iterator
 
 from kavip.api.address import Address
-from kavip.ipam import claims as rules
-from kavip.ipam.claims import Claim
+from kavip.ipam.ledger import claims as rules
+from kavip.ipam.ledger.claims import Claim
+from kavip.ipam.ledger.sharing import SharingIndex
 from kavip.ipam.request import Terms
-from kavip.ipam.sharing import SharingIndex
 
 
 class Tenants:

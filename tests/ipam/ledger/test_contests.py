@@ -7,7 +7,7 @@ import msgspec
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.service import Service
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from tests.build import pool, service
 

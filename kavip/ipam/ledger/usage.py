@@ -9,11 +9,11 @@ from heapq import merge
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
-from kavip.ipam.addresses import FAMILIES
-from kavip.ipam.audience import Audience
+from kavip.ipam.eligibility import Audience
+from kavip.ipam.ledger.freelist import Space
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
-from kavip.ipam.space import Space
+from kavip.ipam.ranges import FAMILIES
 
 LARGEST: Final = 2**63 - 1
 """Of an int64; a /64 is larger."""

@@ -8,7 +8,7 @@ whatever the size of the pool and however full it is, and nothing grows beyond w
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from kavip.ipam.addresses import Range, count_buggy
+from kavip.ipam.ranges import Range, count_buggy
 
 
 class Space:

@@ -14,9 +14,9 @@ from typing import Final
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import SHOWN, Refusal
-from kavip.ipam import reasons
+from kavip.ipam import messages
+from kavip.ipam.ownership import Allocation, Tenure
 from kavip.ipam.pool import Pool
-from kavip.ipam.tenure import Allocation, Tenure
 from kavip.names import Reason
 
 _ANOTHER_POOL: Final = frozenset(
@@ -76,15 +76,15 @@ class Case(Tenure):
         request = self.request
         named = self.pools.get(request.pool) if request.pool else None
         if request.pool and named is None:
-            return reasons.pool_not_found(request, self.pools)
+            return messages.pool_not_found(request, self.pools)
         for address in request.wanted:
             place = self.pools.pool_of(address)
             if place is None:
-                return reasons.not_in_pool(address, request, self.pools)
+                return messages.not_in_pool(address, request, self.pools)
             if named is not None and place is not named:
                 if request.pool:
-                    return reasons.not_in_named_pool(address, place, request)
-                return reasons.two_pools(request.wanted[0], address, (named, place), request)
+                    return messages.not_in_named_pool(address, place, request)
+                return messages.two_pools(request.wanted[0], address, (named, place), request)
             named = place
         return named
 
@@ -106,9 +106,9 @@ class Case(Tenure):
                     return got
         pools = (place,) if place else self.pools.eligible(self.request, self.labels)
         if not pools:
-            return reasons.no_pool(self.request, self.pools, self.labels)
+            return messages.no_pool(self.request, self.pools, self.labels)
         idle = tuple(islice(self.idle(missing, but=pools), SHOWN)) if place is None else ()
-        return self.hinted(reasons.no_room(self.request, missing, pools=pools, ledger=self.ledger, idle=idle), stay)
+        return self.hinted(messages.no_room(self.request, missing, pools=pools, ledger=self.ledger, idle=idle), stay)
 
     def less(self, missing: Sequence[int], stay: tuple[Address, ...]) -> list[tuple[int, ...]]:
         """What PreferDualStack makes do with, in order: what is asked for by name, else one family."""
@@ -126,14 +126,14 @@ class Case(Tenure):
         is_named = self.request.pool or self.request.wanted
         if stay or not is_named or refusal.reason not in _ANOTHER_POOL:
             return refusal
-        return reasons.elsewhere(refusal, islice(self.elsewhere(), SHOWN))
+        return messages.elsewhere(refusal, islice(self.elsewhere(), SHOWN))
 
     def elsewhere(self) -> Iterator[Pool]:
         """The pools that would give the Service addresses if it named them, whatever it asks for today; in order."""
         free = self.request._replace(pool="", wanted=(), legacy=None)
         case = self._replace(request=free)
         choices = [free.families, *([] if free.require_all else [(family,) for family in free.families])]
-        for pool in islice(self.pools.in_force, reasons.LOOKED_AT):
+        for pool in islice(self.pools.in_force, messages.LOOKED_AT):
             if not pool.mismatch(free, self.labels) and any(case.serve(pool, families) for families in choices):
                 yield pool
 
@@ -141,22 +141,22 @@ class Case(Tenure):
         """The pools, *but* those, that have room and yet give the Service nothing unasked, and why; in order."""
         tried = {pool.name for pool in but}
         enough = all if self.request.require_all else any
-        for pool in islice(self.pools.in_force, reasons.LOOKED_AT):
+        for pool in islice(self.pools.in_force, messages.LOOKED_AT):
             if pool.name not in tried:
                 usage = self.ledger.usage(pool.name)
                 if enough(family in usage and usage[family].available for family in families):
-                    yield pool, pool.mismatch(self.request, self.labels) or reasons.BY_NAME
+                    yield pool, pool.mismatch(self.request, self.labels) or messages.BY_NAME
 
     def unserved(self, place: Pool, why: str) -> Refusal:
         """The pool that it must come from does not serve the Service."""
         if self.request.pool or self.request.wanted:
-            return reasons.mismatch(place, why, self.request)
+            return messages.mismatch(place, why, self.request)
         return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {place.name} {why}; name another pool")
 
     def unserved_beside(self, stay: tuple[Address, ...]) -> Refusal:
         """The other family of an address outside every pool: there is no pool that it could come from."""
         message = (
-            f"{reasons.addressed(stay)} is in no pool that the other family could come from; "
+            f"{messages.addressed(stay)} is in no pool that the other family could come from; "
             f'set {names.REASSIGN_ANNOTATION} to "true" to move both'
         )
         return Refusal(Reason.FAMILY_NOT_AVAILABLE, message, "spec.ipFamilyPolicy")
@@ -167,14 +167,14 @@ class Case(Tenure):
         for address in request.wanted:
             if address.family in families:
                 if why := pool.bar(address, request.key):
-                    return reasons.barred(address, why, request)
+                    return messages.barred(address, why, request)
                 if owner := self.ledger.owner(address):
-                    return reasons.owned(address, owner, request)
+                    return messages.owned(address, owner, request)
                 if holder := self.ledger.rival(address, request.terms):
-                    return reasons.in_use(address, holder, request)
+                    return messages.in_use(address, holder, request)
                 left = self.ledger.quota_left(pool, request.namespace)
                 if left == 0 and self.ledger.costs_quota(address, request.namespace):
-                    return reasons.quota(pool, request, self.ledger)
+                    return messages.quota(pool, request, self.ledger)
         return self.at_rest(families)
 
     def at_rest(self, families: Sequence[int]) -> Refusal | None:
@@ -182,7 +182,7 @@ class Case(Tenure):
         for address in self.request.wanted:
             rest = self.ledger.rests.keeping(address, self.request.key)
             if address.family in families and rest is not None:
-                return reasons.at_rest(address, rest, self.request)
+                return messages.at_rest(address, rest, self.request)
         return None
 
     def serve(self, pool: Pool, families: Sequence[int]) -> tuple[Address, ...] | None:

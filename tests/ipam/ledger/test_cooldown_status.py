@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from kavip.api.address import Address
 from kavip.api.pool import Cooling
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from tests.build import pool, service
-from tests.ipam.desk import EDGE, FIRST, NOW, Desk, freed
+from tests.ipam.ledger.desk import EDGE, FIRST, NOW, Desk, freed
 
 
 # --- status: restart, fail-over, other replicas -----------------------------------------------------------------------

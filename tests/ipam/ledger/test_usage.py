@@ -7,14 +7,14 @@ import pytest
 from kavip.api.address import Address
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation
-from kavip.ipam.addresses import parse_range
 from kavip.ipam.allocate import Allocation, decide
-from kavip.ipam.case import Case
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.usage import Stock
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
+from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
-from kavip.ipam.stock import Stock
+from kavip.ipam.selection import Case
 from tests.build import pool, service
 
 TEAM = LabelSelector(match_labels={"team": "a"})

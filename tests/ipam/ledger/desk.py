@@ -6,7 +6,7 @@ from typing import Any
 from kavip.api.address import parse_address
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from tests.build import pool, service
 

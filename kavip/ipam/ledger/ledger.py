@@ -1,19 +1,19 @@
 """
 The ledger: every address that is held, by whom, and what is free.
 
-What is entered stands in :mod:`.register`. A decision reads the ledger and never changes it; no question scans a pool
+What is entered stands in :mod:`.book`. A decision reads the ledger and never changes it; no question scans a pool
 or all Services.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kavip.api.address import Address
-from kavip.ipam.addresses import find
+from kavip.ipam.ledger.book import Register
+from kavip.ipam.ledger.usage import Usage
+from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pool import Pool
-from kavip.ipam.register import Register
+from kavip.ipam.ranges import find
 from kavip.ipam.request import Request, Terms
-from kavip.ipam.stock import Usage
-from kavip.ipam.waiting import Waiter
 
 
 class Ledger(Register):
@@ -214,7 +214,7 @@ class Ledger(Register):
         The Services to look at again for what has happened since the last call, oldest first.
 
         Those that have lost a contest for an address, those that ask for one by name which others keep now, and of the
-        waiters that are helped the oldest of each pool: the next follows once that one was looked at (:mod:`.waiting`).
+        waiters that are helped the oldest of each pool: the next follows once that one was looked at (:mod:`.waiters`).
         """
         contested, self._contested = self._contested, set()
         losers = {

@@ -12,13 +12,13 @@ from typing import Final
 from kavip import names
 from kavip.api.address import Address
 from kavip.api.refusal import SHOWN, Refusal, annotation_field, listed
-from kavip.ipam.addresses import FAMILIES, FAMILY_NAMES
-from kavip.ipam.claims import why_not_shared
-from kavip.ipam.ledger import Ledger
+from kavip.ipam.ledger.claims import why_not_shared
+from kavip.ipam.ledger.cooldown import Rest
+from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
+from kavip.ipam.ranges import FAMILIES, FAMILY_NAMES
 from kavip.ipam.request import Request, Terms
-from kavip.ipam.rest import Rest
 from kavip.names import Reason
 
 LOOKED_AT: Final = 100  # pools, for the sake of a message

@@ -7,12 +7,12 @@ import pytest
 from kavip.api.address import Address
 from kavip.api.pool import Reservation
 from kavip.api.service import Service
+from kavip.ipam.ledger.cooldown import MOST
 from kavip.ipam.request import read_request
-from kavip.ipam.rest import MOST
 from kavip.names import Reason
 from tests.build import pool, service
 from tests.ipam.deciding import SHARE
-from tests.ipam.desk import EDGE, FIRST, Desk, freed
+from tests.ipam.ledger.desk import EDGE, FIRST, Desk, freed
 
 
 # --- whose it is ------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, NodeAddress
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.ipam.owners import Names
-from kavip.ipam.tenure import ANOTHERS
+from kavip.ipam.ledger.owners import Names
+from kavip.ipam.ownership import ANOTHERS
 from kavip.names import Condition
 
 Holders = Callable[[Address], Iterable[Service | KeepalivedGroup]]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import Address
-from kavip.ipam.addresses import Range, is_buggy, parse_range
-from kavip.ipam.space import Space
+from kavip.ipam.ledger.freelist import Space
+from kavip.ipam.ranges import Range, is_buggy, parse_range
 
 SPANS = (Range(4, 250, 258), Range(4, 300, 303))
 ALL = [value for span in SPANS for value in range(span.first, span.last + 1)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kavip.api.address import Address, parse_address
 from kavip.errors import BadInput
-from kavip.ipam.addresses import Range, count_buggy, find, first_overlap, is_buggy, parse_range, subtract
+from kavip.ipam.ranges import Range, count_buggy, find, first_overlap, is_buggy, parse_range, subtract
 
 RANGES = st.tuples(st.sampled_from((4, 6)), st.integers(0, 60), st.integers(0, 20)).map(
     lambda parts: Range(parts[0], parts[1], parts[1] + parts[2])

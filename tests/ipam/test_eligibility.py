@@ -7,7 +7,7 @@ import pytest
 
 from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import VIPPool
-from kavip.ipam.audience import Audience
+from kavip.ipam.eligibility import Audience
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
 from tests.build import pool, service
