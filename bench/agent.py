@@ -25,8 +25,8 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.address import parse_address
-from kavip.controller.manifests import config_map
-from kavip.controller.published import Bundle, Published, means_of
+from kavip.reconcile.group.manifests import config_map
+from kavip.reconcile.rollout.configmap import Bundle, Published, means_of
 from kavip.vrrp.config import render
 from kavip.vrrp.members import Peer
 

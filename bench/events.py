@@ -16,11 +16,11 @@ from bench.timing import best, flat, frozen, plain, timed
 from kavip import names
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
-from kavip.controller import wakes
-from kavip.controller.group import plan_group
-from kavip.controller.outcome import Kind, StatusPatch
-from kavip.controller.plan import plan_service
-from kavip.controller.pools import plan_pool
+from kavip.reconcile import enqueue
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.plan import Kind, StatusPatch
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import identities_of
 
@@ -96,7 +96,7 @@ def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
 def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[object]:
     """What is to be written now that *new* is in the place of *old*."""
     snapshot, observed, objects = scene.snapshot, scene.observed, scene.objects
-    for key in dict.fromkeys(wakes.of(snapshot, old, new)):
+    for key in dict.fromkeys(enqueue.of(snapshot, old, new)):
         match key.kind:
             case Kind.SERVICE:
                 yield from plan_service(snapshot, key.name, now=NOW, observed=observed, objects=objects).writes

@@ -14,10 +14,10 @@ from bench.settled import NOW
 from bench.timing import MICRO, best, flat, frozen, plain, within
 from kavip.api.meta import Condition
 from kavip.api.service import Service
-from kavip.controller import wakes
-from kavip.controller.outcome import Plan, StatusPatch
-from kavip.controller.plan import plan_service
 from kavip.ipam.request import read_request
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Plan, StatusPatch
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 
 SIZES = (1_000, 20_000, 100_000)
@@ -58,7 +58,7 @@ def plans(size: int) -> dict[str, float]:
         snapshot.ledger.wait(request, decided.waits)
         snapshot.put(told := written(second, decided))
         found["none is free, as it was told before"] = best(300, planning(snapshot, told))
-        found["whom the return of a status concerns"] = best(300, lambda: list(wakes.of(snapshot, first, held)))
+        found["whom the return of a status concerns"] = best(300, lambda: list(enqueue.of(snapshot, first, held)))
         assert plan(snapshot, told).writes == ()
     return found
 

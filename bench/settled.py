@@ -13,12 +13,22 @@ from kavip.api.group import GroupStatus
 from kavip.api.meta import Metadata
 from kavip.api.service import Service, ServiceStatus
 from kavip.api.workload import ConfigMap, DaemonSet
-from kavip.controller.difference import patched
-from kavip.controller.group import plan_group
-from kavip.controller.manifests import digest
-from kavip.controller.observed import BACKUP, MASTER, Applied, Hearing, NodeState, Objects, Observed, Sight, memory_key
-from kavip.controller.outcome import Apply, StatusPatch
-from kavip.controller.plan import plan_service
+from kavip.reconcile.group.manifests import digest
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.mergepatch import patched
+from kavip.reconcile.observed.objects import (
+    BACKUP,
+    MASTER,
+    Applied,
+    Hearing,
+    NodeState,
+    Objects,
+    Observed,
+    Sight,
+    memory_key,
+)
+from kavip.reconcile.plan import Apply, StatusPatch
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import identities_of
 

@@ -14,7 +14,8 @@ A guided tour, from the bottom up:
 * :mod:`kavip.kube`: the API server: client, informer, work queue, lease and leader, events.
 * :mod:`kavip.admission`: may this object be so, and which defaults does it get. :mod:`kavip.webhook`: the server that
   answers with it, and its certificates.
-* :mod:`kavip.controller`: plan (pure), worker, the only writer, the eye on the agents.
+* :mod:`kavip.reconcile`: what the controller decides. :mod:`kavip.controller`: what the replica that leads does:
+  workers, the only writer, the prober of the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
 * :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them, with
   :mod:`kavip.settings`, :mod:`kavip.telemetry`, :mod:`kavip.gauges`.

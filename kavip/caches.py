@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, NoReturn
 
 from kavip import names, telemetry
 from kavip.api.service import Service
-from kavip.controller import wakes
-from kavip.controller.observed import Objects, Owned
-from kavip.controller.outcome import Key, Kind
-from kavip.controller.rivals import Hindrance, Rival
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
+from kavip.reconcile import enqueue
+from kavip.reconcile.observed.objects import Objects, Owned
+from kavip.reconcile.observed.operator import Hindrance, Rival
+from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import KINDS, Object, Snapshot
 
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
@@ -180,7 +180,7 @@ class Caches:
         sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
         if self.leads:
             self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed
-            for key in wakes.of(self.snapshot, old, new, sent=sent):
+            for key in enqueue.of(self.snapshot, old, new, sent=sent):
                 self.wake(key)
 
     def outlook(self) -> Outlook:

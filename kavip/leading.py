@@ -18,11 +18,8 @@ import structlog
 from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Outlook
-from kavip.controller import wakes
 from kavip.controller.apply import Writer
 from kavip.controller.meters import Masters
-from kavip.controller.observed import Observed
-from kavip.controller.outcome import Key, Kind, Notice, Options
 from kavip.controller.probe import Probe
 from kavip.controller.worker import Worker
 from kavip.errors import CachesStale
@@ -32,6 +29,9 @@ from kavip.kube.events import Events
 from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
+from kavip.reconcile import enqueue
+from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.plan import Key, Kind, Notice, Options
 from kavip.settings import Settings, listed
 from kavip.snapshot import Object, Snapshot
 
@@ -124,14 +124,14 @@ class Leading:
             await asyncio.sleep(LOOK_OUT)
             if (outlook := self._caches.outlook()) != before:
                 _tell(outlook)
-                for key in wakes.everything(self._caches.snapshot):
+                for key in enqueue.everything(self._caches.snapshot):
                     queue.add(key)
                 before = outlook
 
     def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
         snapshot = self._caches.snapshot
         self._caches.lead(worker.add)
-        worker.begin(wakes.start(snapshot))
+        worker.begin(enqueue.start(snapshot))
         _tell(self._caches.outlook())
         self._queue = queue
         self._events, self._dropped = events, 0

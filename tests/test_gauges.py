@@ -9,14 +9,14 @@ from kavip import names, telemetry
 from kavip.api.address import parse_address
 from kavip.api.service import Service
 from kavip.controller.meters import Masters
-from kavip.controller.observed import Collision, Hearing, NodeState, Observed
 from kavip.gauges import Addresses
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
+from kavip.reconcile.observed.objects import Collision, Hearing, NodeState, Observed
 from kavip.snapshot import Snapshot
 from tests import build
-from tests.controller.planning import told
+from tests.reconcile.service.planning import told
 
 GROUP = "lb/edge"
 

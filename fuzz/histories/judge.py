@@ -23,15 +23,15 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.controller.outcome import Plan, StatusPatch
-from kavip.controller.plan import plan_service
-from kavip.controller.pools import plan_pool
 from kavip.errors import BadInput
 from kavip.ipam.allocate import settle
 from kavip.ipam.ledger.cooldown import Rest
 from kavip.ipam.ranges import Range, parse_range, subtract
 from kavip.ipam.request import Terms
 from kavip.names import Reason
+from kavip.reconcile.plan import Plan, StatusPatch
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object, Snapshot
 from tests import build
 

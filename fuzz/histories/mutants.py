@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from kavip.controller import wakes
 from kavip.errors import ApiError
 from kavip.ipam.ledger.cooldown import Rests
 from kavip.ipam.ledger.usage import Shelf
+from kavip.reconcile import enqueue
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -53,7 +53,7 @@ def _free_at_rest() -> Iterator[None]:
         yield
 
 
-_OF_POOL: Final = wakes._of_pool  # noqa: SLF001 - what is put in its place asks it
+_OF_POOL: Final = enqueue._of_pool  # noqa: SLF001 - what is put in its place asks it
 
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
@@ -65,7 +65,7 @@ MUTANTS: Final[Mapping[str, Break]] = {
     "a key shares whatever the ports": _set("kavip.ipam.ledger.sharing.SharingIndex.fits", _has_key),
     "a node's own address is given away": _ignored("kavip.ipam.ledger.ledger.Ledger.reserve"),
     "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.woken", value=()),
-    "a pool wakes no Service": _set("kavip.controller.wakes._of_pool", _only_pools),
-    "a namespace wakes no Service": _ignored("kavip.controller.wakes._services_of", value=()),
-    "every status that comes is an echo": _set("kavip.controller.wakes.is_echo", _is_anything),
+    "a pool wakes no Service": _set("kavip.reconcile.enqueue._of_pool", _only_pools),
+    "a namespace wakes no Service": _ignored("kavip.reconcile.enqueue._services_of", value=()),
+    "every status that comes is an echo": _set("kavip.reconcile.enqueue.is_echo", _is_anything),
 }

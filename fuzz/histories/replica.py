@@ -14,13 +14,13 @@ from fuzz.histories.line import Line
 from fuzz.histories.loop import Loop
 from fuzz.histories.server import Server
 from kavip.caches import Caches
-from kavip.controller import wakes
 from kavip.controller.apply import Writer
-from kavip.controller.observed import Observed
-from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, Target
-from kavip.controller.plan import plan_service
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
+from kavip.reconcile import enqueue
+from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.plan import Key, Kind, Notice, Options, Plan, Target
+from kavip.reconcile.service.reconcile import plan_service
 
 EPOCH: Final = datetime(2026, 6, 1, tzinfo=UTC)
 WORKERS: Final = 3
@@ -105,8 +105,8 @@ class Replica:
                 worker.add(key)
 
         self.caches.lead(add)
-        first, settled = wakes.start(self.caches.snapshot)
-        worker.begin(wakes.Start(tuple(key for key in first if key.kind is not Kind.GROUP), settled))
+        first, settled = enqueue.start(self.caches.snapshot)
+        worker.begin(enqueue.Start(tuple(key for key in first if key.kind is not Kind.GROUP), settled))
         self.queue = queue
         await worker.run(WORKERS)
 

@@ -1,6 +1,17 @@
 """
-Wire types: the only place that knows the names of JSON fields.
+Wire types: the only place that knows the names of JSON fields. PURE.
 
 Frozen msgspec Structs of the parts that kavip reads or writes. Unknown fields are ignored, as Kubernetes clients must;
-what a field means stands in the CRDs. Pure: no I/O, no clock.
+what a field means stands in the CRDs.
+
+* :mod:`~kavip.api.meta`, :mod:`~kavip.api.conditions`: metadata and conditions, which all kinds share;
+* :mod:`~kavip.api.service`, :mod:`~kavip.api.group`, :mod:`~kavip.api.pool`: the kinds that users write;
+* :mod:`~kavip.api.cluster`, :mod:`~kavip.api.slice`, :mod:`~kavip.api.workload`, :mod:`~kavip.api.scheduling`: Nodes
+  and Pods, EndpointSlices, DaemonSets and ConfigMaps, and where a DaemonSet's pods may be;
+* :mod:`~kavip.api.access`, :mod:`~kavip.api.event`, :mod:`~kavip.api.lease`, :mod:`~kavip.api.registration`,
+  :mod:`~kavip.api.review`: access reviews, Events, Leases, webhook configurations, admission reviews;
+* :mod:`~kavip.api.local`: a part of ``agent.json``, which the controller writes for the agents;
+* :mod:`~kavip.api.address`, :mod:`~kavip.api.instant`, :mod:`~kavip.api.naming`, :mod:`~kavip.api.selector`: single
+  values: addresses, timestamps, names, label selectors;
+* :mod:`~kavip.api.patch`: JSON Patch; :mod:`~kavip.api.refusal`: a refusal as a value.
 """

@@ -180,7 +180,7 @@ def render(
     With --static print static pods instead, the same for every node, or write the files of systemd units for each node.
     """
     from kavip.ask import files, offline, static
-    from kavip.controller.outcome import Options
+    from kavip.reconcile.plan import Options
 
     given = static.with_nodes(nodes, files.load(paths))
     planned = offline.plan(given, homes=homes, options=Options(image=image))
@@ -240,7 +240,7 @@ def explain(
     Exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said.
     """
     from kavip.ask import explaining, files, offline, reading, telling
-    from kavip.controller.outcome import Options
+    from kavip.reconcile.plan import Options
 
     if paths:
         key = service if "/" in service else f"{namespace or 'default'}/{service}"

@@ -26,7 +26,7 @@ from kavip.api.workload import ConfigMap, Written
 from kavip.ask.offline import Planned
 from kavip.ask.overlay import Standing
 from kavip.ask.together import Together, settled, together
-from kavip.controller.outcome import Options
+from kavip.reconcile.plan import Options
 from kavip.snapshot import Snapshot
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")

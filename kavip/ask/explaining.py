@@ -22,12 +22,12 @@ from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.ask import offline
 from kavip.ask.unmanaged import why_unmanaged
-from kavip.controller.outcome import Options
-from kavip.controller.plan import plan_service
 from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
+from kavip.reconcile.plan import Options
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 
 _DEFAULTS: Final = Options()

@@ -27,12 +27,12 @@ from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.ask.overlay import Standing, key_of, laid
-from kavip.controller.difference import patched
-from kavip.controller.group import plan_group
-from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Apply, Options, Plan, StatusPatch
-from kavip.controller.plan import plan_service
 from kavip.names import Reason
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.mergepatch import patched
+from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.plan import Apply, Options, Plan, StatusPatch
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
 

@@ -21,9 +21,9 @@ from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
 from kavip.ask.tables import table
-from kavip.controller.advertised import IN_VAIN
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
+from kavip.reconcile.service.advertised import IN_VAIN
 from kavip.snapshot import Object, Snapshot
 
 _MASTER: Final = "MASTER"

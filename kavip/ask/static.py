@@ -20,8 +20,8 @@ from kavip.api.address import parse_address
 from kavip.api.cluster import Node, NodeAddress, NodeStatus
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.controller.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.errors import BadInput
+from kavip.reconcile.group.manifests import CA_DIR, CONFIG_DIR, PASSWORD_DIR, RUN_DIR
 from kavip.snapshot import Object
 
 Manifest = Mapping[str, Any]

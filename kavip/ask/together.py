@@ -14,8 +14,8 @@ import msgspec
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap
-from kavip.controller import switch
-from kavip.controller.published import Published, means_of, published_in
+from kavip.reconcile.rollout import switchover
+from kavip.reconcile.rollout.configmap import Published, means_of, published_in
 
 _OF_THE_SWITCH: Final = ("blame", "next", "nextHash", "switchAt", "tries")
 _OF_THE_NEXT: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
@@ -43,10 +43,10 @@ def together(group: KeepalivedGroup, found: ConfigMap, wanted: ConfigMap) -> tup
     before, after = published_in(found, means), published_in(wanted, means)
     if before is None or after is None:
         return ()
-    if before.next is not None and not switch.difference(before.next, after.current):
-        what = switch.difference(before.current, before.next)
+    if before.next is not None and not switchover.difference(before.next, after.current):
+        what = switchover.difference(before.current, before.next)
         return (Together(group.key, what, waits=True),) if what else ()
-    what = switch.difference(before.current, after.current)
+    what = switchover.difference(before.current, after.current)
     return (Together(group.key, what),) if what else ()
 
 

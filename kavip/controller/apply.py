@@ -17,12 +17,6 @@ from typing import Any, Final
 import structlog
 
 from kavip import names
-from kavip.controller import managed
-from kavip.controller.managed import Managed
-from kavip.controller.manifests import digest
-from kavip.controller.observed import Applied, Objects, Rejected, Replaced, Stranger, memory_key
-from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
-from kavip.controller.owner import foreign
 from kavip.errors import Conflict, Forbidden, NotFound, Refused
 from kavip.kube.client import Client, PatchKind
 from kavip.kube.resources import (
@@ -37,6 +31,12 @@ from kavip.kube.resources import (
     SERVICES,
     Resource,
 )
+from kavip.reconcile.group.manifests import digest
+from kavip.reconcile.migration import fieldmanager
+from kavip.reconcile.migration.fieldmanager import Managed
+from kavip.reconcile.observed.objects import Applied, Objects, Rejected, Replaced, Stranger, memory_key
+from kavip.reconcile.observed.ownership import foreign
+from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
 
 log = structlog.get_logger()
 
@@ -107,7 +107,7 @@ class Writer:
         """
         found = await self._client.get(_MANAGED[write.kind], write.key)
         before = found.metadata.managed_fields or []
-        after = managed.inherited(before, by=names.FIELD_MANAGER)
+        after = fieldmanager.inherited(before, by=names.FIELD_MANAGER)
         if after == before:
             return
         body = {"metadata": {"resourceVersion": found.metadata.resource_version, "managedFields": after}}

@@ -8,10 +8,10 @@ from typing import Final
 
 from kavip import telemetry
 from kavip.api import conditions
-from kavip.controller.observed import Observed
 from kavip.gauges import Labels, show
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
+from kavip.reconcile.observed.objects import Observed
 from kavip.snapshot import Snapshot
 
 _ADVERTISED: Final = (Reason.MASTER.value, Reason.NO_MASTER.value, Reason.SPLIT_BRAIN.value, Reason.UNKNOWN.value)

@@ -25,11 +25,12 @@ import msgspec
 import structlog
 
 from kavip import names
-from kavip.controller import collisions, exported
-from kavip.controller.collisions import Tally
-from kavip.controller.observed import EVER, MASTER, Hearing, NodeState, Observed
-from kavip.controller.outcome import Target
-from kavip.controller.reports import counts_of, resumed, state_of, summary
+from kavip.reconcile.migration import exporter
+from kavip.reconcile.observed import collisions
+from kavip.reconcile.observed.agent import counts_of, resumed, state_of, summary
+from kavip.reconcile.observed.collisions import Tally
+from kavip.reconcile.observed.objects import EVER, MASTER, Hearing, NodeState, Observed
+from kavip.reconcile.plan import Target
 from kavip.telemetry import AGENT_LOOKS
 
 log = structlog.get_logger()
@@ -130,7 +131,7 @@ class Probe:
         looks = 0
         while (target := self._targets.get(watcher.group)) and (host := target.hosts.get(watcher.node)):
             if watcher.node in target.old:
-                state = await self._look_back(watcher, f"http://{host}:{exported.PORT}{names.METRICS_PATH}")
+                state = await self._look_back(watcher, f"http://{host}:{exporter.PORT}{names.METRICS_PATH}")
             else:
                 state = await self._look(watcher, f"http://{host}:{target.port}{names.STATE_PATH}")
             looks += 1
@@ -213,10 +214,10 @@ class Probe:
                 sent = self._clock()
                 body = (await self._ask(url)).decode(errors="replace")
                 target = self._targets.get(watcher.group)
-                state = exported.state_of(body, target.instances if target else ())
+                state = exporter.state_of(body, target.instances if target else ())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             log.debug("exporter does not answer", group=watcher.group, node=watcher.node, error=type(error).__name__)
-            state = exported.SILENT
+            state = exporter.SILENT
         target = self._targets.get(watcher.group)
         if target is not None and watcher.node in target.old:
             watcher.digest = b""

@@ -19,18 +19,18 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.controller.apply import Writer
-from kavip.controller.aside import plan_hindered
-from kavip.controller.group import plan_group
-from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Key, Kind, Notice, Options, Plan, StatusPatch, Target
-from kavip.controller.plan import plan_service
-from kavip.controller.pools import plan_pool
-from kavip.controller.restraint import Restraint
-from kavip.controller.wakes import Start
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
+from kavip.reconcile.enqueue import Start
+from kavip.reconcile.group.inactive import plan_hindered
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.plan import Key, Kind, Notice, Options, Plan, StatusPatch, Target
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.service.budget import Restraint
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
 

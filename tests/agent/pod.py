@@ -23,7 +23,7 @@ from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
-from kavip.controller.published import folder_of
+from kavip.reconcile.rollout.configmap import folder_of
 from tests.agent.scene import Mount
 from tests.vrrp.lab import BEFORE_OTHERS, GRACE
 

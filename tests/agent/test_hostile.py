@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
-from kavip.controller.outcome import Key, Kind
 from kavip.errors import UnsafeValue
 from kavip.names import CONFIG_KEY, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
+from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object
 from tests import build
 from tests.admission import judging
@@ -25,7 +25,7 @@ from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import WEB, WEB_VIP, master, started
 from tests.changes.rig import NEW
-from tests.controller.scenes import GROUP, World, cluster
+from tests.reconcile.scenes import GROUP, World, cluster
 from tests.vrrp import hostile, reader
 
 CANARY = "canary"

@@ -10,7 +10,7 @@ from kavip.agent.configuration import Localized
 from kavip.agent.dump import Data, Dump, Entry, Stats
 from kavip.agent.localize import Mounted
 from kavip.agent.newcomer import WAIT, Newcomer
-from kavip.controller.reports import state_of, summary
+from kavip.reconcile.observed.agent import state_of, summary
 from tests.agent import scene
 from tests.agent.test_localize import facts, localized
 

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from kavip.controller.outcome import Key, Kind
+from kavip.reconcile.plan import Key, Kind
 from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.controller.scenes import GROUP, World, cluster
+from tests.reconcile.scenes import GROUP, World, cluster
 from tests.vrrp.samples import NEW, shared
 
 pytestmark = pytest.mark.netns

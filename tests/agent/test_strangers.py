@@ -8,18 +8,18 @@ import aiohttp
 import pytest
 
 from kavip import names
-from kavip.controller import collisions
-from kavip.controller.observed import Observed
-from kavip.controller.outcome import Key, Kind, Target
 from kavip.controller.probe import Probe
+from kavip.reconcile.observed import collisions
+from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.plan import Key, Kind, Target
 from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.steps import master, started
-from tests.controller.grouping import READY, condition, serving, settled, with_pods
-from tests.controller.scenes import GROUP
-from tests.controller.scenes import pod as kubernetes_pod
+from tests.reconcile.group.grouping import READY, condition, serving, settled, with_pods
+from tests.reconcile.scenes import GROUP
+from tests.reconcile.scenes import pod as kubernetes_pod
 
 pytestmark = pytest.mark.netns
 

@@ -14,8 +14,8 @@ from kavip.api.meta import OwnerReference
 from kavip.api.workload import ConfigMap, ManagedFields, Written, WrittenMetadata
 from kavip.ask import drift, offline
 from kavip.ask.overlay import Standing, laid
-from kavip.controller.manifests import config_map
-from kavip.controller.published import Bundle, Published, means_of, published_in
+from kavip.reconcile.group.manifests import config_map
+from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
 from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
 

@@ -19,9 +19,9 @@ from kavip.ask import explaining, telling
 from kavip.ask.explaining import Report
 from kavip.ask.offline import NOW
 from kavip.ask.unmanaged import why_unmanaged
-from kavip.controller.outcome import Options
 from kavip.errors import BadInput
 from kavip.names import Reason
+from kavip.reconcile.plan import Options
 from kavip.snapshot import Object, Snapshot
 from tests.build import group, namespace, node, pool, service
 from tests.files import ROOT

@@ -15,7 +15,7 @@ from kavip.ask import overview
 from kavip.ask.overview import VirtualIP
 from kavip.snapshot import Object
 from tests import build
-from tests.controller.planning import told
+from tests.reconcile.service.planning import told
 
 GROUP = "lb/edge"
 

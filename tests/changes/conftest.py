@@ -8,7 +8,7 @@ import pytest
 
 from hack.testbed import runs
 from hack.testbed.segment import Segment
-from kavip.controller import switch
+from kavip.reconcile.rollout import switchover
 from tests.changes.rig import Rig
 
 MakeRig = Callable[..., Rig]
@@ -38,4 +38,4 @@ def make_rig(lan: Segment, tmp_path: Path) -> Iterator[MakeRig]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Announce switches for the near future: here kubelet is as fast as a test wants it."""
     for name, seconds in {"LEAD": 3.0, "FROZEN": 2.0, "LAST_LOOK": 1.6, "TOO_LATE": 0.8, "ELECTION": 1}.items():
-        monkeypatch.setattr(switch, name, seconds)
+        monkeypatch.setattr(switchover, name, seconds)

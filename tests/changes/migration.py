@@ -14,11 +14,11 @@ from hack.testbed.errors import TestbedError
 from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.controller import exported
+from kavip.reconcile.migration import exporter
 from kavip.vrrp import inherited
 from tests.changes.rig import AT_ONCE, Rig, _serve
-from tests.controller.scenes import GROUP
 from tests.predecessor.live import configmap, metrics, old_pod
+from tests.reconcile.scenes import GROUP
 from tests.vrrp.lab import Daemon
 
 Transitions = dict[str, dict[str, tuple[int, ...]]]
@@ -90,7 +90,7 @@ class Migration(Rig):
             self.world.objects.pods[GROUP][pod.metadata.key] = pod
             ids = {instance.name: instance.router_id for instance in self._inherited}
             seen = [(name, ids[name], sight.state) for name, sight in each.look().items()]
-            state = exported.state_of(metrics(*seen), self._inherited)
+            state = exporter.state_of(metrics(*seen), self._inherited)
             self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
 
     def _run_pods(self) -> None:

@@ -25,12 +25,12 @@ from kavip import names
 from kavip.agent import blocks
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.controller.observed import Hearing
-from kavip.controller.reports import state_of, summary
+from kavip.reconcile.observed.agent import state_of, summary
+from kavip.reconcile.observed.objects import Hearing
 from kavip.snapshot import Object
 from tests import build
 from tests.agent.pod import PATIENCE, Pod
-from tests.controller.scenes import GROUP, NOW, World, cluster, pod
+from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
 from tests.vrrp.lab import BEFORE_OTHERS
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})

@@ -18,7 +18,7 @@ from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group, service
 from tests.changes.seen import watching
-from tests.controller.scenes import GROUP
+from tests.reconcile.scenes import GROUP
 from tests.vrrp.lab import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns

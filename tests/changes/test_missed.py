@@ -8,7 +8,7 @@ import pytest
 from hack.testbed import process
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.controller.observed import Hearing
+from kavip.reconcile.observed.objects import Hearing
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group
@@ -23,7 +23,7 @@ from tests.changes.test_switch import (
     started,
     switched,
 )
-from tests.controller.scenes import GROUP
+from tests.reconcile.scenes import GROUP
 
 pytestmark = pytest.mark.netns
 

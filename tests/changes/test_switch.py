@@ -12,14 +12,14 @@ import pytest
 
 from hack.testbed import process
 from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
-from kavip.controller import switch
-from kavip.controller.published import Published, means_of, published_in
+from kavip.reconcile.rollout import switchover
+from kavip.reconcile.rollout.configmap import Published, means_of, published_in
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import INTERVAL, Rig, group, service
 from tests.changes.seen import Seen, watching
-from tests.controller.grouping import PROGRAMMED, condition
-from tests.controller.scenes import GROUP
+from tests.reconcile.group.grouping import PROGRAMMED, condition
+from tests.reconcile.scenes import GROUP
 
 pytestmark = pytest.mark.netns
 
@@ -93,7 +93,7 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig, monkeypatch: pytest.Mo
         rig.world.snapshot.put(edited(rig))
         with monkeypatch.context() as slow:
             for name, seconds in TOO_LATE.items():
-                slow.setattr(switch, name, seconds)
+                slow.setattr(switchover, name, seconds)
             rig.step()
             process.wait_for("it is announced", lambda: bool(stepped(rig).switch_at), timeout=PATIENCE)
             process.wait_for("it is called off", lambda: bool(stepped(rig).tries), timeout=PATIENCE)

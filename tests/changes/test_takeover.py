@@ -19,9 +19,9 @@ from tests.changes.migration import Migration
 from tests.changes.rig import service
 from tests.changes.seen import watching
 from tests.changes.test_local import PORT, Proxies
-from tests.controller.migrating import tainted
-from tests.controller.scenes import GROUP
 from tests.predecessor.live import conf, instance
+from tests.reconcile.migration.migrating import tainted
+from tests.reconcile.scenes import GROUP
 
 pytestmark = pytest.mark.netns
 

@@ -7,7 +7,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.controller import manifests
+from kavip.reconcile.group import manifests
 from tests import files
 from tests.chart.release import RELEASE, Helm, rendered, serve_kinds
 

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Key, Notice, Options, Plan, Target
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
+from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.plan import Key, Notice, Options, Plan, Target
 from kavip.snapshot import Object, Snapshot
 from tests import build
-from tests.controller.scenes import GROUP, NOW, cluster
+from tests.reconcile.scenes import GROUP, NOW, cluster
 
 PATIENCE = 60.0
 

@@ -14,18 +14,18 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.controller.apply import Writer
-from kavip.controller.echo import is_echo
-from kavip.controller.group import plan_group
-from kavip.controller.observed import Objects, Observed
-from kavip.controller.outcome import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
-from kavip.controller.plan import plan_service
-from kavip.controller.pools import plan_pool
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.predicate import is_echo
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from tests import build
-from tests.controller.scenes import NOW, running
+from tests.reconcile.scenes import NOW, running
 
 pytestmark = pytest.mark.apiserver
 

@@ -15,15 +15,15 @@ import pytest
 
 from kavip.api.address import parse_address
 from kavip.api.service import Service
-from kavip.controller import wakes
-from kavip.controller.outcome import Key, Kind, Plan
-from kavip.controller.plan import plan_service
 from kavip.errors import Conflict, Unavailable
 from kavip.kube.workqueue import WorkQueue
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Key, Kind, Plan
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests import build
-from tests.controller.scenes import GROUP, NOW, cluster
 from tests.controller.shop import Shop
+from tests.reconcile.scenes import GROUP, NOW, cluster
 
 SIX = "2001:db8::1"
 POOL = build.pool("edge", "192.0.2.128/32")
@@ -68,7 +68,7 @@ def test_a_second_family_is_not_completed_with_an_address_whose_holder_comes_lat
         build.group(),
     )
     snapshot = cluster(*(objects[number] for number in order))
-    first = next(iter(wakes.everything(snapshot)))
+    first = next(iter(enqueue.everything(snapshot)))
     assert first == WEB
     plan = plan_service(snapshot, first.name, now=NOW)
     assert plan.claims is None or parse_address(SIX) not in plan.claims

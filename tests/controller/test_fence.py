@@ -8,13 +8,13 @@ import pytest
 from kavip import names
 from kavip.api.event import Note, ObjectReference
 from kavip.controller.apply import Writer
-from kavip.controller.observed import Objects
-from kavip.controller.outcome import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import CONFIGMAPS
-from tests.controller.scenes import NOW
+from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.plan import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
+from tests.reconcile.scenes import NOW
 
 WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),

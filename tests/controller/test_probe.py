@@ -13,12 +13,12 @@ from aiohttp import web
 
 from kavip.api.address import parse_address
 from kavip.controller import probe as probing
-from kavip.controller.mastership import Mastership
-from kavip.controller.observed import LeftOut, NodeState
-from kavip.controller.outcome import Target
 from kavip.controller.probe import Probe
-from kavip.controller.reports import Report, state_of, summary
 from kavip.names import Reason
+from kavip.reconcile.observed.agent import Report, state_of, summary
+from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.observed.objects import LeftOut, NodeState
+from kavip.reconcile.plan import Target
 from tests import build
 
 PATIENCE = 60.0  # seconds; the machine may be busy, nothing here takes one

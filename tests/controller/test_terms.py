@@ -2,18 +2,18 @@
 
 import asyncio
 
-from kavip.controller import wakes
-from kavip.controller.outcome import Key, Kind, StatusPatch
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Key, Kind, StatusPatch
 from tests import build
-from tests.controller.scenes import cluster
 from tests.controller.shop import Shop, web
+from tests.reconcile.scenes import cluster
 
 
 async def test_a_service_created_while_a_term_begins_passes_those_that_are_settled() -> None:
     """Among many that hold what they ask for, it is served first, and so is one of them of which there is news."""
     crowd = [web(f"shop/s{n:02}", holds=[f"192.0.2.{128 + n}"]) for n in range(40)]
     shop = Shop(cluster(build.group(), build.pool("edge", "192.0.2.128/25"), *crowd))
-    shop.worker.begin(wakes.start(shop.snapshot))
+    shop.worker.begin(enqueue.start(shop.snapshot))
     shop.snapshot.put(web("shop/new"))
     for name in ("shop/new", "shop/s30"):
         shop.worker.add(Key(Kind.SERVICE, name))

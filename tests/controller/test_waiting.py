@@ -12,14 +12,14 @@ from kavip import names
 from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import LabelSelector
 from kavip.api.pool import PoolStatus, Reservation, Usage
-from kavip.controller import wakes
-from kavip.controller.outcome import Key, Kind
 from kavip.ipam.request import read_request
 from kavip.names import Reason
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import KINDS, Object
 from tests import build
-from tests.controller.planning import ASSIGNED, WEB, told, web
-from tests.controller.scenes import GROUP, World, cluster
+from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
 
 VIP = "192.0.2.128"
 PROD = LabelSelector(match_labels={"env": "prod"})
@@ -36,7 +36,7 @@ class Desk:
         self.snapshot = self.world.snapshot
         self.looks: Counter[str] = Counter()
         self.snapshot.rests.lead(self.world.now)
-        self._work(list(wakes.everything(self.snapshot)))
+        self._work(list(enqueue.everything(self.snapshot)))
 
     def put(self, *objects: Object) -> None:
         """*objects* are new, or as they are now, one after the other."""
@@ -66,7 +66,7 @@ class Desk:
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         self.snapshot.rests.cool(self.world.now)
-        self._work(list(wakes.of(self.snapshot, old, new)))
+        self._work(list(enqueue.of(self.snapshot, old, new)))
 
     def _work(self, keys: list[Key]) -> None:
         queue = [key for key in dict.fromkeys(keys) if key.kind is Kind.SERVICE]
@@ -82,7 +82,7 @@ class Desk:
                 self.snapshot.ledger.wait(request, plan.waits, reason=plan.unmet)
             self.snapshot.ledger.answer(key)
             after = self.snapshot.services[key]
-            found = wakes.of(self.snapshot, before, after) if after != before else ()
+            found = enqueue.of(self.snapshot, before, after) if after != before else ()
             called = [Key(Kind.SERVICE, each) for each in self.snapshot.ledger.woken()]
             queue += [each for each in (*found, *called) if each.kind is Kind.SERVICE and each.name != key]
 

@@ -10,18 +10,18 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.controller import worker
-from kavip.controller.observed import Stranger
-from kavip.controller.outcome import Apply, Key, Kind, Plan, StatusPatch
-from kavip.controller.owner import Foreign
-from kavip.controller.plan import plan_service
 from kavip.controller.worker import FOLD, POOL_REST
 from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
 from kavip.ipam.request import read_request
+from kavip.reconcile.observed.objects import Stranger
+from kavip.reconcile.observed.ownership import Foreign
+from kavip.reconcile.plan import Apply, Key, Kind, Plan, StatusPatch
+from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests import build
-from tests.controller.scenes import GROUP, NOW
 from tests.controller.shop import web, working
+from tests.reconcile.scenes import GROUP, NOW
 
 WEB = Key(Kind.SERVICE, "shop/web")
 EDGE = Key(Kind.GROUP, GROUP)

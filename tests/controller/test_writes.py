@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from kavip.caches import Caches
-from kavip.controller import wakes
-from kavip.controller.observed import Observed
-from kavip.controller.outcome import Key, Kind, Options, Plan, StatusPatch
 from kavip.controller.worker import Worker
 from kavip.kube.client import Client
 from kavip.kube.workqueue import WorkQueue
+from kavip.reconcile import enqueue
+from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
 from kavip.snapshot import Object
 from tests import build
-from tests.controller.scenes import GROUP, NOW, World, cluster
+from tests.reconcile.scenes import GROUP, NOW, World, cluster
 
 PATIENCE = 60.0
 COUNT = 8
@@ -78,7 +78,7 @@ async def leading(caches: Caches, server: Server) -> AsyncIterator[WorkQueue[Key
         now=lambda: NOW,
     )
     caches.lead(worker.add)
-    for key in wakes.everything(caches.snapshot):
+    for key in enqueue.everything(caches.snapshot):
         worker.add(key)
     task = asyncio.create_task(worker.run(4))
     try:

@@ -20,13 +20,13 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.ask import files, offline
 from kavip.ask.offline import Planned
-from kavip.controller.outcome import Key, Kind
 from kavip.names import Condition
+from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object, Snapshot
 from tests import build
 from tests.agent import scene
 from tests.agent.test_localize import facts
-from tests.controller.scenes import GROUP, World, cluster
+from tests.reconcile.scenes import GROUP, World, cluster
 
 MANIFESTS = Path(__file__).parent / "manifests"
 ROUTER, SECOND = "keepalived-operator/keepalivedgroup-router", "test-keepalived-operator/keepalivedgroup-test2"

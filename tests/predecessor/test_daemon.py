@@ -9,8 +9,8 @@ from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip import names
 from tests import build
-from tests.controller.scenes import GROUP
 from tests.predecessor.test_acceptance import BAD, external, settled
+from tests.reconcile.scenes import GROUP
 from tests.vrrp import lab
 
 pytestmark = pytest.mark.netns

@@ -1,0 +1,217 @@
+"""
+Which keys a change concerns. Pure: the Snapshot has changed already, what is asked is whose plan may have.
+
+Nothing is woken that cannot be concerned: an address that kavip has just written wakes group and pool, but not the
+Service that it was decided for; a heartbeat of a node wakes nobody.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Final, NamedTuple
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address
+from kavip.api.cluster import Namespace, Node, ServiceCIDR
+from kavip.api.group import KeepalivedGroup
+from kavip.api.pool import VIPPool
+from kavip.api.service import Service
+from kavip.api.slice import EndpointSlice
+from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.predicate import is_echo
+from kavip.snapshot import Object, Snapshot, is_candidate
+
+_OURS: Final = f"{names.KAVIP_GROUP}/"
+
+
+class Start(NamedTuple):
+    """
+    Every key there is. *settled*: Services that are in the ledger and hold what they ask for, oldest first.
+
+    That there is nothing to do for these can wait, also for whoever comes after them.
+    """
+
+    first: tuple[Key, ...]
+    settled: tuple[Key, ...]
+
+
+def start(snapshot: Snapshot) -> Start:
+    """What a new leader begins with: first of all those Services that may lack something, oldest first."""
+    ours = sorted(filter(may_be_ours, snapshot.services.values()), key=lambda each: each.metadata.age_key)
+    settled = {each.key: _service(each.key) for each in ours if _is_content(snapshot, each)}
+    first = (_service(each.key) for each in ours if each.key not in settled)
+    pools = (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+    return Start((*first, *_groups(snapshot), *pools), tuple(settled.values()))
+
+
+def everything(snapshot: Snapshot) -> Iterator[Key]:
+    """Every key there is, in the order of :func:`start`."""
+    return chain.from_iterable(start(snapshot))
+
+
+def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: StatusPatch | None = None) -> Iterator[Key]:
+    """
+    The keys that *old* turning into *new* concerns; what may repeat, the queue folds.
+
+    *sent*: the status write of ours that may have come back with it.
+    """
+    match new if new is not None else old:
+        case Service():
+            yield from _of_service(snapshot, old, new, sent)
+        case KeepalivedGroup():
+            yield from _of_group(snapshot, old, new)
+        case VIPPool():
+            yield from _of_pool(snapshot, old, new)
+        case Node():
+            if _faces(old) != _faces(new):
+                yield from _groups(snapshot)
+                yield from _pools_of(snapshot, _own(old) ^ _own(new))
+        case Namespace() as namespace:
+            if _labels(old) != _labels(new):
+                yield from _services_of(snapshot, namespace.metadata.name)
+        case EndpointSlice():
+            yield from _of_slice(snapshot, old, new)
+        case ServiceCIDR():
+            pass  # admission alone reads it
+        case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
+            yield from (_service(key) for key in sorted(snapshot.services))
+            yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+    yield from _pools_of(snapshot, snapshot.ledger.ungiven())
+    yield from (_service(key) for key in snapshot.ledger.woken())
+
+
+def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
+    before, after = _as_service(old), _as_service(new)
+    ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
+    if ours and not is_echo(sent, before, after):
+        yield _service(ours[0].key)
+    had, has = (each.virtual_ips if each is not None else () for each in (before, after))
+    if had == has and _shape(before) == _shape(after):
+        return
+    groups = {snapshot.group_of(each) for each in (before, after) if each is not None}
+    yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _pools_of(snapshot, {*had, *has})
+
+
+def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    before = old if isinstance(old, KeepalivedGroup) else None
+    after = new if isinstance(new, KeepalivedGroup) else None
+    changed = after or before
+    if changed is None:
+        return
+    yield Key(Kind.GROUP, changed.key)
+    if before and after and _terms(before) == _terms(after):
+        if before.status.router_ids != after.status.router_ids:
+            yield from (Key(Kind.GROUP, group.key) for group in snapshot.neighbours(after))
+        return
+    yield from _groups(snapshot)
+    yield from _pools_of(snapshot, _own(old) ^ _own(new))
+    if any(group is not None and group.is_default for group in (before, after)):
+        yield from (_service(service.key) for service in snapshot.candidates(""))
+    yield from (_service(service.key) for service in snapshot.candidates(changed.key))
+
+
+def _terms(group: KeepalivedGroup) -> object:
+    """What of a group matters to its Services, besides what becomes of them: also that it goes."""
+    return group.spec, group.metadata.labels, bool(group.metadata.deletion_timestamp)
+
+
+def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    before = old if isinstance(old, VIPPool) else None
+    after = new if isinstance(new, VIPPool) else None
+    if before and after and before.spec == after.spec:
+        yield Key(Kind.POOL, after.name)
+        return
+    edited = {each.name for each in (before, after) if each}
+    yield from (Key(Kind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
+    yield from (_service(key) for key in snapshot.ledger.waiters())
+    for key, service in sorted(snapshot.services.items()):  # they may be stranded now, or no longer
+        if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
+            yield _service(key)
+
+
+def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iterator[Key]:
+    """The group whose VIPs follow these endpoints, where they are on other nodes now; the API server's, the pools."""
+    seen = [each for each in (old, new) if isinstance(each, EndpointSlice)]
+    if len({(each.service, each.ready_nodes, each.draining_nodes) for each in seen}) != 1 or len(seen) == 1:
+        services = (snapshot.services.get(key) for key in sorted({each.service for each in seen}))
+        groups = {snapshot.group_of(service) for service in services if service is not None}
+        yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from _pools_of(snapshot, _own(old) ^ _own(new))
+
+
+def _problematic(snapshot: Snapshot) -> set[str]:
+    """The pools that are not in force, or are told that they are not: these another one's edit may concern."""
+    told = (name for name, pool in snapshot.pools.items() if not _is_accepted(pool))
+    return {*snapshot.parsed_pools.problems, *told}
+
+
+def _is_accepted(pool: VIPPool) -> bool:
+    found = conditions.find(pool.status.conditions, names.Condition.ACCEPTED)
+    return found is not None and found.status == "True"
+
+
+def _is_content(snapshot: Snapshot, service: Service) -> bool:
+    """Whether *service* holds all that it asks for, and nobody disputes it."""
+    if not snapshot.ledger.is_content(service.key) or service.metadata.annotation(names.REASSIGN_ANNOTATION):
+        return False
+    held, asked = service.ingress_addresses, service.metadata.annotation(names.POOL_ANNOTATION)
+    places = {pool.name for address in held if (pool := snapshot.parsed_pools.pool_of(address))}
+    return len(held) >= len(service.spec.ip_families or ()) and (not asked or places == {asked})
+
+
+def may_be_ours(service: Service) -> bool:
+    """Whether *service* may have a plan that is not empty: most of a cluster's have none, they are ClusterIP."""
+    return is_candidate(service) or any(each.type.startswith(_OURS) for each in service.status.conditions or ())
+
+
+def _service(key: str) -> Key:
+    return Key(Kind.SERVICE, key)
+
+
+def _groups(snapshot: Snapshot) -> Iterator[Key]:
+    return (Key(Kind.GROUP, group.key) for group in snapshot.every_group)
+
+
+def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Key]:
+    """The pools of *addresses*: their counts may have changed."""
+    found = {pool.name for address in addresses if (pool := snapshot.parsed_pools.pool_of(address))}
+    return (Key(Kind.POOL, name) for name in sorted(found))
+
+
+def _own(obj: Object | None) -> frozenset[Address]:
+    """The addresses that a node, a group or the API server has itself: no pool hands them out."""
+    match obj:
+        case EndpointSlice() if obj.service == names.API_SERVER_SERVICE:
+            return obj.addresses
+        case Node():
+            return frozenset(obj.addresses("InternalIP", "ExternalIP"))
+        case KeepalivedGroup():
+            return frozenset(obj.virtual_ips)
+    return frozenset()
+
+
+def _services_of(snapshot: Snapshot, namespace: str) -> Iterator[Key]:
+    prefix = f"{namespace}/"
+    return (_service(key) for key in sorted(snapshot.services) if key.startswith(prefix))
+
+
+def _as_service(obj: Object | None) -> Service | None:
+    return obj if isinstance(obj, Service) else None
+
+
+def _shape(service: Service | None) -> object:
+    """What of a Service can matter to groups and pools, besides its VIPs: all but the conditions."""
+    if service is None:
+        return None
+    metadata = service.metadata
+    return service.spec, metadata.annotations, metadata.deletion_timestamp, metadata.uid
+
+
+def _faces(obj: Object | None) -> object:
+    """What of a Node can matter: who it is, where, and whether it is ready, but not when it last said so."""
+    return (obj.metadata.labels, obj.spec, obj.status.addresses, obj.is_ready) if isinstance(obj, Node) else None
+
+
+def _labels(obj: Object | None) -> object:
+    return obj.metadata.labels if obj is not None else None

@@ -1,0 +1,307 @@
+"""
+The objects of one group as data: ConfigMap and DaemonSet, ready for server-side apply.
+
+Pure. Every value that comes from a user stays a string where Kubernetes wants one; nothing is ever pasted into text.
+A field that is absent from the group is absent here too, so that server-side apply gives it up.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
+from kavip.api.local import Local
+from kavip.reconcile.rollout.configmap import Published, agent_meta, folder_of, packed
+from kavip.vrrp import targets, tracking
+
+CONFIG_DIR: Final = "/etc/kavip/config"
+PASSWORD_DIR: Final = "/etc/kavip/password"  # noqa: S105 - a folder
+RUN_DIR: Final = "/run/kavip"
+CA_DIR: Final = "/etc/kavip/ca"
+
+# Names of `--config-id` and of paths are fixed; $(NODE_NAME) is replaced by kubelet. `exec` form: no shell.
+KEEPALIVED_COMMAND: Final = (
+    "/usr/sbin/keepalived",
+    "--dont-fork",
+    "--log-console",
+    "--no-syslog",  # without /dev/log libc writes to the console, and blocks
+    "--vrrp",
+    "--no_bfd",
+    f"--use-file={RUN_DIR}/keepalived.conf",
+    f"--pid={RUN_DIR}/keepalived.pid",
+    f"--vrrp_pid={RUN_DIR}/vrrp.pid",
+    "--config-id=$(NODE_NAME)",
+)
+_CLUSTER_CA: Final = CaFrom(name="kube-root-ca.crt")
+"""What every namespace has: the CA of the cluster's own API server."""
+_READABLE: Final = 0o444  # keepalived refuses a configuration file with an x bit
+_OWNER_ONLY: Final = 0o400
+_DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}}
+_TOLERATE_ALL: Final = [{"operator": "Exists"}]
+
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+Manifest = dict[str, Any]
+
+
+def config_map(
+    group: KeepalivedGroup,
+    published: Published,
+    *,
+    key: str = names.CONFIG_KEY,
+    leads: Collection[str] = (),
+    followed: Sequence[Local] = (),
+) -> Manifest:
+    """
+    The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
+
+    *leads* is kavip's own record (:mod:`~kavip.reconcile.migration.replacement`); *followed* are the ``locals``.
+    """
+    current, following = published.current, published.next
+    agent: dict[str, object] = {
+        "authentication": False,
+        "interfaceFromIP": "",
+        "switchAt": "",
+        **msgspec.to_builtins(agent_meta(published)),
+        "group": group.key,
+    }
+    if leads:
+        agent["leads"] = sorted(leads)
+    if checks := tracking.checks_of(group.spec):
+        agent["checks"] = [_sparse(each) for each in checks]
+    if followed:
+        agent["locals"] = msgspec.to_builtins(followed)
+    data = {names.AGENT_KEY: _json(agent), key: current.text}
+    metadata = metadata_of(group)
+    if agent["switchAt"]:
+        metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: agent["switchAt"]}
+    body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
+    if following is not None and following.text != current.text:
+        body["binaryData"] = {names.NEXT_KEY: packed(following.text)}
+    return body
+
+
+def daemon_set(
+    group: KeepalivedGroup,
+    *,
+    image: str,
+    port: int,
+    allowed_cidrs: str = "",
+    metrics: str = names.Exporter.GEN2BRAIN.value,
+    strategy: Mapping[str, Any] | None = None,
+    secrets: Collection[str] = (),
+) -> Manifest:
+    """
+    The DaemonSet: keepalived and its agent on every node of the group.
+
+    *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer; *metrics* says
+    whose names their metrics bear; *strategy* of updates counts before the group's own. *secrets*: those with a
+    password that runs, or that the nodes switch to.
+    """
+    told = {"KAVIP_AGENT_PORT": str(port)}
+    if allowed_cidrs:
+        told["KAVIP_AGENT_ALLOWED_CIDRS"] = allowed_cidrs
+    if metrics != names.Exporter.GEN2BRAIN:  # what goes without saying is not said: a change would restart all agents
+        told["KAVIP_AGENT_METRICS"] = metrics
+    spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
+    pod = _pod(group, image=image, port=port, told=told, secrets=sorted(secrets))
+    template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
+    if spec.daemonset_pod_annotations:
+        template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
+    body: Manifest = {"selector": {"matchLabels": labels}, "template": template}
+    if strategy or spec.update_strategy:
+        body["updateStrategy"] = strategy or spec.update_strategy
+    return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": metadata_of(group), "spec": body}
+
+
+def digest(value: object) -> str:
+    """A short hash of JSON-like *value*: the same for the same content."""
+    return hashlib.sha256(_json(value).encode()).hexdigest()[:16]
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _sparse(value: msgspec.Struct) -> dict[str, object]:
+    """*value* without what is a default: an API server writes some out, and msgspec knows a decoded string for none."""
+    found = {each.encode_name: (getattr(value, each.name), each.default) for each in msgspec.structs.fields(value)}
+    told = {name: given for name, (given, default) in found.items() if given != default}
+    return {name: _sparse(each) if isinstance(each, msgspec.Struct) else each for name, each in told.items()}
+
+
+def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, str] = NO_LABELS) -> Manifest:
+    """Metadata of an object that *group* owns; *name* is the group's own where it is not given."""
+    owner = {
+        "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
+        "kind": names.KEEPALIVED_GROUP,
+        "name": group.metadata.name,
+        "uid": group.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,  # OpenShift asks for `update` on the group's finalizers: config/rbac
+    }
+    return {
+        "name": name or group.metadata.name,
+        "namespace": group.metadata.namespace,
+        "labels": {names.GROUP_LABEL: group.metadata.name, **labels},
+        "ownerReferences": [owner],
+    }
+
+
+def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, str], secrets: Sequence[str]) -> Manifest:
+    spec = group.spec
+    agent_image = spec.agent_image or image
+    daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
+    if secrets:
+        told = {**told, "KAVIP_AGENT_PASSWORD_DIR": PASSWORD_DIR}
+    agent_env = _agent_env(told)
+    config = [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": True}]
+    mounts = [*config, *(_password_mount(secret) for secret in secrets)]
+    if _ca_sources(spec):
+        mounts.append({"name": "ca", "mountPath": CA_DIR, "readOnly": True})
+    optional = {
+        "priorityClassName": spec.daemonset_pod_priority_class_name,
+        "nodeSelector": dict(sorted((spec.node_selector or {}).items())),
+        "serviceAccountName": spec.service_account_name,
+        "imagePullSecrets": spec.image_pull_secrets,
+        "affinity": spec.affinity,
+    }
+    return {
+        "hostNetwork": True,
+        "dnsPolicy": "Default",  # the node's resolver: nothing here may hang on the cluster's DNS
+        "shareProcessNamespace": True,  # the agent signals keepalived
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "tolerations": _TOLERATE_ALL if spec.tolerations is None else spec.tolerations,
+        "initContainers": [
+            _container(
+                names.SETUP_CONTAINER,
+                agent_image,
+                spec,
+                command=["kavip", "agent", "--once"],
+                env=agent_env,
+                mounts=mounts,
+            )
+        ],
+        "containers": [
+            {
+                **_container(
+                    names.KEEPALIVED_CONTAINER,
+                    daemon_image,
+                    spec,
+                    command=list(KEEPALIVED_COMMAND),
+                    env=_keepalived_env(),
+                ),
+                # The agent asks keepalived for a fresh dump. Patience: a restart moves VIPs.
+                "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
+            },
+            {
+                **_container(
+                    names.AGENT_CONTAINER, agent_image, spec, command=["kavip", "agent"], env=agent_env, mounts=mounts
+                ),
+                "ports": [
+                    {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
+                ],
+                "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # it answers at all
+                "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
+            },
+        ],
+        "volumes": _volumes(group, secrets),
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def _container(
+    name: str,
+    image: str,
+    spec: GroupSpec,
+    *,
+    command: list[str],
+    env: list[Manifest],
+    mounts: Sequence[Manifest] = (),
+) -> Manifest:
+    is_daemon = name == names.KEEPALIVED_CONTAINER
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "env": env,
+        "resources": _DEFAULT_RESOURCES if spec.resources is None else spec.resources,
+        # One uid for agent and daemon: signals and dump files (0600) need no further capability. Root, because
+        # Kubernetes gives no ambient capabilities to another. The agent deletes VIPs that a killed daemon left.
+        "securityContext": {
+            "runAsUser": 0,
+            "runAsGroup": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"] if is_daemon else ["NET_ADMIN"]},
+        },
+        "volumeMounts": [{"name": "run", "mountPath": RUN_DIR}, *mounts],
+    }
+
+
+def _field_env(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def _keepalived_env() -> list[Manifest]:
+    return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
+
+
+def _agent_env(told: Mapping[str, str]) -> list[Manifest]:
+    plain: Mapping[str, str] = {"KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR, "KAVIP_AGENT_RUN_DIR": RUN_DIR, **told}
+    return [
+        _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
+        _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),
+        *({"name": name, "value": value} for name, value in sorted(plain.items())),
+    ]
+
+
+def _probe(path: str, port: int, *, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},  # host: the pod's IP, which is the node's
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _password_mount(secret: str) -> Manifest:
+    return {"name": _password_volume(secret), "mountPath": f"{PASSWORD_DIR}/{folder_of(secret)}", "readOnly": True}
+
+
+def _password_volume(secret: str) -> str:
+    return f"password-{folder_of(secret)}"
+
+
+def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:
+    config = {"name": group.metadata.name, "defaultMode": _READABLE}
+    volumes: list[Manifest] = [
+        {"name": "config", "configMap": config},
+        {"name": "run", "emptyDir": {"medium": "Memory"}},
+    ]
+    for name in secrets:
+        # Optional: a pod without its password starts, and its agent says what is missing.
+        secret = {"secretName": name, "optional": True, "defaultMode": _OWNER_ONLY}
+        volumes.append({"name": _password_volume(name), "secret": secret})
+    if sources := _ca_sources(group.spec):
+        volumes.append({"name": "ca", "projected": {"sources": sources, "defaultMode": _READABLE}})
+    return volumes
+
+
+def _ca_sources(spec: GroupSpec) -> list[Manifest]:
+    """The CAs of the checks, as CHECK.crt; optional, so that a pod without one starts, and its agent says so."""
+    found: list[Manifest] = []
+    for check in tracking.checks_of(spec):
+        origin = _CLUSTER_CA if check.url == targets.KUBE_APISERVER else check.ca_from
+        if origin is not None:
+            source = "secret" if origin.kind == names.SECRET else "configMap"
+            item = {"key": origin.key, "path": f"{check.name}.crt"}
+            found.append({source: {"name": origin.name, "items": [item], "optional": True}})
+    return found

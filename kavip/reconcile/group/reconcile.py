@@ -1,0 +1,288 @@
+"""
+The plan of one group.
+
+Pure: Snapshot, agents' answers and owned objects in, Plan out. The order of things is what keeps VIPs where they are:
+VRIDs and port stand in status before an object uses them, the ConfigMap is written before the pods are told, and an
+object that is not kavip's is left alone, with a condition that says whose it is. What concerns one Service only, a bad
+line or a VRID that is not left, never stops the group.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.address import Address, read_address
+from kavip.api.cluster import Node, Pod
+from kavip.api.group import GroupStatus, KeepalivedGroup
+from kavip.api.instant import instant_text
+from kavip.reconcile.group import monitoring
+from kavip.reconcile.group.accepted import Trouble, accepted, is_served
+from kavip.reconcile.group.desired import Roster, roster_of
+from kavip.reconcile.group.inactive import notices
+from kavip.reconcile.group.manifests import Manifest
+from kavip.reconcile.group.members import judge
+from kavip.reconcile.group.misplaced import plan_misplaced
+from kavip.reconcile.group.objects import RECHECK, Belongings, bodies_of
+from kavip.reconcile.group.pods import NUDGE, errands, lacks_password
+from kavip.reconcile.group.status import View, status_of
+from kavip.reconcile.mergepatch import merge_patch
+from kavip.reconcile.migration import replacement
+from kavip.reconcile.migration.replacement import Sighted
+from kavip.reconcile.migration.takeover import Takeover
+from kavip.reconcile.observed import neighbours
+from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.plan import (
+    Apply,
+    Key,
+    Kind,
+    Options,
+    Plan,
+    PodAnnotation,
+    PodRemoval,
+    StatusPatch,
+    Target,
+    Verdict,
+    timestamp,
+)
+from kavip.reconcile.rollout import peers
+from kavip.reconcile.rollout.configmap import Bundle, Published, means_of
+from kavip.reconcile.rollout.peers import Scene, scene_of
+from kavip.reconcile.rollout.readiness import Assembly, since, voters_of
+from kavip.reconcile.rollout.switchover import Switching, Voter, decide
+from kavip.reconcile.service.programmed import Ground
+from kavip.snapshot import Snapshot
+
+_SEEN: Final = Observed()
+_DEFAULTS: Final = Options()
+_NEEDED: Final = (names.CONFIG_MAP, names.DAEMON_SET)
+
+
+def plan_group(
+    snapshot: Snapshot,
+    key: str,
+    *,
+    now: datetime,
+    observed: Observed = _SEEN,
+    objects: Objects | None = None,
+    options: Options = _DEFAULTS,
+) -> Plan:
+    """What is to be written for the group with *key*, and which of its Services have to be looked at again."""
+    group = snapshot.any_group(key)
+    if group is None:
+        return Plan(also=tuple(Key(Kind.SERVICE, service.key) for service in snapshot.members(key)))
+    if group.metadata.deletion_timestamp:
+        return Plan()  # what it owns is being collected
+    if key in snapshot.outside:
+        return plan_misplaced(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
+    objects = objects or Objects()
+    return _plan(snapshot, Belongings(group, objects, now, _closed(snapshot, group, objects)), observed, options)
+
+
+def _closed(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects) -> frozenset[str]:
+    """The ready nodes with a pod of *group* where none may stay."""
+    found = {pod.spec.node_name for pod in objects.pods.get(group.key, {}).values()} - snapshot.keeping_nodes(group)
+    return frozenset(name for name in found if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
+
+
+def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:
+    group, objects, now = owned.group, owned.objects, owned.now
+    published = owned.published
+    sighted, roster = _worked_out(snapshot, owned, observed, options)
+    switching = _switching(owned, published, roster, observed)
+    in_the_way = owned.in_the_way(_NEEDED)
+    wanted = switching.published if switching else None
+    is_ours = in_the_way is None and is_served(group)
+    bodies = bodies_of(group, roster, options, wanted, sighted.takeover) if is_ours else ()
+    needed = Trouble(in_the_way, owned.refused(bodies))
+    if needed.refused:
+        bodies = ()
+    monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
+    ground = Ground.of(snapshot, group.key, observed)
+    pods = objects.pods.get(group.key, {}).values()
+    mastership = Mastership.of(group, ground.expected(pods), observed, group.key)
+    judged = judge(ground, roster, mastership, objects.doubts.get(group.key, {}))
+    config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
+    applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
+    is_written = bool(bodies) and roster.is_settled and not applies
+    removal, taking_over = _taking_over(sighted, owned, roster, quiet=is_written)
+    view = View(
+        snapshot=snapshot,
+        group=group,
+        roster=roster,
+        states=observed.of(group.key),
+        pods=tuple(objects.pods.get(group.key, {}).values()),
+        accepted=accepted(snapshot, group, roster, needed=needed, monitored=monitored),
+        config_hash=config_hash,
+        complaint=objects.complaint(group.key),
+        mastership=mastership,
+        doubts=judged.doubts,
+        taking_over=taking_over,
+        switching=switching.message if switching else "",
+    )
+    pauses = _pauses(view, needed=bool(needed or monitored), look=switching.look if switching else None)
+    return Plan(
+        writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
+        events=notices(group, view.accepted),
+        reserves=roster.reserved,
+        left_out=roster.left_out,
+        target=_target(roster, config_hash, wanted, sighted.takeover, pods) if config_hash else None,
+        doubts=judged.doubts,
+        requeue_after=min((*judged.waits, *pauses), default=None),
+        also=judged.wrong,
+    )
+
+
+def _pauses(view: View, *, needed: bool, look: float | None) -> tuple[float, ...]:
+    """After how many seconds to look again for what no watch tells; *look*: at a switch."""
+    rolling = (
+        *((peers.RECHECK,) if view.roster.is_rolling else ()),
+        *((neighbours.RECHECK,) if view.roster.is_waiting else ()),
+    )
+    found = (NUDGE,) if lacks_password(view) else (RECHECK,) if needed else ()
+    return (*rolling, *found) if look is None else (*rolling, *found, look)
+
+
+def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
+    group, pods = owned.group, owned.objects.pods.get(owned.group.key, {})
+    runs = owned.runs
+    text, config_hash = (runs.text, runs.hash) if runs else ("", "")
+    return scene_of(snapshot, group, pods, observed, text=text, config_hash=config_hash, now=owned.now)
+
+
+def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> tuple[Sighted, Roster]:
+    """What the group is to run, beside what is there of keepalived-operator's."""
+    group, running = owned.group, owned.runs.text if owned.runs else ""
+    sighted = Sighted.of(snapshot, owned.taken, observed.of(group.key))
+    sighted = replace(sighted, takeover=replace(owned.taken, leads=sighted.leads()))
+    roster = roster_of(
+        snapshot,
+        group,
+        reserved=owned.objects.reserved,
+        running=running,
+        options=options,
+        scene=_scene(snapshot, owned, observed),
+        succession=sighted.takeover.succession,
+        elsewhere=neighbours.elsewhere_of(snapshot, owned.objects, group),
+    )
+    return sighted, roster
+
+
+def _taking_over(
+    sighted: Sighted, owned: Belongings, roster: Roster, *, quiet: bool
+) -> tuple[tuple[PodRemoval, ...], Verdict | None]:
+    """The pod that is replaced next, where pods of keepalived-operator's are left, and what the group says of it."""
+    if not sighted.takeover.goes_on:
+        return (), None
+    if not quiet:
+        return (), replacement.verdict(sighted, "its objects are being written")
+    removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
+    last = owned.objects.replaced.get(owned.group.key)
+    olds = (pod.metadata for pod in sighted.takeover.old.values() if not pod.metadata.deletion_timestamp)
+    if removal and last and (shown := next((each for each in olds if each.uid == last.uid), None)):
+        # the watch owes its end, which may be what made another one the next: that would be one too many
+        removal = None if last.is_done else PodRemoval(shown.key, shown.uid, owned.group.key)
+    return (removal,) if removal else (), replacement.verdict(sighted, doing)
+
+
+def _switching(owned: Belongings, published: Published | None, roster: Roster, observed: Observed) -> Switching | None:
+    """What to publish of the *roster*; None where there is nothing."""
+    group, now, states = owned.group, owned.now, observed.of(owned.group.key)
+    if roster.config is None:
+        return None
+    hearings = observed.heard(group.key)
+    before, renewed = published.at(now) if published else None, since(states, hearings) is not None
+    means = replace(means_of(group), renewals=(before.current.means.renewals if before else 0) + renewed)
+    wanted = roster.next or roster.config
+    following = Bundle(wanted.text, wanted.hash, means, renewed=renewed)
+    current = Bundle(roster.config.text, roster.config.hash, before.current.means if before else means)
+    is_new = roster.next is not None or following.means != current.means or following.renewed
+    if owned.taken.goes_on:
+        is_new = False  # old daemons cannot switch; what runs beside them is decided by them
+
+    def vote(on: Bundle) -> Sequence[Voter]:
+        assembly = Assembly(
+            nodes=roster.crew,
+            pods=tuple(owned.objects.pods.get(group.key, {}).values()),
+            states=states,
+            hearings=hearings,
+            runs=(published.current if published else current).hash,
+        )
+        return voters_of(assembly, on, now=now)
+
+    return decide(published, current, following if is_new else None, vote=vote, now=now)
+
+
+def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
+    """The objects for Prometheus, where its operator is installed, and what is wrong with them."""
+    if not owned.objects.has_monitors:
+        return Trouble(None, ""), ()
+    in_the_way = owned.in_the_way(monitoring.KINDS)
+    bodies = monitoring.bodies_of(owned.group, account=options.prometheus_account) if in_the_way is None else ()
+    refused = owned.refused(bodies)
+    return Trouble(in_the_way, refused), () if refused else bodies
+
+
+def _errands(
+    view: View, bodies: Sequence[Manifest], applies: Sequence[Apply], owned: Belongings
+) -> tuple[PodAnnotation, ...]:
+    """Tell the pods, once the ConfigMap is as it should be or about to be."""
+    if not bodies:
+        return ()
+    data: Mapping[str, str] = bodies[0]["data"]
+    is_written = any(each.kind == names.CONFIG_MAP for each in applies)
+    if not is_written and not owned.holds(data):
+        return ()  # VRIDs first
+    return errands(view, data, now=owned.now)
+
+
+def _status(view: View, now: datetime) -> tuple[StatusPatch, ...]:
+    old, new = view.group.status, status_of(view, now=timestamp(now))
+    if new.router_ids is old.router_ids:  # thousands in Shared mode
+        old, new = (msgspec.structs.replace(each, router_ids=None) for each in (old, new))
+    changes = merge_patch(_json(old), _json(new))
+    if not changes:
+        return ()
+    body = {"metadata": {"resourceVersion": view.group.metadata.resource_version}, "status": changes}
+    return (StatusPatch(Kind.GROUP, view.group.key, body),)
+
+
+def _json(status: GroupStatus) -> Mapping[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(status)
+    return body
+
+
+def _target(
+    roster: Roster, config_hash: str, published: Published | None, taken: Takeover, pods: Iterable[Pod]
+) -> Target:
+    speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
+    heeds = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
+    named = ((node.metadata.name, node) for node in roster.crew)
+    hosts = ((name, _host(node, heeds.get(name), speaks.get(name))) for name, node in named)
+    following = published.next if published else None
+    return Target(
+        {name: host for name, host in hosts if host},
+        roster.port,
+        config_hash,
+        old=frozenset(taken.old) if taken.goes_on else frozenset(),
+        instances=taken.instances,
+        prepared=following.digest if following else "",
+        switch_at=instant_text(published.switch_at) if published else "",
+    )
+
+
+def _host(node: Node, own: Address | None, speaks: Address | None) -> str:
+    """
+    Where the agent of *node* listens, as URLs write it; "" where nobody says.
+
+    At the *own* address that its pod was told, if that is one of the node's; a node without any *speaks* from one.
+    """
+    listed = node.host_addresses
+    address = own if own in listed else next(iter(listed), speaks)
+    if address is None:
+        return ""
+    return f"[{address}]" if address.family == 6 else str(address)

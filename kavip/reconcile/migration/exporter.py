@@ -1,0 +1,48 @@
+"""
+What the exporter in keepalived-operator's pods tells: which instances a node is master of.
+
+It says it in a label of its counters, so one of them is enough.
+"""
+
+import re
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from kavip.api.address import Address
+from kavip.reconcile.observed.objects import MASTER, NodeState, Sight
+from kavip.vrrp.inherited import Inherited
+
+PORT: Final = 9650
+"""Where it listens, in every group."""
+
+_SAMPLE: Final = re.compile(r"^keepalived_vrrp_become_master\{([^}\n]*)\} \S+$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
+_MOST: Final = 1024  # a daemon runs 510 instances at most
+
+SILENT: Final = NodeState(running=False)
+"""The state of a node whose exporter was asked and did not answer."""
+
+
+def state_of(body: str, instances: Iterable[Inherited] = ()) -> NodeState:
+    """The state of a node by its exporter's metrics; silent where it saw no keepalived. *instances* have the VIPs."""
+    if "keepalived_up 1" not in body.splitlines():
+        return SILENT
+    found: list[dict[str, str]] = [dict(_LABEL.findall(match[1])) for match in _SAMPLE.finditer(body)][:_MOST]
+    known = {each.name: each for each in instances}
+    sights, runs, masters = [], dict[Address, str](), set[Address]()
+    for labels in found:
+        name, state = labels.get("name", ""), labels.get("state", "")[:16]
+        if not labels.get("vrid", "").isdecimal():
+            continue
+        vips = known[name].addresses if name in known else ()
+        family = known[name].family if name in known else 4
+        sights.append(Sight(name, int(labels["vrid"]), family, state, len(vips)))
+        runs |= dict.fromkeys(vips, name)
+        masters |= set(vips) if state == MASTER else set()
+    return NodeState(
+        runs=frozenset(runs),
+        masters=frozenset(masters),
+        instance_of=MappingProxyType(runs),
+        instances=tuple(sorted(sights, key=lambda sight: sight.name)),
+    )

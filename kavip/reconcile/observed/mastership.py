@@ -1,0 +1,173 @@
+"""
+What the agents of one group say about who is master of what, and how far that can be trusted.
+
+Answers are not given at one time: the old master's last one may be older than the new master's first. A claim therefore
+counts from the first answer that made it to the last one, by the controller's own clock, as long as keepalived did not
+change its state in between. Two nodes were masters together for as long as their claims overlap; else it is the later
+one, once the earlier has had the time to take its claim back. A node that does not answer claims nothing where another
+one does, and goes on being heard by those that are BACKUP: they would be master otherwise.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Final
+
+from kavip.api.address import Address
+from kavip.api.group import KeepalivedGroup
+from kavip.memo import last
+from kavip.names import Reason
+from kavip.reconcile.observed.objects import BACKUP, FAULT, MASTER, Hearing, NodeState, Observed
+from kavip.vrrp.timing import SECOND, timing_of
+
+_SOON: Final = 0.5  # seconds that two masters may take to notice each other, where adverts come more often
+_AGAIN: Final = 0.25  # seconds after which more is known: who claims what another one does is asked often
+_SPARE: Final = 1.0  # seconds beyond the four intervals that a fail-over may take
+_SHORTEST: Final = 2.0
+
+Subject = Address | str
+"""What has a master: a VIP, or a VRRP instance by name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """*node* was master from *since* until *last* at least."""
+
+    since: float
+    last: float
+    node: str
+    is_silent: bool = False
+
+    def overlap(self, other: "Claim") -> float:
+        """For how many seconds both were."""
+        return min(self.last, other.last) - max(self.since, other.since)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who has a subject: *nodes*, and the *reason* to be; None: it cannot be said before *wait* seconds are over."""
+
+    nodes: tuple[str, ...]
+    reason: Reason | None
+    wait: float = 0.0
+    unheard: tuple[str, ...] = ()  # nodes whose answer would be needed
+    is_run: bool = True  # by any node
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mastership:
+    """
+    Who has what, by the agents' answers *states* and *hearings* by node as of *at*.
+
+    *expected*: the nodes that should answer. Masters may overlap for *overlap* seconds before that is a split brain,
+    and a VIP may be without one for *gap* seconds before that is told.
+    """
+
+    expected: tuple[str, ...]
+    states: Mapping[str, NodeState]
+    hearings: Mapping[str, Hearing]
+    at: float
+    overlap: float = _SOON
+    gap: float = _SHORTEST
+
+    @classmethod
+    def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], observed: Observed, key: str) -> "Mastership":
+        """What the nodes of the group *key* say."""
+        seconds = (
+            max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
+        )
+        return cls(
+            expected=tuple(expected),
+            states=observed.of(key),
+            hearings=observed.heard(key),
+            at=observed.at,
+            overlap=max(_SOON, 1.2 * seconds),
+            gap=max(_SHORTEST, 4 * seconds + _SPARE),
+        )
+
+    def held(self, subject: Subject) -> Held:
+        """Who has *subject*."""
+        every = [self._claim(node, subject) for node in self._masters(subject)]
+        claims = [each for each in every if not each.is_silent] or every
+        if not claims:
+            return self._unclaimed(subject)
+        if len(claims) == 1:
+            return self._alone(subject, claims[0])
+        pairs = [pair for pair in combinations(sorted(claims), 2) if pair[0].overlap(pair[1]) >= self.overlap]
+        if pairs:
+            return Held(tuple(sorted({each.node for pair in pairs for each in pair})), Reason.SPLIT_BRAIN)
+        newest = max(claims)
+        wait = newest.since + self.overlap - self.at
+        if wait <= 0 and any(each.last >= newest.since for each in claims if each is not newest):
+            wait = _AGAIN  # not over yet: the next answers decide
+        return Held((), None, wait) if wait > 0 else Held((newest.node,), Reason.MASTER)
+
+    @cached_property
+    def is_undisputed(self) -> bool:
+        """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
+        masters = tuple(state.masters for state in self.states.values())
+        return _are_apart(tuple(self.states), masters) and not any(map(self._is_silent, self.states))
+
+    @cached_property
+    def _leaders(self) -> Mapping[str, Sequence[str]]:
+        """The nodes that are master, by instance."""
+        found: dict[str, list[str]] = {}
+        for node, state in self.states.items():
+            for sight in state.instances:
+                if sight.state == MASTER:
+                    found.setdefault(sight.name, []).append(node)
+        return found
+
+    def _masters(self, subject: Subject) -> Sequence[str]:
+        if isinstance(subject, str):
+            return self._leaders.get(subject, ())
+        return [node for node, state in self.states.items() if subject in state.masters]
+
+    def _claim(self, node: str, subject: Subject) -> Claim:
+        heard = self.hearings.get(node, Hearing())
+        instance = subject if isinstance(subject, str) else self.states[node].instance_of.get(subject, "")
+        return Claim(heard.since.get(instance, 0.0), heard.last, node, heard.is_silent)
+
+    def _alone(self, subject: Subject, claim: Claim) -> Held:
+        if not claim.is_silent or any(self._hears(node, subject) for node in self.states):
+            return Held((claim.node,), Reason.MASTER)
+        return Held((), Reason.UNKNOWN, unheard=(claim.node,))
+
+    def _unclaimed(self, subject: Subject) -> Held:
+        is_run = any(_runs(state, subject) for state in self.states.values())
+        unheard = tuple(node for node in self.expected if node not in self.states or self._is_silent(node))
+        if unheard or not is_run:
+            return Held((), Reason.UNKNOWN, unheard=unheard, is_run=is_run)
+        return Held((), Reason.NO_MASTER)
+
+    def _hears(self, node: str, subject: Subject) -> bool:
+        """Whether *node* answers, and is kept BACKUP by somebody's adverts."""
+        state = self.states[node]
+        if self._is_silent(node):
+            return False
+        names = {sight.name for sight in state.instances if sight.state == BACKUP}
+        return subject in names if isinstance(subject, str) else state.instance_of.get(subject) in names
+
+    def _is_silent(self, node: str) -> bool:
+        return node in self.hearings and self.hearings[node].is_silent
+
+    def faults(self, subject: Address) -> tuple[str, ...]:
+        """The nodes on which the instance of *subject* cannot work."""
+        found = []
+        for node, state in sorted(self.states.items()):
+            bad = {sight.name for sight in state.instances if sight.state == FAULT}
+            if state.instance_of.get(subject) in bad:
+                found.append(node)
+        return tuple(found)
+
+
+def _runs(state: NodeState, subject: Subject) -> bool:
+    if isinstance(subject, str):
+        return any(sight.name == subject for sight in state.instances)
+    return subject in state.runs
+
+
+@last(256)
+def _are_apart(_nodes: tuple[str, ...], masters: Sequence[frozenset[Address]]) -> bool:
+    return len(frozenset[Address]().union(*masters)) == sum(map(len, masters))

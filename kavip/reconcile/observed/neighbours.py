@@ -1,0 +1,102 @@
+"""
+What the nodes of other groups run still, whatever their objects say by now.
+
+A text gives up an anchor or a VRID only when all its nodes switch, which may have to wait for one of them: until then
+the address is on a node of that group, though its Service has lost it and another may have got it. So an address that
+is new in a group waits until no other group's text has it, and a new VRID is none that runs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.memo import last
+from kavip.names import Reason
+from kavip.reconcile.observed.objects import Objects
+from kavip.snapshot import Snapshot
+from kavip.vrrp.identity import NOTHING, Running, identities_of
+from kavip.vrrp.members import Member
+from kavip.vrrp.shares import MOST, Shares
+
+_ADDRESSES: Final = attrgetter("addresses")
+
+RECHECK: Final = 1.0
+"""Seconds after which to look again whether another group has given an address up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The *texts* that run, by group; they are read only where something new comes."""
+
+    texts: Mapping[str, str]
+
+    def router_ids(self, groups: Iterable[KeepalivedGroup]) -> frozenset[int]:
+        """The VRIDs that *groups* run."""
+        runs = (self._running(group.key).values() for group in groups)
+        return frozenset(each.identity.router_id for instances in runs for each in instances)
+
+    def holders(self, addresses: Iterable[Address]) -> Mapping[Address, str]:
+        """The group that runs each of *addresses*, where one does."""
+        wanted, found = frozenset(addresses), dict[Address, str]()
+        for group in sorted(self.texts) if wanted else ():
+            for run in self._running(group).values():
+                found |= dict.fromkeys(wanted & run.carried, group)
+        return found
+
+    def _running(self, group: str) -> Mapping[str, Running]:
+        return identities_of(self.texts[group]) if group in self.texts else NOTHING
+
+
+NOWHERE: Final = Elsewhere({})
+
+
+def elsewhere_of(snapshot: Snapshot, objects: Objects, group: KeepalivedGroup) -> Elsewhere:
+    """What runs beside *group*: the texts of groups that have pods."""
+    found = {
+        key: data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
+        for key, each in objects.configmaps.items()
+        if key != group.key and objects.pods.get(key) and key in snapshot.groups and (data := each.data or {})
+    }
+    return Elsewhere(found)
+
+
+def withhold(
+    members: Shares, running: Mapping[str, Running], elsewhere: Elsewhere
+) -> tuple[Shares, Mapping[str, Refusal]]:
+    """
+    *members* without the addresses that are not *running* here yet and run elsewhere.
+
+    Also, by Service, what they wait for.
+    """
+    if not elsewhere.texts:
+        return members, {}
+    new = (_new((members.group, share), some, running.get(share)) for share, some in members.members.items())
+    held = elsewhere.holders(frozenset[Address]().union(*new).difference(*(run.carried for run in running.values())))
+    if not held:
+        return members, {}
+    waiting = {each.key: min(both) for each in members if (both := held.keys() & set(each.addresses))}
+    told = {
+        key: Refusal(
+            Reason.PENDING,
+            f"the nodes of KeepalivedGroup {held[address]} hold {address} still: it comes when all of them have given "
+            "it up; see the group's Programmed condition",
+        )
+        for key, address in waiting.items()
+    }
+    return members.map(lambda each: _without(each, held), waiting.keys()), told
+
+
+@last(MOST)
+def _new(_share: tuple[str, str], members: tuple[Member, ...], run: Running | None) -> frozenset[Address]:
+    """The addresses of *members* that the instance of their share does not *run* yet."""
+    return frozenset(chain.from_iterable(map(_ADDRESSES, members))) - (run.carried if run else frozenset())
+
+
+def _without(member: Member, held: Mapping[Address, str]) -> Member:
+    return replace(member, addresses=tuple(each for each in member.addresses if each not in held))

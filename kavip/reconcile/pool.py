@@ -1,0 +1,103 @@
+"""
+The plan of one pool: how much of it is used, what cools down, and whether it is in force.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from kavip.api import conditions
+from kavip.api.pool import PoolStatus, Usage, VIPPool
+from kavip.api.refusal import Refusal
+from kavip.ipam import messages
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.usage import Usage as PoolUsage
+from kavip.ipam.ranges import FAMILY_NAMES
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.reconcile.mergepatch import merge_patch
+from kavip.reconcile.plan import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.snapshot import Snapshot
+
+
+def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
+    """
+    What is to be written for the pool called *key*; nothing where its status says it all.
+
+    It is to be looked at again when the first of its addresses has cooled down.
+    """
+    pool = snapshot.pools.get(key)
+    if pool is None or pool.metadata.deletion_timestamp:
+        return Plan()
+    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+    usage = snapshot.ledger.usage(key)
+    problem = parsed.problems.get(key)
+    verdicts = {
+        ConditionType.ACCEPTED: _accepted(usage, problem),
+        ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
+    }
+    fresh = [verdict.on(pool.metadata, kind) for kind, verdict in verdicts.items()]
+    rests = snapshot.ledger.rests.of(key)
+    status = PoolStatus(
+        ipv4=_wire(usage.get(4)),
+        ipv6=_wire(usage.get(6)),
+        cooling=[rest.wire for rest in rests] or None,
+        conditions=conditions.merged(pool.status.conditions, fresh, now=timestamp(now)),
+    )
+    changes = merge_patch(_json(pool.status), _json(status))
+    ends = max((rests[0].until - now).total_seconds(), 0.0) if rests else None
+    if not changes:
+        return Plan(requeue_after=ends)
+    body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
+    telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
+    events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind])))
+    return Plan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
+
+
+def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> Verdict:
+    if problem is None:
+        counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
+        return Verdict("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
+    rest = "; that pool was there first and stays in force" if problem.reason is Reason.OVERLAP else ""
+    return Verdict("False", problem.reason, f"{problem.message}{rest}")
+
+
+def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
+    usage = ledger.usage(pool)
+    if not is_accepted:
+        return Verdict("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
+    if not usage:
+        return Verdict(
+            "False",
+            Reason.NO_ADDRESSES,
+            "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
+        )
+    full = messages.fill(pool, tuple(usage), ledger)
+    if not any(family.available for family in usage.values()):
+        return Verdict("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
+    free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)
+    return Verdict("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
+
+
+def _notice(pool: VIPPool, kind: ConditionType, verdict: Verdict) -> Notice | None:
+    """One Event for a change of reason; that a new pool is well needs none."""
+    old = conditions.find(pool.status.conditions, kind)
+    if old is not None and old.reason == verdict.reason:
+        return None
+    is_well = verdict.status == "True"
+    if is_well and (old is None or old.status == "Unknown"):
+        return None
+    return Notice(verdict.reason, verdict.message, warning=not is_well)
+
+
+def _wire(usage: PoolUsage | None) -> Usage | None:
+    if usage is None:
+        return None
+    shown = usage.clamped()
+    return Usage(total=shown.total, assigned=shown.assigned, available=shown.available)
+
+
+def _json(status: PoolStatus) -> dict[str, object]:
+    body: dict[str, object] = msgspec.to_builtins(status)
+    return body

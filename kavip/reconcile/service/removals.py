@@ -1,0 +1,39 @@
+"""
+What to do when somebody else takes the address that kavip gave out of the status of a Service.
+
+Once may be a slip, and the address is written again at once. Whoever does it again, a second controller that wants the
+same Service, would do it for ever: kavip writes ever more rarely, and says so in between.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from kavip.api.address import Address
+from kavip.ipam import messages
+from kavip.names import Reason
+from kavip.reconcile.plan import Removal, Verdict
+
+FIRST: Final = 1.0  # seconds between the first two attempts, at least
+LONGEST: Final = 300.0
+FORGOTTEN: Final = 600.0  # seconds of peace after which the next removal is the first again
+
+
+def removal(before: Removal | None, addresses: tuple[Address, ...], *, now: datetime) -> Removal:
+    """*addresses* were removed, once more than *before*."""
+    is_first = before is None or (now - before.until).total_seconds() > FORGOTTEN
+    times = 1 if is_first or before is None else before.times + 1
+    return Removal(addresses, times, now + timedelta(seconds=min(FIRST * 2.0 ** (times - 1), LONGEST)))
+
+
+def rest(found: Removal, now: datetime) -> float:
+    """The seconds until the addresses are written again."""
+    return (found.until - now).total_seconds()
+
+
+def verdict(found: Removal) -> Verdict:
+    """What is said until then."""
+    message = (
+        f"another controller removes {messages.addressed(found.addresses)}, which kavip gave; kavip tries again every "
+        "few minutes: have the other one leave this Service alone (MetalLB: --lb-class)"
+    )
+    return Verdict("False", Reason.FOREIGN_STATUS, message)

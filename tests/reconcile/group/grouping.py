@@ -1,0 +1,45 @@
+"""What tests of a group's plan share: a group that is settled, and what its plan and its conditions say."""
+
+from typing import Any
+
+from kavip import names
+from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation
+from tests import build
+from tests.reconcile.scenes import GROUP, World, cluster
+
+WEB, API = "shop/web", "shop/api"
+ACCEPTED, READY, PROGRAMMED = names.Condition.ACCEPTED, names.Condition.READY, names.Condition.PROGRAMMED
+
+
+def serving(key: str, *vips: str, group: str = GROUP, **more: Any) -> Any:
+    """A Service with externalIPs: it has its VIPs without any pool."""
+    return build.service(key, group=group, type="ClusterIP", external_ips=list(vips), **more)
+
+
+def applied(plan: Plan) -> list[str]:
+    """The kinds of object that *plan* writes, in order."""
+    return [write.kind for write in plan.writes if isinstance(write, Apply)]
+
+
+def told(plan: Plan) -> dict[str, str]:
+    """The pods that *plan* tells, and what."""
+    return {write.key: write.value for write in plan.writes if isinstance(write, PodAnnotation)}
+
+
+def condition(world: World, kind: str, key: str = GROUP) -> tuple[str, str, str]:
+    """Status, reason and message of a condition of the group."""
+    found = next(each for each in world.snapshot.groups[key].status.conditions or () if each.type == kind)
+    return found.status, found.reason, found.message
+
+
+def settled(*objects: Any, nodes: int = 2, **more: Any) -> World:
+    """A world in which everything that the group's plan wants is done."""
+    world = World(cluster(*objects, nodes=nodes), **more)
+    world.settle(Key(Kind.GROUP, GROUP))
+    return world
+
+
+def with_pods(world: World, *pods: Any) -> World:
+    """*world* with pods of the group."""
+    world.objects.pods[GROUP] = {each.metadata.key: each for each in pods}
+    return world

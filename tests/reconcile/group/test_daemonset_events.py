@@ -1,0 +1,98 @@
+"""A DaemonSet that gets no pods: the group says why, in its own words."""
+
+import pytest
+
+from kavip.api.event import Event, ObjectReference
+from kavip.api.meta import Metadata
+from kavip.reconcile.plan import Key, Kind
+from tests import build
+from tests.reconcile.scenes import GROUP, World, cluster, pod
+
+REFUSED = (
+    'Error creating: pods "edge-{}" is forbidden: violates PodSecurity "baseline:latest": '
+    "host namespaces (hostNetwork=true)"
+)
+AGAIN = (
+    "; Kubernetes tries again ever more rarely, and at once after: "
+    "kubectl annotate daemonset edge --namespace lb --overwrite retried=$(date +%s)"
+)
+
+
+def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid: str = "uid-DaemonSet") -> Event:
+    """What the DaemonSet controller reports."""
+    return Event(
+        metadata=Metadata(name=name, namespace="lb", uid=f"uid-{name}"),
+        deprecated_last_timestamp=at,
+        reason="FailedCreate",
+        regarding=ObjectReference(kind="DaemonSet", namespace="lb", name="edge", uid=uid),
+        note=note,
+    )
+
+
+def ready(world: World) -> tuple[str, str, str]:
+    """Status, reason and message of Ready once all is written."""
+    world.settle(Key(Kind.GROUP, GROUP))
+    found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Ready")
+    return found.status, found.reason, found.message
+
+
+@pytest.fixture
+def world() -> World:
+    """A group on two nodes, without pods."""
+    made = World(cluster(build.group()))
+    made.settle(Key(Kind.GROUP, GROUP))
+    return made
+
+
+def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
+    """Ready=False has the error of the DaemonSet, without the name that changes with each attempt, and the remedy."""
+    assert world.objects.see(None, event(REFUSED.format("x7kq2"))) == GROUP
+    status, reason, message = ready(world)
+    assert (status, reason) == ("False", "PodsNotReady")
+    assert message == (
+        "0 of 2 pods are ready; waiting for those on n1, n2; its DaemonSet says: Error creating: pods are forbidden: "
+        'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
+        f"label namespace lb with pod-security.kubernetes.io/enforce=privileged{AGAIN}"
+    )
+    world.objects.see(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
+    assert not world.group().writes
+
+
+def test_other_errors_are_told_as_they_are(world: World) -> None:
+    """A quota has nothing to do with labels; of several complaints the last counts."""
+    world.objects.see(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
+    world.objects.see(None, event(REFUSED.format("x7kq2"), name="e2"))
+    assert ready(world)[2].endswith(f"its DaemonSet says: Error creating: exceeded quota{AGAIN}")
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        'Error creating: Pod "edge-{}" is invalid: spec.containers[0].resources.requests: Invalid value: "32Mi"',
+        'Error creating: pods "edge-{}" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1',
+    ],
+    ids=["limit range", "quota"],
+)
+def test_the_same_complaint_is_told_once(world: World, note: str) -> None:
+    """However many pods it was about, and whether the DaemonSet counts or tells them."""
+    world.objects.see(None, event(note.format("x7kq2")))
+    assert "x7kq2" not in ready(world)[2]
+    folded = f"(combined from similar events): {note.format('abcde')}"
+    world.objects.see(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
+    assert not world.group().writes
+
+
+def test_a_complaint_is_over_when_the_pods_are_there(world: World) -> None:
+    """Events stay for an hour; a pod that exists and is not ready has another reason."""
+    world.objects.see(None, event("Error creating: exceeded quota"))
+    world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("a", "n1"), pod("b", "n2", ready=False))}
+    assert ready(world)[2] == "1 of 2 pods are ready; waiting for those on n2"
+
+
+def test_a_complaint_of_another_daemon_set_is_not_ours(world: World) -> None:
+    """One that had the same name before; one that has gone with its hour."""
+    world.objects.see(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
+    assert "DaemonSet says" not in ready(world)[2]
+    world.objects.see(None, event("Error creating: exceeded quota", name="e2"))
+    world.objects.see(event("Error creating: exceeded quota", name="e2"), None)
+    assert "DaemonSet says" not in ready(world)[2]

@@ -1,0 +1,136 @@
+"""Groups in namespaces where they do not count: a condition, and nothing else."""
+
+from typing import Any
+
+import msgspec
+
+from kavip import names
+from kavip.admission import policy
+from kavip.api.group import GroupVirtualIP, KeepalivedGroup
+from kavip.api.meta import Condition
+from kavip.api.review import Operation, Review
+from kavip.ask import offline
+from kavip.reconcile.enqueue import everything
+from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.snapshot import Snapshot
+from tests import build
+from tests.reconcile.scenes import GROUP, World, body_of, pod
+
+WEB = "shop/web"
+
+
+def confined(*objects: Any) -> World:
+    """A world in which groups count only in namespace infra."""
+    nodes = [build.node("n1", "192.0.2.11")]
+    return World(Snapshot.from_objects([*objects, *nodes], group_namespaces=["infra"]))
+
+
+def with_condition(group: KeepalivedGroup, kind: str) -> KeepalivedGroup:
+    """*group* with a condition that somebody else wrote."""
+    condition = Condition(type=kind, status="True", reason="Theirs", last_transition_time="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, conditions=[condition]))
+
+
+def test_a_misplaced_group_gets_its_condition_and_nothing_else() -> None:
+    """Accepted=False names the namespaces; there is one write and one Event, and what others wrote stays."""
+    world = confined(with_condition(build.group(), "ReconcileSuccess"), build.service(WEB, group=GROUP))
+    plan = world.group()
+    assert [type(write) for write in plan.writes] == [StatusPatch]
+    theirs, ours = body_of(plan)["conditions"]
+    assert (theirs["type"], theirs["reason"]) == ("ReconcileSuccess", "Theirs")
+    assert (ours["type"], ours["status"], ours["reason"]) == ("Accepted", "False", "Invalid")
+    assert "only in namespace infra" in ours["message"]
+    assert [notice.reason for notice in plan.events] == ["Invalid"]
+    assert not world.group().writes
+
+
+def test_one_that_counted_says_where_its_pods_hold_vips() -> None:
+    """What kavip said before would stand for ever; now every condition of its own names the nodes and the remedy."""
+    world = confined(with_condition(build.group(), "Programmed"), build.service(WEB, group=GROUP))
+    world.objects.see(None, mine := pod("edge-1", "n1"))
+    found = {each["type"]: each for each in body_of(world.group())["conditions"]}
+    assert set(found) == {"Accepted", "Programmed"}
+    for each in found.values():
+        assert (each["status"], each["reason"]) == ("False", "Invalid")
+        assert "its pods still run on n1 and hold VIPs" in each["message"]
+        assert "or add lb to the value again" in each["message"]
+    assert not world.group().writes
+    world.objects.see(mine, None)
+    assert all("still run" not in each["message"] for each in body_of(world.group())["conditions"])
+
+
+def test_what_its_pods_may_hold_is_given_to_nobody_else() -> None:
+    """A Service that the group took as the default one keeps its address, which is free when the group is gone."""
+    default = build.group(default=True)
+    before = World(Snapshot.from_objects([default, build.service(WEB), build.node("n1", "192.0.2.11"), build.pool()]))
+    before.service(WEB)
+    web = before.snapshot.services[WEB]
+    (address,) = web.ingress_addresses
+    world = confined(
+        default, web, build.group("infra/edge"), build.pool(), build.service("shop/api", group="infra/edge")
+    )
+    world.service(WEB)
+    assert world.snapshot.services[WEB].ingress_addresses == (address,)
+    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
+    world.service("shop/api")
+    assert address not in world.snapshot.services["shop/api"].ingress_addresses
+    new = build.service("shop/new")
+    world.snapshot.put(new)
+    assert not world.service("shop/new").writes, "it gives no address"
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    world.service(WEB)
+    assert world.snapshot.services[WEB].ingress_addresses == ()
+
+
+def test_its_services_are_told() -> None:
+    """A Service that names it keeps its address and learns where groups count."""
+    world = confined(build.group(), build.service(WEB, group=GROUP), build.pool())
+    world.service(WEB)
+    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
+    messages = [each.message for each in world.snapshot.services[WEB].status.conditions or ()]
+    assert f"KeepalivedGroup {GROUP} does not count: name one in namespace infra" in messages
+
+
+def test_it_is_no_default_group_and_reserves_no_address() -> None:
+    """A plain Service is not managed because of it, and its virtualIPs bar nobody."""
+    own = build.group(default=True, virtual_ips=[GroupVirtualIP(address="192.0.2.128")])
+    world = confined(own, build.service(WEB), build.group("infra/edge"), build.pool())
+    assert world.snapshot.default_group is None
+    assert world.snapshot.group_of(world.snapshot.services[WEB]) is None
+    world.snapshot.put(build.service("shop/api", group="infra/edge"))
+    world.service("shop/api")
+    assert [str(each) for each in world.snapshot.services["shop/api"].ingress_addresses] == ["192.0.2.128"]
+
+
+def test_what_its_pods_still_run_is_not_taken() -> None:
+    """VRIDs and port of its status stay out of reach of the other groups of its segment."""
+    theirs = build.group(segment="lan", router_ids={"shop/old": 1})
+    theirs = msgspec.structs.replace(theirs, status=msgspec.structs.replace(theirs.status, metrics_port=9650))
+    web = build.service(WEB, group="infra/edge", type="ClusterIP", external_ips=["192.0.2.130"])
+    world = confined(theirs, build.group("infra/edge", segment="lan"), web)
+    world.settle(Key(Kind.GROUP, "infra/edge"))
+    status = world.snapshot.groups["infra/edge"].status
+    assert (status.router_ids, status.metrics_port) == ({WEB: 2}, 9651)
+
+
+def test_a_new_leader_looks_at_it_too() -> None:
+    """Among the keys that a term begins with is every group; one that goes is forgotten."""
+    world = confined(build.group(), build.group("infra/edge"))
+    assert [key.name for key in everything(world.snapshot)] == ["infra/edge", GROUP]
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    assert world.snapshot.any_group(GROUP) is None
+
+
+def test_offline_commands_see_it_the_same_way() -> None:
+    """With --group-namespaces a group elsewhere renders nothing."""
+    planned = offline.plan([build.group(), build.group("infra/edge")], homes=("infra",))
+    assert list(planned.configurations) == ["infra/edge"]
+
+
+def test_admission_says_why_it_is_none() -> None:
+    """A Service that names it is refused, with the place as the reason."""
+    world = confined(build.group(), build.group("infra/edge"))
+    asked = Review(Operation.CREATE, build.service(WEB, group=GROUP))
+    (refusal,) = policy.review(asked, world.snapshot).refusals
+    assert f'group "{GROUP}" lies in a namespace where groups do not count; ' in refusal.message
+    assert "infra/edge" in refusal.message

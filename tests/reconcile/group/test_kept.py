@@ -1,0 +1,178 @@
+"""What plans of groups keep from one event to the next changes nothing but the time that they take."""
+
+import random
+from collections.abc import Mapping
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip import names
+from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
+from kavip.api.meta import LabelSelector
+from kavip.api.service import Service
+from kavip.memo import forget
+from kavip.reconcile.observed.objects import BACKUP, MASTER, Hearing, NodeState, Observed, Sight
+from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.service import programmed
+from kavip.snapshot import Snapshot
+from kavip.vrrp import units
+from kavip.vrrp.identity import identities_of
+from kavip.vrrp.lots import Lot
+from kavip.vrrp.shares import Shares
+from tests import build
+from tests.reconcile.scenes import GROUP, World, cluster
+
+SERVICES = [f"shop/s{number}" for number in range(8)]
+NODES = ("n1", "n2")
+
+
+def some_service(key: str, luck: random.Random) -> Service:
+    """A Service that is plain, shares an address, has a node's, or wants something special."""
+    vips = [f"198.51.100.{luck.randint(1, 12)}" for _ in range(luck.randint(0, 2))]
+    vips += luck.sample(["2001:db8::7", "192.0.2.11", "198.51.100.200"], luck.choice((0, 0, 0, 1)))
+    notes = {names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'} if luck.random() < 0.1 else None
+    policy = "Local" if luck.random() < 0.15 else "Cluster"
+    created = f"2026-01-0{luck.randint(1, 9)}T00:00:00Z"
+    return build.service(
+        key,
+        group=GROUP,
+        type="ClusterIP",
+        external_ips=vips,
+        external_traffic_policy=policy,
+        annotations=notes,
+        created=created,
+    )
+
+
+def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
+    """The group, with or without VIPs of its own and a selector of namespaces."""
+    return build.group(
+        instances=Instances(mode="Shared", count=luck.choice((3, 3, 2))) if shared else Instances(),
+        virtual_ips=[GroupVirtualIP(address="198.51.100.200")] if luck.random() < 0.3 else None,
+        allowed_namespaces=LabelSelector(match_labels={"env": "prod"}) if luck.random() < 0.2 else None,
+        unicast_enabled=luck.random() < 0.5,
+    )
+
+
+def some_answers(world: World, luck: random.Random) -> Observed:
+    """What the agents of some nodes say: who runs the text, who is master, who is silent."""
+    configmap = world.objects.configmaps.get(GROUP)
+    running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
+    states, heard = {}, {}
+    turn, is_well = int(luck.random() < 0.2), luck.random() < 0.8
+    for node in NODES if is_well else luck.sample(NODES, luck.choice((2, 1))):
+        leads = {name for index, name in enumerate(sorted(running)) if node == NODES[(index + turn) % 2]}
+        if not is_well:
+            leads ^= set(luck.sample(sorted(running), min(1, len(running))))
+        at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
+        for address in luck.sample(sorted(at), min(len(at), luck.choice((0, 0, 0, 1)))):
+            del at[address]
+        states[node] = NodeState(
+            config_hash=world.snapshot.groups[GROUP].status.config_hash,
+            runs=frozenset(at),
+            masters=frozenset(address for address, name in at.items() if name in leads),
+            instance_of=at,
+            instances=tuple(
+                Sight(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
+                for name, run in sorted(running.items())
+            ),
+        )
+        heard[node] = Hearing(
+            float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), not is_well and luck.random() < 0.2
+        )
+    return Observed({GROUP: states}, hearings={GROUP: heard})
+
+
+def happen(world: World, luck: random.Random, *, shared: bool) -> None:
+    """Let something happen, mostly to one Service."""
+    key = luck.choice(SERVICES)
+    match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan")):
+        case "edit":
+            edited, before = some_service(key, luck), world.snapshot.services.get(key)
+            if before is not None and luck.random() < 0.5:  # as the API server leaves it: what it says is of no edit
+                edited = msgspec.structs.replace(edited, status=before.status)
+            world.snapshot.put(edited)
+        case "drop":
+            world.snapshot.drop(names.SERVICE, key)
+        case "group":
+            status = world.snapshot.groups[GROUP].status
+            world.snapshot.put(msgspec.structs.replace(some_group(luck, shared=shared), status=status))
+        case "allow":
+            world.snapshot.put(build.namespace("shop", env=luck.choice(("prod", "test"))))
+        case "node":
+            world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
+        case "answers":
+            world.observed = some_answers(world, luck)
+        case "plan":
+            for each in sorted(world.snapshot.services):
+                world.service(each)
+
+
+def one_by_one(shares: Shares, **_more: object) -> Mapping[str, Lot]:
+    """No Service is like another."""
+    return {"group/0": Lot(rest=tuple(shares))}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.booleans(), st.randoms(use_true_random=False))
+def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random) -> None:
+    """After any history the plan is that of one who has kept nothing and looks at each Service by itself."""
+    world = World(cluster(some_group(luck, shared=shared), build.namespace("shop")))
+    for number, key in enumerate(SERVICES):
+        world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
+    for _ in range(3):
+        world.group()
+        world.observed = some_answers(world, luck)
+    for key in SERVICES:
+        world.service(key)
+    histories = []
+    for _ in range(15):
+        happen(world, luck, shared=shared)
+        world.later(luck.choice((0, 1, 5)))
+        snapshot = world.snapshot
+        every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
+        then = World(Snapshot.from_objects(chain.from_iterable(every)), observed=world.observed)
+        then.objects, then.now = deepcopy(world.objects), world.now
+        histories.append((then, world.group()))
+    for then, kept in histories:
+        forget()
+        with patch.object(units, "lots_of", one_by_one):
+            assert then.plan(Key(Kind.GROUP, GROUP)) == kept
+
+
+class Fair(random.Random):
+    """Nothing unusual."""
+
+    def random(self) -> float:
+        """Neither likely nor unlikely."""
+        return 0.5
+
+    def choice(self, seq: Any) -> Any:
+        """What is usual stands first."""
+        return seq[0]
+
+
+def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
+    """Its conditions are those of an earlier generation; all others are fine still, and are not looked at again."""
+    forget()
+    world = World(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
+    for number, key in enumerate(SERVICES):
+        world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
+    for _ in range(3):
+        world.group()
+        world.observed = some_answers(world, Fair())
+    for key in SERVICES:
+        world.service(key)
+    for _ in range(2):
+        assert world.plan(Key(Kind.GROUP, GROUP)).also == ()
+    before = world.snapshot.services[SERVICES[3]]
+    metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
+    world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
+    with patch.object(programmed, "verdict", wraps=programmed.verdict) as judged:
+        assert world.plan(Key(Kind.GROUP, GROUP)).also == (Key(Kind.SERVICE, SERVICES[3]),)
+    assert judged.call_count == 1

@@ -1,0 +1,325 @@
+"""The objects of a group as data."""
+
+import base64
+import dataclasses
+import gzip
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.agent.run import AgentSettings
+from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.names import Exporter
+from kavip.reconcile.group import manifests
+from kavip.reconcile.rollout.configmap import Bundle, Means, Published, folder_of, means_of
+from tests import build
+
+IMAGE = "registry.example/kavip:1.2.3"
+
+
+def daemon_set(group: KeepalivedGroup, port: int = 9650) -> dict[str, Any]:
+    """The DaemonSet of *group*, with kavip's own image."""
+    return manifests.daemon_set(group, image=IMAGE, port=port, secrets=published("", group).secrets)
+
+
+def published(text: str, group: KeepalivedGroup) -> Published:
+    """*text* as it is published for *group*."""
+    return Published(Bundle(text, "0123456789abcdef", means_of(group)))
+
+
+def pod_of(group: KeepalivedGroup) -> dict[str, Any]:
+    """The pod spec of *group*'s DaemonSet."""
+    spec: dict[str, Any] = daemon_set(group)["spec"]["template"]["spec"]
+    return spec
+
+
+def containers(group: KeepalivedGroup) -> dict[str, dict[str, Any]]:
+    """The containers of *group*'s pods by name, the init container among them."""
+    pod = pod_of(group)
+    return {each["name"]: each for each in (*pod["initContainers"], *pod["containers"])}
+
+
+def env(container: dict[str, Any]) -> dict[str, str]:
+    """The plain variables, and the field paths of the others."""
+    return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
+
+
+def test_agents_are_told_whom_to_answer() -> None:
+    """The administrator's CIDRs reach every agent as it reads them; without any there is no variable."""
+    variable = "KAVIP_AGENT_ALLOWED_CIDRS"
+    body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, allowed_cidrs="10.0.0.0/8,192.0.2.0/24")
+    pod = body["spec"]["template"]["spec"]
+    told = {each["name"]: env(each).get(variable) for each in (*pod["initContainers"], *pod["containers"])}
+    assert told == {
+        names.SETUP_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
+        names.AGENT_CONTAINER: "10.0.0.0/8,192.0.2.0/24",
+        names.KEEPALIVED_CONTAINER: None,
+    }
+    settings = AgentSettings(node_name="n1", allowed_cidrs=told[names.AGENT_CONTAINER] or "")
+    assert [str(each) for each in settings.networks] == ["10.0.0.0/8", "192.0.2.0/24"]
+    assert not any(variable in env(each) for each in containers(build.group()).values())
+
+
+def test_agents_are_told_whose_names_their_metrics_bear() -> None:
+    """The other exporter's only where the administrator wants them; to say the default would restart all agents."""
+    variable = "KAVIP_AGENT_METRICS"
+    body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, metrics="mehdy")
+    (agent,) = [
+        each for each in body["spec"]["template"]["spec"]["containers"] if each["name"] == names.AGENT_CONTAINER
+    ]
+    assert AgentSettings(node_name="n1", metrics=env(agent)[variable]).metrics == Exporter.MEHDY
+    assert not any(variable in env(each) for each in containers(build.group()).values())
+
+
+def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:
+    """Name, namespace, label and controlling owner follow the group."""
+    group = build.group("lb/edge")
+    for manifest in (daemon_set(group), manifests.config_map(group, published("x\n", group))):
+        assert manifest["metadata"] == {
+            "name": "edge",
+            "namespace": "lb",
+            "labels": {"keepalivedGroup": "edge"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "redhatcop.redhat.io/v1alpha1",
+                    "kind": "KeepalivedGroup",
+                    "name": "edge",
+                    "uid": "uid-lb/edge",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        }
+
+
+def test_the_selector_is_the_predecessors() -> None:
+    """The selector is immutable, so it must be what keepalived-operator wrote."""
+    spec = daemon_set(build.group("lb/edge"))["spec"]
+    assert spec["selector"] == {"matchLabels": {"keepalivedGroup": "edge"}}
+    assert spec["template"]["metadata"] == {"labels": {"keepalivedGroup": "edge"}}
+
+
+def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
+    """Two keys: keepalived's text as it is, and sorted JSON."""
+    group = build.group(
+        "lb/edge",
+        interface_from_ip="192.0.2.1",
+        password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")),
+    )
+    data = manifests.config_map(group, published("vrrp\n", group))["data"]
+    assert data["keepalived.conf"] == "vrrp\n"
+    assert list(json.loads(data["agent.json"]).items()) == [
+        ("authentication", True),
+        ("configHash", "0123456789abcdef"),
+        ("group", "lb/edge"),
+        ("interfaceFromIP", "192.0.2.1"),
+        ("password", f"{folder_of('vrrp')}/password"),
+        ("secret", "vrrp"),
+        ("secretKey", "password"),
+        ("switchAt", ""),
+    ]
+
+
+def test_the_agent_is_told_of_the_checks() -> None:
+    """By name, as the group has them; without checks no word of them, so that nothing changes for others."""
+    group = build.group(checks=[Check("web", "http://127.0.0.1/", fail_after=2), Check("api", "kube-apiserver")])
+    told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
+    assert [each["name"] for each in told["checks"]] == ["api", "web"]
+    assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
+
+
+def test_a_default_that_the_api_server_wrote_out_is_none() -> None:
+    """A group as a file has it and as the cluster has it tell agents the same: `kavip plan --diff` compares the two."""
+    short = {"name": "api", "url": "kube-apiserver", "caFrom": {"name": "ca"}}
+    filled = {
+        "name": "api",
+        "url": "kube-apiserver",
+        "caFrom": {"name": "ca", "key": "ca.crt", "kind": "ConfigMap"},
+        "intervalSeconds": 2,
+        "timeoutSeconds": 1,
+        "failAfter": 3,
+        "succeedAfter": 2,
+        "onFailure": "Fault",
+    }
+    for check in (short, filled):
+        group = build.group(checks=[msgspec.json.decode(msgspec.json.encode(check), type=Check)])
+        told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
+        assert told["checks"] == [short]
+
+
+def test_cas_of_checks_are_mounted_by_their_names() -> None:
+    """From ConfigMap or Secret, and the cluster's own for its API server; a missing one does not stop the pod."""
+    checks = [
+        Check("web", "https://a/", ca_from=CaFrom("web-ca", key="ca.pem")),
+        Check("vault", "https://b/", ca_from=CaFrom("vault-tls", kind="Secret")),
+        Check("api", "kube-apiserver"),
+        Check("public", "https://c/"),
+        Check("plain", "kubelet"),
+    ]
+    group = build.group(checks=checks)
+    cluster = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "api.crt"}], "optional": True}
+    vault = {"name": "vault-tls", "items": [{"key": "ca.crt", "path": "vault.crt"}], "optional": True}
+    web = {"name": "web-ca", "items": [{"key": "ca.pem", "path": "web.crt"}], "optional": True}
+    sources = [{"configMap": cluster}, {"secret": vault}, {"configMap": web}]
+    assert pod_of(group)["volumes"][-1] == {"name": "ca", "projected": {"sources": sources, "defaultMode": 0o444}}
+    mount = {"name": "ca", "mountPath": "/etc/kavip/ca", "readOnly": True}
+    mounted = {name: mount in each["volumeMounts"] for name, each in containers(group).items()}
+    assert mounted == {"config-setup": True, "keepalived": False, "agent": True}
+    assert pod_of(build.group(checks=checks[3:])) == pod_of(build.group())
+
+
+def test_what_is_next_lies_beside_it() -> None:
+    """Compressed, the same bytes every time, with the moment; what nobody switches to is not there."""
+    group = build.group("lb/edge")
+    plain, moment = published("vrrp\n", group), datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
+    switching = replace(plain, next=Bundle("next\n", "fedcba9876543210", Means("192.0.2.1")), switch_at=moment)
+    body, again = (manifests.config_map(group, switching) for _ in range(2))
+    assert body == again
+    assert gzip.decompress(base64.b64decode(body["binaryData"]["next.conf.gz"])) == b"next\n"
+    meta = json.loads(body["data"]["agent.json"])
+    assert meta["switchAt"] == "2026-03-01T12:00:10.000Z"
+    assert body["metadata"]["annotations"] == {"kavip.io/switch-at": meta["switchAt"]}
+    assert "annotations" not in manifests.config_map(group, plain)["metadata"]
+    assert meta["next"] == {"configHash": "fedcba9876543210", "interfaceFromIP": "192.0.2.1"}
+    assert "binaryData" not in manifests.config_map(group, plain)
+    assert {"next", "nextHash"}.isdisjoint(json.loads(manifests.config_map(group, plain)["data"]["agent.json"]))
+
+
+def test_pods_have_the_nodes_network_and_no_token() -> None:
+    """The pod shares the node's network and its own processes, and holds no API token."""
+    pod = pod_of(build.group())
+    expected = {
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "shareProcessNamespace": True,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "tolerations": [{"operator": "Exists"}],
+    }
+    assert {key: pod[key] for key in expected} == expected
+    assert not {"nodeSelector", "affinity", "serviceAccountName", "priorityClassName", "imagePullSecrets"} & pod.keys()
+
+
+def test_keepalived_runs_without_privilege_and_shell() -> None:
+    """keepalived is started directly, with two capabilities and a read-only root."""
+    keepalived = containers(build.group())["keepalived"]
+    assert keepalived["command"][0] == "/usr/sbin/keepalived"
+    assert "--use-file=/run/kavip/keepalived.conf" in keepalived["command"]
+    assert keepalived["command"][-1] == "--config-id=$(NODE_NAME)"
+    assert env(keepalived) == {"NODE_NAME": "spec.nodeName", "TMPDIR": "/run/kavip"}
+    assert keepalived["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+    }
+
+
+def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
+    """The init container is the agent in its one-shot form, with the same surroundings."""
+    group = build.group()
+    setup, agent = containers(group)["config-setup"], containers(group)["agent"]
+    assert setup["command"] == ["kavip", "agent", "--once"]
+    assert agent["command"] == ["kavip", "agent"]
+    assert {key: setup[key] for key in ("image", "env", "volumeMounts")} == {
+        key: agent[key] for key in ("image", "env", "volumeMounts")
+    }
+
+
+def test_the_port_is_the_groups_own_everywhere() -> None:
+    """Container port, probes and the agent's own setting name one port."""
+    keepalived, agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"]
+    assert agent["ports"] == [{"name": "metrics", "containerPort": 9651, "hostPort": 9651, "protocol": "TCP"}]
+    assert keepalived["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 9651, "scheme": "HTTP"}
+    assert agent["livenessProbe"]["httpGet"] == {"path": "/state", "port": 9651, "scheme": "HTTP"}
+    assert agent["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 9651, "scheme": "HTTP"}
+    assert env(agent)["KAVIP_AGENT_PORT"] == "9651"
+
+
+def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
+    """The agent refuses variables that it does not know, and values that cannot be."""
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
+    given = {name.removeprefix("KAVIP_AGENT_").lower(): text for name, text in env(containers(group)["agent"]).items()}
+    known = {each.name: each.type for each in dataclasses.fields(AgentSettings)}
+    assert given.keys() <= known.keys()
+    fixed: dict[str, Any] = {"node_name": "n1", "node_ip": "192.0.2.11", "port": int(given["port"])}
+    settings = AgentSettings(**{**given, **fixed})
+    assert (settings.config_dir, settings.run_dir) == ("/etc/kavip/config", "/run/kavip")
+    assert settings.password_dir == "/etc/kavip/password"
+
+
+def test_the_default_image_means_kavips_own() -> None:
+    """The predecessor's default image is replaced, any other runs as written, and the agent is always kavip."""
+    default = containers(build.group())
+    other = containers(build.group(image="registry.example/keepalived:2.3"))
+    own_agent = containers(build.group(agent_image="registry.example/agent:7"))
+    assert [each["image"] for each in default.values()] == [IMAGE] * 3
+    assert other["keepalived"]["image"] == "registry.example/keepalived:2.3"
+    assert other["agent"]["image"] == IMAGE
+    assert own_agent["agent"]["image"] == own_agent["config-setup"]["image"] == "registry.example/agent:7"
+    assert own_agent["keepalived"]["image"] == IMAGE
+
+
+def test_no_password_no_secret() -> None:
+    """Without a named Secret nothing is mounted."""
+    assert [volume["name"] for volume in pod_of(build.group())["volumes"]] == ["config", "run"]
+    assert "KAVIP_AGENT_PASSWORD_DIR" not in env(containers(build.group())["agent"])
+
+
+def test_the_password_reaches_the_agent_alone() -> None:
+    """The Secret is mounted, optionally, where the agent reads it, and not into keepalived's container."""
+    group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass"))
+    volume, name = pod_of(group)["volumes"][-1], f"password-{folder_of('vrrp')}"
+    assert volume == {"name": name, "secret": {"secretName": "vrrp", "optional": True, "defaultMode": 0o400}}
+    assert env(containers(group)["agent"])["KAVIP_AGENT_PASSWORD_DIR"] == "/etc/kavip/password"
+    mounts = {name: [mount["name"] for mount in each["volumeMounts"]] for name, each in containers(group).items()}
+    assert mounts == {
+        "config-setup": ["run", "config", name],
+        "keepalived": ["run"],
+        "agent": ["run", "config", name],
+    }
+
+
+def test_the_usual_knobs_are_handed_on() -> None:
+    """What the group says about its pods stands in the pod, strings as strings."""
+    group = build.group(
+        node_selector={"edge": "true"},
+        daemonset_pod_priority_class_name="system-node-critical",
+        daemonset_pod_annotations={"prometheus.io/port": "9650"},
+        tolerations=[],
+        affinity={"nodeAffinity": {}},
+        image_pull_secrets=[{"name": "pull"}],
+        service_account_name="keepalived",
+        resources={"limits": {"memory": "64Mi"}},
+        update_strategy={"type": "OnDelete"},
+    )
+    spec, pod = daemon_set(group)["spec"], pod_of(group)
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    assert spec["template"]["metadata"]["annotations"] == {"prometheus.io/port": "9650"}
+    assert pod["nodeSelector"] == {"edge": "true"}
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["tolerations"] == []
+    assert pod["affinity"] == {"nodeAffinity": {}}
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    assert pod["serviceAccountName"] == "keepalived"
+    assert all(each["resources"] == {"limits": {"memory": "64Mi"}} for each in containers(group).values())
+
+
+def test_a_digest_depends_on_content_alone() -> None:
+    """Order of keys does not matter, every value does."""
+    assert manifests.digest({"a": 1, "b": [2]}) == manifests.digest({"b": [2], "a": 1})
+    assert manifests.digest({"a": 1}) != manifests.digest({"a": 2})
+
+
+@pytest.mark.parametrize("port", [9650, 9700])
+def test_objects_are_plain_json(port: int) -> None:
+    """Whatever is built survives a round through JSON unchanged."""
+    manifest = daemon_set(build.group(node_selector={"a": "b"}), port=port)
+    assert json.loads(json.dumps(manifest)) == manifest
+    assert names.DEFAULT_IMAGE not in json.dumps(manifest)

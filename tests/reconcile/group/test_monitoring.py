@@ -1,0 +1,132 @@
+"""What Prometheus needs to find a group: made where its operator is installed, and never in the way of VIPs."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.meta import Metadata, OwnerReference
+from kavip.api.workload import PodMonitor, Role
+from kavip.reconcile.group.manifests import digest
+from kavip.reconcile.group.monitoring import bodies_of
+from kavip.reconcile.observed.objects import Objects, Rejected, Stranger
+from kavip.reconcile.observed.ownership import Foreign
+from kavip.reconcile.plan import Apply, Key, Kind, Options
+from tests import build
+from tests.reconcile.scenes import GROUP, NOW, World, cluster
+
+ROLE = f"{GROUP}-prometheus-k8s"
+KINDS = ["PodMonitor", "Role", "RoleBinding"]
+
+
+def applied(world: World) -> list[str]:
+    """The kinds that the group's next plan applies; it is carried out."""
+    return [write.kind for write in world.group().writes if isinstance(write, Apply)]
+
+
+def served(*, monitors: bool = True) -> World:
+    """A group with ConfigMap and DaemonSet, in a cluster with or without the kind PodMonitor."""
+    world = World(cluster(build.group(metrics_port=9650)))
+    world.objects.has_monitors = monitors
+    world.settle(Key(Kind.GROUP, GROUP))
+    return world
+
+
+def accepted(world: World) -> tuple[str, str, str]:
+    """Status, reason and message of Accepted."""
+    found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted")
+    return found.status, found.reason, found.message
+
+
+def test_they_come_with_the_kind_and_not_before() -> None:
+    """A PodMonitor, a Role and a RoleBinding, as soon as there are PodMonitors; then nothing is left to do."""
+    world = served(monitors=False)
+    assert not world.objects.monitoring
+    world.objects.has_monitors = True
+    assert applied(world) == KINDS
+    assert not world.group().writes
+    assert sorted(world.objects.monitoring) == [f"PodMonitor {GROUP}", f"Role {ROLE}", f"RoleBinding {ROLE}"]
+
+
+def test_they_are_what_the_predecessor_made() -> None:
+    """Labels, port name, rights and subject."""
+    monitor, role, binding = bodies_of(build.group(), account=Options().prometheus_account)
+    assert monitor["metadata"]["name"] == "edge"
+    assert monitor["metadata"]["labels"] == {"keepalivedGroup": "edge", "metrics": "keepalived"}
+    assert monitor["spec"] == {
+        "selector": {"matchLabels": {"keepalivedGroup": "edge"}},
+        "podMetricsEndpoints": [{"port": "metrics"}],
+    }
+    (rule,) = role["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["endpoints", "pods", "services"], ["get", "list", "watch"])
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "edge-prometheus-k8s"
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "prometheus-k8s", "namespace": "openshift-monitoring"}
+    ]
+    owners = {each["metadata"]["ownerReferences"][0]["uid"] for each in (monitor, role, binding)}
+    assert owners == {f"uid-{GROUP}"}
+
+
+def test_another_prometheus_is_named_by_a_setting() -> None:
+    """Elsewhere it runs under another account; a changed setting changes the RoleBinding alone."""
+    world = served()
+    world.options = Options(prometheus_account="monitoring/prometheus")
+    assert applied(world) == ["RoleBinding"]
+
+
+def test_what_was_edited_is_put_right() -> None:
+    """A Role that grants more, and a PodMonitor of a newer generation, are applied again."""
+    world = served()
+    role = world.objects.monitoring[f"Role {ROLE}"]
+    assert isinstance(role, Role)
+    (rule,) = role.rules or []
+    wide = msgspec.structs.replace(rule, verbs=["*"])
+    world.objects.monitoring[f"Role {ROLE}"] = msgspec.structs.replace(role, rules=[wide])
+    assert applied(world) == ["Role"]
+    monitor = world.objects.monitoring[f"PodMonitor {GROUP}"]
+    metadata = msgspec.structs.replace(monitor.metadata, generation=monitor.metadata.generation + 1)
+    world.objects.monitoring[f"PodMonitor {GROUP}"] = PodMonitor(metadata=metadata)
+    assert applied(world) == ["PodMonitor"]
+    del world.objects.monitoring[f"RoleBinding {ROLE}"]
+    assert applied(world) == ["RoleBinding"]
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["labelled", "found by the writer"])
+def test_somebody_elses_is_left_alone_and_told(seen: bool) -> None:
+    """None of the three is written, the condition names the object, and the VIPs are served all the same."""
+    world = World(cluster(build.group(metrics_port=9650)))
+    world.objects.has_monitors = True
+    if seen:
+        owner = OwnerReference(api_version="v1", kind="Deployment", name="shop", uid="another", controller=True)
+        metadata = Metadata(name="edge", namespace="lb", labels={names.GROUP_LABEL: "edge"}, owner_references=[owner])
+        world.objects.see(None, PodMonitor(metadata=metadata))
+    else:
+        world.objects.strangers[f"PodMonitor {GROUP}"] = Stranger(Foreign("nobody's"), NOW)
+    plan = world.group()
+    assert [write.kind for write in plan.writes if isinstance(write, Apply)] == ["ConfigMap", "DaemonSet"]
+    assert accepted(world)[:2] == ("False", "ObjectConflict")
+    assert f"PodMonitor {GROUP} is" in accepted(world)[2]
+    assert plan.requeue_after is not None
+
+
+def test_a_refusal_costs_only_the_metrics() -> None:
+    """Without the right to make them the group is served, and says what Prometheus lacks."""
+    world = World(cluster(build.group(metrics_port=9650)))
+    world.objects.has_monitors = True
+    role = bodies_of(build.group(metrics_port=9650), account=Options().prometheus_account)[1]
+    world.objects.refused[f"Role {ROLE}"] = Rejected(digest(role), "attempting to grant extra privileges", NOW)
+    assert applied(world) == ["ConfigMap", "DaemonSet"]
+    status, reason, message = accepted(world)
+    assert (status, reason) == ("True", "Accepted")
+    assert f"the API server refuses Role {ROLE}: attempting to grant" in message
+
+
+def test_what_was_remembered_of_a_group_is_forgotten_with_it() -> None:
+    """A group of the same name begins anew."""
+    objects = Objects()
+    memories: tuple[dict[str, Any], ...] = (objects.applied, objects.strangers, objects.refused)
+    for memory in memories:
+        memory.update({f"Role {ROLE}": None, f"Role lb/other{names.PROMETHEUS_ROLE_SUFFIX}": None})
+    objects.forget(GROUP)
+    assert all(len(memory) == 1 for memory in memories)

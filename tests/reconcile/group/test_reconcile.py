@@ -1,0 +1,276 @@
+"""The plan of one group: state in, state out."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kavip import names
+from kavip.api.group import GroupStatus, Instances
+from kavip.api.meta import LabelSelector
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.plan import Key, Kind, Options, Plan
+from tests import build
+from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
+from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+
+
+# --- order of things --------------------------------------------------------------------------------------------------
+def test_a_vrid_is_persisted_before_it_is_published() -> None:
+    """The first plan writes status; the text has the instance only once the VRID stands there."""
+    world = settled(build.group())
+    world.snapshot.put(serving(WEB, "192.0.2.130"))
+    first = world.group()
+    assert body_of(first)["routerIDs"] == {WEB: 1}
+    assert not applied(first)
+    second = world.group()
+    assert applied(second) == ["ConfigMap"]
+    assert "vrrp_instance shop/web {" in world.text()
+
+
+def test_services_that_come_do_not_hold_up_those_that_are_persisted() -> None:
+    """With ever new Services, each plan publishes what is persisted and persists what is new."""
+    world = settled(build.group())
+    world.snapshot.put(serving(WEB, "192.0.2.130"))
+    world.group()
+    world.snapshot.put(serving(API, "192.0.2.131"))
+    plan = world.group()
+    assert applied(plan) == ["ConfigMap"]
+    assert body_of(plan)["routerIDs"] == {API: 2}
+    assert "shop/web" in world.text()
+    assert "shop/api" not in world.text()
+
+
+def test_a_vrid_that_has_to_change_changes_in_status_first() -> None:
+    """Blacklisting a VRID in use writes nothing but status, so that the instance is never missing from the text."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"))
+    group = world.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[1])
+    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    plan = world.group()
+    assert body_of(plan)["routerIDs"] == {WEB: 2}
+    assert not applied(plan)
+    world.group()
+    assert "virtual_router_id 2" in world.text()
+
+
+def test_vrids_in_status_are_honoured_as_found() -> None:
+    """What stands in status stays, whatever the order of Services."""
+    world = settled(build.group(router_ids={WEB: 77}), serving(API, "192.0.2.131"), serving(WEB, "192.0.2.130"))
+    assert world.snapshot.groups[GROUP].status.router_ids == {API: 1, WEB: 77}
+
+
+def test_a_service_that_goes_frees_its_vrid() -> None:
+    """VRID and configuration are gone with the Service."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"))
+    world.snapshot.drop(names.SERVICE, WEB)
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert not world.snapshot.groups[GROUP].status.router_ids
+    assert "shop/web" not in world.text()
+
+
+def test_the_port_is_persisted_before_the_daemon_set_uses_it() -> None:
+    """Nothing is applied while status.metricsPort is not written."""
+    world = World(cluster(build.group()))
+    first = world.group()
+    assert not applied(first)
+    assert body_of(first)["metricsPort"] == 9650
+    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+
+
+def test_a_definition_that_drops_the_port_stops_nothing() -> None:
+    """Where what was written beside the conditions is not there, the definition is the predecessor's: go on."""
+    world = World(cluster(build.group()))
+    world.group()
+    written = world.snapshot.groups[GROUP]
+    kept = GroupStatus(conditions=written.status.conditions, router_ids=written.status.router_ids)
+    world.snapshot.put(msgspec.structs.replace(written, status=kept))
+    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+
+
+def test_the_config_map_is_written_before_the_daemon_set() -> None:
+    """Pods that find no ConfigMap would wait for kubelet's next try."""
+    world = World(cluster(build.group(metrics_port=9700)))
+    assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
+
+
+# --- nothing to do ----------------------------------------------------------------------------------------------------
+def test_a_plan_applied_to_its_own_result_is_empty() -> None:
+    """Once everything is written there is nothing to write."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "2001:db8::1"))
+    assert not world.group().writes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
+    """Order of events is nowhere in the objects."""
+    objects: list[Any] = [build.group(metrics_port=9650)]
+    objects += [serving(f"shop/s{n}", f"192.0.2.{130 + n}") for n in range(6)]
+    objects += [build.node(f"n{n}", f"192.0.2.{10 + n}") for n in range(1, 4)]
+    expected = settled(*objects, nodes=0)
+    random.Random(seed).shuffle(objects)
+    world = settled(*objects, nodes=0)
+    assert world.text() == expected.text()
+    assert world.snapshot.groups[GROUP].status == expected.snapshot.groups[GROUP].status
+
+
+def test_a_group_that_goes_is_not_written() -> None:
+    """What a group in deletion owns is being collected; nothing is made again."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"))
+    group = world.snapshot.groups[GROUP]
+    metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
+    world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
+    world.objects = Objects()
+    assert world.group() == Plan()
+
+
+def test_a_group_that_is_gone_concerns_its_services() -> None:
+    """They have to be told."""
+    snapshot = cluster(serving(WEB, "192.0.2.130"))
+    assert plan_group(snapshot, GROUP, now=NOW) == Plan(also=(Key(Kind.SERVICE, WEB),))
+
+
+# --- one Service alone ------------------------------------------------------------------------------------------------
+def test_bad_lines_cost_only_their_service() -> None:
+    """The group is accepted, all others are served, and the Service itself is looked at again."""
+    bad = serving(WEB, "192.0.2.130", annotations={names.VERBATIM_ANNOTATION: '{"virtual_router_id": "2"}'})
+    world = settled(build.group(), bad, serving(API, "192.0.2.131"))
+    assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
+    assert "vrrp_instance shop/api {" in world.text()
+    assert "virtual_router_id 2\n" in world.text()  # shop/web's own, not the one it asked for
+
+
+def test_overflow_costs_only_the_youngest() -> None:
+    """The VRIDs that there are go to those who came first."""
+    group = build.group(blacklist_router_ids=list(range(3, 256)))
+    services = [serving(f"shop/s{n}", f"192.0.2.{130 + n}", created=f"2026-01-0{n}T00:00:00Z") for n in (3, 1, 2)]
+    world = settled(group, *services)
+    assert world.snapshot.groups[GROUP].status.router_ids == {"shop/s1": 1, "shop/s2": 2}
+    assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
+    for key in ("shop/s1", "shop/s2", "shop/s3"):
+        world.service(key)
+    assert world.condition("shop/s3", names.Condition.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
+    assert world.condition("shop/s1", names.Condition.SERVICE_PROGRAMMED) == ("False", "Pending")
+
+
+def test_a_vip_that_an_older_service_of_another_group_has_is_left_out() -> None:
+    """One VIP in two groups would be on two nodes at once."""
+    older = serving("shop/old", "192.0.2.130", group="lb/other")
+    younger = serving(WEB, "192.0.2.130", "192.0.2.131", created="2026-02-01T00:00:00Z")
+    world = settled(build.group(), build.group("lb/other"), older, younger)
+    assert "192.0.2.131" in world.text()
+    assert "192.0.2.130" not in world.text()
+
+
+def test_a_nodes_own_address_never_reaches_the_text() -> None:
+    """keepalived would delete it from the node, whichever group's node it is."""
+    world = settled(
+        build.group(node_selector={"edge": "true"}),
+        serving(WEB, "192.0.2.12", "192.0.2.131"),
+        build.node("e1", "192.0.2.21", labels={"edge": "true"}),
+    )
+    assert "192.0.2.12/" not in world.text()
+    assert "192.0.2.131/" in world.text()
+
+
+def test_services_of_namespaces_that_are_not_allowed_are_left_out() -> None:
+    """They take neither VRID nor VIP."""
+    group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
+    world = settled(group, build.namespace("shop", team="b"), serving(WEB, "192.0.2.130"))
+    assert "192.0.2.130" not in world.text()
+    assert not world.snapshot.groups[GROUP].status.router_ids
+
+
+def test_services_whose_condition_became_wrong_are_looked_at() -> None:
+    """The group's plan names them, and no others."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "192.0.2.131"))
+    for key in (WEB, API):
+        world.service(key)
+    assert world.group().also == ()
+    world.observed = seen(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
+    assert world.group().also == (Key(Kind.SERVICE, WEB),)
+    world.service(WEB)
+    assert world.group().also == ()
+
+
+# --- Shared -----------------------------------------------------------------------------------------------------------
+def test_shared_instances_serve_more_services_than_there_are_vrids() -> None:
+    """Three hundred Services live in four instances, and each is shown the VRID of its own."""
+    group = build.group(instances=Instances(mode="Shared", count=4))
+    services = [serving(f"shop/s{n:03}", f"198.18.{n // 250}.{n % 250 + 1}") for n in range(300)]
+    world = settled(group, *services)
+    ids = world.snapshot.groups[GROUP].status.router_ids or {}
+    assert {ids[f"group/{n}"] for n in range(4)} == {1, 2, 3, 4}
+    assert all(ids[service.key] in range(1, 5) for service in services)
+    assert world.text().count("vrrp_instance group/") == 4
+    assert len(world.snapshot.groups[GROUP].status.instances or ()) == 4
+    assert sum(each.virtual_ips for each in world.snapshot.groups[GROUP].status.instances or ()) == 300
+
+
+# --- neighbours -------------------------------------------------------------------------------------------------------
+def test_groups_of_one_segment_take_different_vrids() -> None:
+    """What the one has persisted, the other leaves alone."""
+    one, two = build.group("lb/one", segment="lan"), build.group("lb/two", segment="lan")
+    world = World(
+        cluster(one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two"))
+    )
+    keys = Key(Kind.GROUP, "lb/one"), Key(Kind.GROUP, "lb/two")
+    world.settle(*keys)
+    assert world.snapshot.groups["lb/one"].status.router_ids == {WEB: 1}
+    assert world.snapshot.groups["lb/two"].status.router_ids == {API: 2}
+
+
+def test_a_vrid_on_its_way_into_status_is_taken() -> None:
+    """Two groups planned from one stale Snapshot do not take the same VRID or port."""
+    one, two = build.group("lb/one", segment="lan"), build.group("lb/two", segment="lan")
+    snapshot = cluster(
+        one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two")
+    )
+    objects = Objects()
+    first = plan_group(snapshot, "lb/one", now=NOW, objects=objects)
+    assert first.reserves is not None
+    objects.reserved["lb/one"] = first.reserves
+    second = plan_group(snapshot, "lb/two", now=NOW, objects=objects)
+    assert (body_of(first)["routerIDs"], body_of(first)["metricsPort"]) == ({WEB: 1}, 9650)
+    assert (body_of(second)["routerIDs"], body_of(second)["metricsPort"]) == ({API: 2}, 9651)
+
+
+def test_of_two_groups_with_one_vrid_and_port_the_older_keeps_both() -> None:
+    """Objects that were restored side by side are told apart by age, once."""
+    old = build.group("lb/old", segment="lan", router_ids={WEB: 7})
+    new = build.group("lb/new", segment="lan", router_ids={API: 7}, created="2026-02-01T00:00:00Z")
+    both = [
+        msgspec.structs.replace(each, status=msgspec.structs.replace(each.status, metrics_port=9660))
+        for each in (old, new)
+    ]
+    services = serving(WEB, "192.0.2.130", group="lb/old"), serving(API, "192.0.2.131", group="lb/new")
+    world = World(cluster(*both, *services))
+    world.settle(Key(Kind.GROUP, "lb/new"), Key(Kind.GROUP, "lb/old"))
+    status = {key: group.status for key, group in world.snapshot.groups.items()}
+    assert (status["lb/old"].router_ids, status["lb/old"].metrics_port) == ({WEB: 7}, 9660)
+    assert (status["lb/new"].router_ids, status["lb/new"].metrics_port) == ({API: 1}, 9650)
+
+
+def test_groups_on_different_nodes_may_use_one_port() -> None:
+    """A port is taken only where agents would meet."""
+    groups = [build.group(f"lb/{name}", node_selector={"rack": name}) for name in ("a", "b")]
+    nodes = [build.node(name, f"192.0.2.{n}", labels={"rack": name}) for n, name in ((21, "a"), (22, "b"))]
+    world = World(cluster(*groups, *nodes, nodes=0), options=Options(agent_port=9700))
+    world.settle(Key(Kind.GROUP, "lb/a"), Key(Kind.GROUP, "lb/b"))
+    assert {group.status.metrics_port for group in world.snapshot.groups.values()} == {9700}
+
+
+@pytest.mark.parametrize("key", [names.AGENT_KEY, names.CONFIG_KEY])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"leads": ' + "[" * 100_000, "vrrp_instance x {\n" * 20_000, "}\n" * 20_000, "\x00"]
+)
+def test_whatever_others_write_into_the_config_map_is_written_over(key: str, text: str) -> None:
+    """Who may write ConfigMaps in the group's namespace neither stops kavip nor keeps it busy."""
+    world = settled(build.group(), serving(WEB, "192.0.2.130"))
+    before = world.objects.configmaps[GROUP]
+    world.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert world.objects.configmaps[GROUP].data == before.data

@@ -1,0 +1,121 @@
+"""Groups whose pods are not on every node that their selector picks."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.cluster import NodeCondition
+from kavip.reconcile import enqueue
+from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.service.programmed import Ground
+from tests import build
+from tests.reconcile.group.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
+from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
+
+TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+NOT_EXCLUDED = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": EXCLUDED, "operator": "DoesNotExist"}]}]
+        }
+    }
+}
+WORKERS_ONLY = pytest.mark.parametrize("spec", [{"tolerations": []}, {"affinity": NOT_EXCLUDED}])
+
+
+def with_control_plane(**spec: Any) -> World:
+    """A group of *spec* that serves a Service with pods on n1 and n2, and a control plane without one."""
+    control_plane = build.node("cp", "192.0.2.10", labels={EXCLUDED: ""}, taints=[TAINT])
+    world = World(cluster(build.group(unicast_enabled=True, **spec), serving(WEB, "192.0.2.200"), control_plane))
+    with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"))
+    world.settle(Key(Kind.GROUP, GROUP))
+    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    runs = running(config_hash, "192.0.2.200")
+    world.observed = seen(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
+    world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, WEB))
+    return world
+
+
+@WORKERS_ONLY
+def test_nobody_waits_for_a_node_that_gets_no_pod(spec: Any) -> None:
+    """Group and Service are programmed once the nodes with a pod run the configuration, and only those are counted."""
+    world = with_control_plane(**spec)
+    assert condition(world, READY)[:2] == ("True", "Ready")
+    assert condition(world, PROGRAMMED)[:2] == ("True", "Programmed")
+    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("True", "Programmed")
+    nodes = world.snapshot.groups[GROUP].status.nodes
+    assert nodes is not None
+    assert (nodes.desired, nodes.ready, nodes.current) == (2, 2, 2)
+
+
+@WORKERS_ONLY
+def test_a_node_that_gets_no_pod_is_nobodys_peer(spec: Any) -> None:
+    """Neither priority nor adverts are for it."""
+    world = with_control_plane(**spec)
+    assert "cp" not in world.text()
+    assert "192.0.2.10 " not in world.text()
+    plan = world.plan(Key(Kind.GROUP, GROUP))
+    assert plan.target is not None
+    assert sorted(plan.target.hosts) == ["n1", "n2"]
+
+
+def test_no_node_left_names_all_fields_that_pick() -> None:
+    """Whoever looks finds the toleration that is missing, in the group and in the Service."""
+    tainted = build.node("n1", "192.0.2.11", taints=[TAINT])
+    world = World(cluster(build.group(tolerations=[]), serving(WEB, "192.0.2.200"), tainted, nodes=0))
+    world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, WEB))
+    assert condition(world, READY) == (
+        "False",
+        "NoNodes",
+        "no node matches spec.nodeSelector or spec.tolerations: label one, or change it",
+    )
+    assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "NoNodes")
+
+
+def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
+    """The pod on a node that is tainted now may stay for ever: others go on hearing it, and new nodes come."""
+    world = with_control_plane(tolerations=[])
+    world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
+    world.snapshot.put(build.node("n3", "192.0.2.13"))
+    with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"), pod("edge-3", "n3"))
+    for _ in range(3):
+        world.settle(Key(Kind.GROUP, GROUP))
+        runs = running(world.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
+        world.observed = seen(n1=runs, n2=runs, n3=runs)
+    assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
+    assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
+    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    assert target is not None
+    assert sorted(target.hosts) == ["n1", "n2", "n3"]
+
+
+def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
+    """Its keepalived would be a second master; it votes, and does not stand in the way as one that has left."""
+    world = with_control_plane(tolerations=[])
+    world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
+    world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert "no longer" not in condition(world, PROGRAMMED)[2]
+    assert "n1: it has not prepared it yet" in condition(world, PROGRAMMED)[2]
+
+
+def test_a_taint_wakes_the_groups() -> None:
+    """Which nodes have a pod may be another set from then on."""
+    before, after = build.node("n1", "192.0.2.11"), build.node("n1", "192.0.2.11", taints=[TAINT])
+    snapshot = cluster(build.group(), after, nodes=0)
+    assert list(enqueue.of(snapshot, before, after)) == [Key(Kind.GROUP, GROUP)]
+    assert list(enqueue.of(snapshot, after, after)) == []
+
+
+@pytest.mark.parametrize("taints", [[], ["node.kubernetes.io/unreachable:NoSchedule"]])
+def test_nobody_waits_for_the_word_of_a_node_that_is_down(taints: list[str]) -> None:
+    """Its pod stays there in name, tainted or not: that no node is master is known without it."""
+    world = with_control_plane(tolerations=[])
+    node = build.node("n1", "192.0.2.11", taints=taints)
+    down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
+    world.snapshot.put(msgspec.structs.replace(node, status=down))
+    ground = Ground.of(world.snapshot, GROUP, world.observed)
+    assert ground.expected(world.objects.pods[GROUP].values()) == ("n2",)

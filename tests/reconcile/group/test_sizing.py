@@ -1,0 +1,140 @@
+"""One Service, or too many, never stop their group: what does not fit is left out, youngest first, and told."""
+
+from typing import Any
+
+import pytest
+
+from kavip import names
+from kavip.api.group import Instances
+from kavip.reconcile.plan import Key, Kind
+from kavip.vrrp import config
+from tests import build
+from tests.reconcile.scenes import GROUP, World, cluster
+
+WEB, HUGE = "shop/web", "shop/huge"
+PROGRAMMED = names.Condition.SERVICE_PROGRAMMED
+
+
+def serving(key: str, *vips: str, **more: Any) -> Any:
+    """A Service with externalIPs: it has its VIPs without any pool."""
+    return build.service(key, group=GROUP, type="ClusterIP", external_ips=list(vips), **more)
+
+
+def aged(count: int, *, vips: int = 1, **group: Any) -> World:
+    """A group of *count* Services, the first one the oldest, with some VIPs each."""
+    services = [
+        serving(
+            f"shop/s{n:03}",
+            *(f"198.18.{(n * vips + k) // 250}.{(n * vips + k) % 250 + 1}" for k in range(vips)),
+            created=f"2026-01-01T{n // 60:02}:{n % 60:02}:00Z",
+        )
+        for n in range(count)
+    ]
+    return World(cluster(build.group(**group), *services))
+
+
+def message_of(world: World, key: str) -> str:
+    """What Programmed says of the Service *key*."""
+    found = world.snapshot.services[key].status.conditions or ()
+    return next(each.message for each in found if each.type == PROGRAMMED)
+
+
+def test_a_service_gets_no_more_than_its_share() -> None:
+    """Of 3,200 externalIPs the first 32 are served, the condition says so, and its neighbour has its VIP."""
+    vips = [f"198.18.{n // 256}.{n % 256}" for n in range(3_200, 0, -1)]
+    world = World(cluster(build.group(), serving(HUGE, *vips), serving(WEB, "192.0.2.130")))
+    world.settle(Key(Kind.SERVICE, HUGE), Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    assert "192.0.2.130/32" in world.text()
+    assert world.text().count(" 198.18.") == names.MAX_VIPS
+    assert all(f" {vip}/32" in world.text() for vip in vips[: names.MAX_VIPS])
+    assert world.condition(HUGE, PROGRAMMED) == ("False", "Pending")
+    assert message_of(world, HUGE).startswith(
+        "the Service has 3,200 VIPs, of which 32 are served: remove the last 3,168"
+    )
+
+
+def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
+    """The API server asks nobody about a plain Service while the mutating webhook is away: its owner may write any."""
+    plain = build.service(WEB, external_ips=["203.0.113.1"])
+    world = World(cluster(build.group(default=True), build.pool(), plain))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    assert "192.0.2.128/32" in world.text()
+    assert "203.0.113.1" not in world.text()
+    assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
+    assert "annotate it with keepalived-operator.redhat-cop.io/keepalivedgroup: lb/edge" in message_of(world, WEB)
+
+
+def test_what_stands_in_status_comes_before_external_ips() -> None:
+    """A Service that has an address of a pool does not lose it to its own externalIPs."""
+    extra = [f"198.18.0.{n}" for n in range(1, 41)]
+    world = World(cluster(build.group(), build.service(WEB, group=GROUP, external_ips=extra), build.pool()))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    assert "192.0.2.128/32" in world.text()
+    assert world.text().count(" 198.18.") == names.MAX_VIPS - 1
+
+
+@pytest.mark.parametrize("mode", ["PerService", "Shared"])
+def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """A text that is too long loses its youngest Services, no more than it must; each says so with the numbers."""
+    world = aged(40, instances=Instances(mode=mode, count=4))
+    keys = sorted(world.snapshot.services)
+    world.settle(Key(Kind.GROUP, GROUP))
+    whole = len(world.text())
+    monkeypatch.setattr(config, "MOST_BYTES", whole - 600)
+    world.settle(*(Key(Kind.SERVICE, key) for key in keys), Key(Kind.GROUP, GROUP))
+    served = [f" 198.18.0.{n + 1}/32" in world.text() for n in range(40)]
+    count = served.index(False)
+    assert served == [n < count for n in range(40)]
+    assert whole - 600 - 700 < len(world.text()) <= whole - 600
+    message = message_of(world, "shop/s039")
+    assert (
+        f"would have {whole:,} bytes, of which a ConfigMap holds {whole - 600:,}: the {40 - count} youngest" in message
+    )
+    assert world.condition("shop/s039", PROGRAMMED) == ("False", "Pending")
+    assert message_of(world, keys[count - 1]).startswith("0 of 2 nodes")
+    accepted = [each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
+    assert accepted[0].status == "True"
+
+
+def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes with endpoints of each Service count as if they were all: one endpoint more costs nobody his VIP."""
+    local = [serving(f"shop/s{n:03}", f"198.18.0.{n + 1}", external_traffic_policy="Local") for n in range(20)]
+    nodes = [f"n{number}" for number in range(1, 9)]
+    monkeypatch.setattr(config, "MOST_BYTES", 8_000)
+    served = []
+    for ready in (nodes, nodes[:1]):
+        ends = [build.endpoints(each.key, *ready) for each in local]
+        world = World(cluster(build.group(), *local, *ends, nodes=len(nodes)))
+        world.settle(Key(Kind.GROUP, GROUP))
+        data = world.objects.configmaps[GROUP].data or {}
+        assert sum(map(len, data.values())) < config.MOST_BYTES + 200
+        served.append(data[names.CONFIG_KEY].count("vrrp_instance "))
+    assert served[0] == served[1]
+    assert 5 < served[0] < len(local)
+
+
+def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once older Services have gone there is room, and the message says what is awaited now."""
+    world = aged(6)
+    world.settle(Key(Kind.GROUP, GROUP))
+    monkeypatch.setattr(config, "MOST_BYTES", len(world.text()) - 10)
+    young = Key(Kind.SERVICE, "shop/s005")
+    world.settle(young, Key(Kind.GROUP, GROUP))
+    assert "left out" in message_of(world, young.name)
+    world.snapshot.drop(names.SERVICE, "shop/s000")
+    world.group()
+    plan = world.group()
+    assert young in plan.also
+    world.settle(young, Key(Kind.GROUP, GROUP))
+    assert message_of(world, young.name).startswith("0 of 2 nodes")
+    assert " 198.18.0.6/32" in world.text()
+
+
+def test_a_group_whose_own_vips_do_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where leaving out every Service is not enough, the group is not accepted."""
+    world = aged(2)
+    monkeypatch.setattr(config, "MOST_BYTES", 100)
+    world.settle(Key(Kind.GROUP, GROUP))
+    accepted = [each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
+    assert (accepted[0].status, accepted[0].reason) == ("False", "Invalid")
+    assert "of which a ConfigMap holds 100" in accepted[0].message

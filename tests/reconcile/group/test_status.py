@@ -1,0 +1,309 @@
+"""The status of a group: its conditions, its counts, and what the probe is told."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.agent.localize import _password_fault
+from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Terminated, Waiting
+from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
+from kavip.names import Reason
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.observed.objects import LeftOut, NodeState, Sight
+from kavip.reconcile.plan import Key, Kind, StatusPatch
+from tests import build
+from tests.reconcile.group.grouping import (
+    ACCEPTED,
+    PROGRAMMED,
+    READY,
+    WEB,
+    applied,
+    condition,
+    serving,
+    settled,
+    with_pods,
+)
+from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod, running, seen
+
+
+# --- conditions and the rest of status --------------------------------------------------------------------------------
+def test_a_group_that_works_says_so() -> None:
+    """All conditions, counts, hash and port."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    sight = Sight("shop/web", 1, 4, "BACKUP", 1)
+    states = {
+        "n1": NodeState(config_hash=config_hash, instances=(msgspec_replace(sight, state="MASTER"),)),
+        "n2": NodeState(config_hash=config_hash, instances=(sight,)),
+    }
+    world.observed = seen(**states)
+    world.settle(Key(Kind.GROUP, GROUP))
+    status = world.snapshot.groups[GROUP].status
+    assert {each.type: (each.status, each.reason) for each in status.conditions or ()} == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+        "Ready": ("True", "Ready"),
+        "ReconcileSuccess": ("True", "LastReconcileCycleSucceded"),
+        "ReconcileError": ("False", "LastReconcileCycleFailed"),
+    }
+    assert msgspec.to_builtins(status.nodes) == {"desired": 2, "ready": 2, "current": 2}
+    assert (status.metrics_port, status.observed_generation, len(config_hash)) == (9650, 1, 16)
+    assert [msgspec.to_builtins(each) for each in status.instances or ()] == [
+        {"name": "shop/web", "routerID": 1, "family": 4, "node": "n1", "state": "MASTER", "virtualIPs": 1}
+    ]
+
+
+def test_a_group_tells_what_its_nodes_leave_out() -> None:
+    """All nodes are current, and Programmed names the instances, and the first node with its reason."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    left_out = tuple(LeftOut(name=f"shop/{name}", reason="line 3") for name in "abcde")
+    world.observed = seen(n1=running(config_hash), n2=running(config_hash, left_out=left_out))
+    world.settle(Key(Kind.GROUP, GROUP))
+    status, reason, message = condition(world, PROGRAMMED, GROUP)
+    assert (status, reason) == ("False", "RefusedByAgent")
+    assert message.endswith("but for what it refuses: shop/a, shop/b, shop/c and 2 more; node n2: line 3")
+    nodes = world.snapshot.groups[GROUP].status.nodes
+    assert nodes is not None and nodes.current == 2
+
+
+def test_a_group_tells_what_its_nodes_note() -> None:
+    """Such as kube-proxy without strictARP: the first node's word stands in Ready, which stays true."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    note = "this node answers ARP for VIPs of other nodes"
+    world.observed = seen(n1=running("h"), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
+    world.observed = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
+    world.observed = seen(n1=replace(running("h"), note=f"web fails; {note}"), n2=replace(running("h"), note=note))
+    world.settle(Key(Kind.GROUP, GROUP))
+    both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
+    assert condition(world, READY, GROUP) == ("True", "Ready", both)
+
+
+def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
+    """*sight* with *changes*."""
+    return Sight(**{**{name: getattr(sight, name) for name in sight.__slots__}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (build.group(interface="eth0;id"), "spec.interface"),
+        (build.group(blacklist_router_ids=[0]), "spec.blacklistRouterIDs[0]"),
+        (build.group("lb/" + "x" * 64), "metadata.name"),
+        (build.group(verbatim_config={"notify_master": "/bin/sh"}), "spec.verbatimConfig[notify_master]"),
+    ],
+)
+def test_what_is_wrong_with_a_group_is_told(group: KeepalivedGroup, message: str) -> None:
+    """Admission may have been away: the controller judges again."""
+    world = World(cluster(group))
+    world.settle(Key(Kind.GROUP, group.key))
+    status, reason, text = condition(world, ACCEPTED, group.key)
+    assert (status, reason) == ("False", "Invalid")
+    assert message in text
+
+
+def test_a_group_without_a_usable_interface_gets_no_objects() -> None:
+    """There is no configuration that could be written."""
+    world = World(cluster(build.group(interface="eth0;id", metrics_port=9650)))
+    plan = world.group()
+    assert not applied(plan)
+    assert plan.target is None
+    assert condition(world, PROGRAMMED)[:2] == ("False", "Pending")
+
+
+def test_a_finding_about_a_detail_does_not_stop_the_group() -> None:
+    """A line that is not allowed is left out; the VIPs stay up."""
+    world = settled(build.group(verbatim_config={"notify_master": "/bin/sh"}), serving(WEB, "192.0.2.130"))
+    assert "vrrp_instance shop/web" in world.text()
+    assert "notify_master" not in world.text()
+
+
+def test_the_younger_of_two_default_groups_says_so_and_serves_on() -> None:
+    """The label is the problem, not the group."""
+    older = build.group("lb/first", default=True)
+    world = settled(older, build.group(default=True, created="2026-02-01T00:00:00Z"))
+    assert condition(world, ACCEPTED)[:2] == ("False", "DuplicateDefault")
+    assert GROUP in world.objects.daemonsets
+
+
+def test_ready_no_nodes() -> None:
+    """A selector that no node matches."""
+    world = settled(build.group(node_selector={"edge": "true"}))
+    assert condition(world, READY)[:2] == ("False", "NoNodes")
+
+
+def test_ready_pods_not_ready() -> None:
+    """Nodes whose pod is not ready are named."""
+    world = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2", ready=False))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
+
+
+def waiting(reason: str, **kind: Any) -> PodStatus:
+    """The status of a pod with a container that waits."""
+    state = ContainerState(waiting=Waiting(reason=reason))
+    found: Any = {each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind}
+    return PodStatus(**found)
+
+
+def ending(**how: Any) -> PodStatus:
+    """The status of a pod with a container that is started again and again."""
+    state, before = (
+        ContainerState(waiting=Waiting(reason="CrashLoopBackOff")),
+        ContainerState(terminated=Terminated(**how)),
+    )
+    return PodStatus(
+        container_statuses=[ContainerStatus(name="agent", state=state, last_state=before, restart_count=2)]
+    )
+
+
+UNSCHEDULED = PodStatus(
+    conditions=[PodCondition(type="PodScheduled", status="False", message="1 node(s) didn't have free ports. ")]
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (waiting("ErrImagePull", container_statuses=1), "image registry.example/k:1 cannot be pulled"),
+        (waiting("ImagePullBackOff", init_container_statuses=1), "image registry.example/k:1 cannot be pulled"),
+        (waiting("CreateContainerConfigError", container_statuses=1), "CreateContainerConfigError"),
+        (
+            ending(reason="OOMKilled", exit_code=137),
+            "container agent needs more memory than its limit (OOMKilled): see spec.resources, LimitRange",
+        ),
+        (
+            ending(reason="Error", exit_code=2),
+            "container agent ends again and again, with exit code 2: see its log",
+        ),
+        (UNSCHEDULED, "1 node(s) didn't have free ports"),
+    ],
+)
+def test_ready_says_why_a_pod_does_not_start(status: PodStatus, message: str) -> None:
+    """Where nobody but a person can help; what passes by itself is not told, for it would come and go."""
+    stuck = pod("edge-2", "n2", ready=False)
+    world = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
+    world.group()
+    assert condition(world, READY)[1:] == (
+        "PodsNotReady",
+        f"1 of 2 pods are ready; waiting for those on n2; pod edge-2 on n2: {message}",
+    )
+    passing = waiting("CrashLoopBackOff", container_statuses=1)
+    with_pods(world, pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=passing))
+    world.group()
+    assert condition(world, READY)[2] == "1 of 2 pods are ready; waiting for those on n2"
+
+
+def test_ready_with_a_vrid_collision() -> None:
+    """A group without a segment that shares a VRID on one interface is warned, and nothing is changed."""
+    other = build.group("lb/other", router_ids={"shop/x": 1})
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130"), other), pod("p1", "n1"), pod("p2", "n2"))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY)[:2] == ("True", "VRIDCollision")
+    assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
+
+
+def test_programmed_pending_and_refused() -> None:
+    """The group counts its nodes, and names the one that refuses."""
+    world = settled(build.group())
+    config_hash = world.snapshot.groups[GROUP].status.config_hash
+    world.observed = seen(n1=running(config_hash))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, PROGRAMMED) == (
+        "False",
+        "Pending",
+        f"1 of 2 nodes run configuration {config_hash}; waiting for n2",
+    )
+    world.observed = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
+
+
+def test_programmed_secret_missing() -> None:
+    """An agent that finds no password says so in words of its own, which the group turns into a reason."""
+    fault = _password_fault(None)
+    world = settled(build.group())
+    world.observed = seen(n1=running("old", refused=fault))
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
+    secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
+    world = settled(build.group(password_auth=secret))
+    world.observed = seen(n1=running("old", refused=fault))
+    world.settle(Key(Kind.GROUP, GROUP))
+    message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
+    assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
+
+
+def test_a_change_of_accepted_is_one_event() -> None:
+    """Told when it changes, and not again."""
+    world = World(cluster(build.group(metrics_port=9650)))
+    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Accepted", False)]
+    assert not world.group().events
+    group = world.snapshot.groups[GROUP]
+    spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[0])
+    world.snapshot.put(msgspec.structs.replace(group, spec=spec))
+    assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Invalid", True)]
+    assert not world.group().events
+
+
+@pytest.mark.parametrize(
+    ("masters", "node", "state"), [((), "", "NoMaster"), (("n2",), "n2", "MASTER"), (("n1", "n2"), "", "SplitBrain")]
+)
+def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: str, state: str) -> None:
+    """Who holds spec.virtualIPs, by the agents' words."""
+    world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
+    world.observed = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
+    world.settle(Key(Kind.GROUP, GROUP))
+    world.later(5)  # as long as a fail-over may take
+    world.settle(Key(Kind.GROUP, GROUP))
+    (own,) = world.snapshot.groups[GROUP].status.virtual_ips or []
+    assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
+
+
+def test_others_conditions_and_times_stay() -> None:
+    """A condition of another writer is kept, and a time changes only with its status."""
+    world = settled(build.group())
+    first = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
+    world.later(3600)
+    world.snapshot.put(serving(WEB, "192.0.2.130"))
+    world.settle(Key(Kind.GROUP, GROUP))
+    last = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
+    assert first == last
+
+
+# --- what the probe is told -------------------------------------------------------------------------------------------
+def test_the_probe_is_aimed_at_every_node_with_an_address() -> None:
+    """Host and port of each agent, IPv6 in brackets, and the hash that they should run."""
+    world = settled(build.group(), build.node("n3", "2001:db8::3"), build.node("n4"))
+    target = world.group().target
+    assert target is not None
+    assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12", "n3": "[2001:db8::3]"}
+    assert (target.port, target.config_hash) == (9650, world.snapshot.groups[GROUP].status.config_hash)
+    assert json.loads((world.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])["configHash"] == target.config_hash
+
+
+def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> None:
+    """Their pods' hostIP is that: agents listen there, and VRRP speaks from it."""
+    nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
+    world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
+    world.settle(Key(Kind.GROUP, GROUP))
+    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    assert target is not None
+    assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
+    assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
+
+
+def test_the_status_write_names_what_it_was_decided_on() -> None:
+    """Group status is written under the resourceVersion of the Snapshot."""
+    plan = plan_group(cluster(build.group()), GROUP, now=NOW)
+    (write,) = [each for each in plan.writes if isinstance(each, StatusPatch)]
+    assert write.body["metadata"] == {"resourceVersion": "1"}
+    assert Reason.ACCEPTED in {each["reason"] for each in write.body["status"]["conditions"]}

@@ -1,0 +1,41 @@
+"""Who owns the fields of what keepalived-operator made: kavip, as server-side apply knows it."""
+
+from typing import Any
+
+from kavip.reconcile.migration.fieldmanager import inherited
+
+
+def claims(manager: str, operation: str, fields: dict[str, Any], subresource: str = "") -> dict[str, Any]:
+    """One entry of ``managedFields``."""
+    entry = {"manager": manager, "operation": operation, "apiVersion": "apps/v1", "time": "2026-01-01T00:00:00Z"}
+    return {
+        **entry,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+        **({"subresource": subresource} if subresource else {}),
+    }
+
+
+def test_claims_on_spec_become_ours() -> None:
+    """Those of two managers as one, beside what kavip claims already; the rest of theirs stays theirs."""
+    entries = [
+        claims("manager", "Update", {"f:metadata": {"f:labels": {}}, "f:spec": {"f:template": {"f:a": {}}}}),
+        claims("kubectl-rollout", "Update", {"f:spec": {"f:template": {"f:b": {}}}}),
+        claims("kavip", "Apply", {"f:spec": {"f:template": {"f:c": {}}}, "f:metadata": {"f:annotations": {}}}),
+        claims("kube-controller-manager", "Update", {"f:status": {}}, "status"),
+    ]
+    theirs, status, ours = inherited(entries, by="kavip")
+    assert theirs == claims("manager", "Update", {"f:metadata": {"f:labels": {}}})
+    assert status == entries[3]
+    assert (ours["manager"], ours["operation"]) == ("kavip", "Apply")
+    assert ours["fieldsV1"] == {
+        "f:metadata": {"f:annotations": {}},
+        "f:spec": {"f:template": {"f:a": {}, "f:b": {}, "f:c": {}}},
+    }
+    assert inherited([theirs, status, ours], by="kavip") == [theirs, status, ours], "once is enough"
+
+
+def test_what_has_no_spec_stays_as_it_is() -> None:
+    """A ConfigMap's text belongs to who wrote it."""
+    entries = [claims("manager", "Update", {"f:data": {"f:keepalived.conf": {}}})]
+    assert inherited(entries, by="kavip") == entries

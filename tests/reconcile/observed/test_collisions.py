@@ -1,0 +1,83 @@
+"""VRIDs that somebody else uses: what keepalived's counters say over time, and how the group tells it."""
+
+import pytest
+
+from kavip.reconcile.observed.agent import counts_of, state_of
+from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
+from kavip.reconcile.observed.objects import Collision, NodeState
+from kavip.reconcile.plan import Key, Kind
+from tests import build
+from tests.reconcile.group.grouping import READY, WEB, condition, serving, settled, with_pods
+from tests.reconcile.scenes import GROUP, pod, seen
+
+TRACE = Trace(WEB, 7, "eth0", Sign.ADDRESSES)
+FOUND = Collision(WEB, 7, "eth0", "other addresses")
+
+
+def counted(*counts: int, step: float = 1.0) -> tuple[Tally, float]:
+    """What is known after answers that came every *step* seconds, and when the last one came."""
+    tally, at = Tally(), 0.0
+    for number, count in enumerate(counts):
+        at = number * step
+        tally = follow(tally, {TRACE: count}, at=at)
+    return tally, at
+
+
+@pytest.mark.parametrize(
+    ("counts", "step", "found"),
+    [
+        pytest.param(range(0, 30, 2), 1.0, True, id="grows for 14 s"),
+        pytest.param(range(6), 10.0, True, id="grows every 10 s"),
+        pytest.param([500] * 30, 1.0, False, id="an old error"),
+        pytest.param([500], 1.0, False, id="the first answer"),
+        pytest.param([0, 5, 9, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12], 1.0, False, id="a roll-out of 3 s"),
+        pytest.param([0, 1, 2], 15.0, False, id="two in half a minute"),
+        pytest.param([0, 1, 2, 3], 70.0, False, id="one now and then"),
+        pytest.param([0, 5, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 1.0, True, id="the daemon began anew"),
+    ],
+)
+def test_a_counter_that_goes_on_growing_is_a_collision(counts: list[int], step: float, *, found: bool) -> None:
+    """Not its value, and not one growth, betrays a stranger."""
+    tally, at = counted(*counts, step=step)
+    assert active(tally, at=at) == ((FOUND,) if found else ())
+
+
+def test_a_collision_is_over_when_nothing_grows_any_more() -> None:
+    """It fades even if the node's answer never changes again, and takes ten seconds to be one again."""
+    tally, at = counted(*range(0, 30, 2))
+    state = noted(NodeState(), tally, at=at)
+    assert state is not None and state.collisions == (FOUND,)
+    assert noted(state, tally, at=at + FADE) is state
+    over = noted(state, tally, at=at + FADE + 1)
+    assert over == NodeState()
+    assert active(follow(tally, {TRACE: 99}, at=at + FADE + 2), at=at + FADE + 2) == ()
+
+
+def test_a_daemon_that_restarts_has_not_grown() -> None:
+    """A smaller counter is where counting begins, not growth below nought."""
+    tally, at = counted(100, 3, 3, 3)
+    assert active(tally, at=at) == () and not tally.streaks
+
+
+def test_counters_are_read_from_an_answer() -> None:
+    """By instance, VRID and interface; an older agent tells none."""
+    body = b'{"group": "lb/edge", "instances": [{"name": "shop/web", "routerID": 7, "interface": "eth0", "errors": '
+    told = counts_of(state_of(body + b'{"addressList": 4, "authentication": 2}}]}'))
+    assert told == {TRACE: 4, TRACE._replace(sign=Sign.PASSWORD): 2, TRACE._replace(sign=Sign.INTERVAL): 0}
+    assert set(counts_of(state_of(b'{"group": "lb/edge", "instances": [{"name": "shop/web"}]}')).values()) == {0}
+
+
+def test_the_group_names_vrid_interface_and_node() -> None:
+    """Ready stays true: the VIPs answer. When it is over, the condition says nothing of it."""
+    world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
+    world.observed = seen(n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y"))))
+    world.settle(Key(Kind.GROUP, GROUP))
+    status, reason, message = condition(world, READY)
+    assert (status, reason) == ("True", "VRIDCollision")
+    assert message == (
+        "VRID 7 (and 1 more) on eth0 is used by another router: n2 received adverts with other addresses for instance "
+        "shop/web; add it to spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
+    )
+    world.observed = seen(n1=NodeState(), n2=NodeState())
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert condition(world, READY) == ("True", "Ready", "every pod is ready")

@@ -1,0 +1,128 @@
+"""What nodes of another group run still: no address of theirs is taken, and no VRID."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip.api.address import parse_address
+from kavip.api.group import KeepalivedGroup
+from kavip.names import SERVICE, Condition
+from kavip.reconcile.observed.neighbours import Elsewhere, withhold
+from kavip.reconcile.plan import Key, Kind
+from kavip.vrrp.identity import identities_of
+from kavip.vrrp.members import Member
+from kavip.vrrp.shares import shares_of
+from tests import build
+from tests.reconcile.scenes import World, cluster, pod
+from tests.vrrp.samples import shared
+
+ONE, OTHER = "lb/one", "lb/other"
+MOVED, KEPT, OWN = "192.0.2.130", "192.0.2.140", "192.0.2.150"
+SPEC = {"segment": "default", "vrrp_version": 3, "advert_interval_milliseconds": 200}
+
+
+def group(key: str, **spec: Any) -> KeepalivedGroup:
+    """A new group."""
+    return build.group(key, **{**SPEC, **spec})
+
+
+def give(world: World, key: str, group: str, *vips: str) -> None:
+    """Let a Service have these VIPs, and no others."""
+    world.snapshot.put(build.service(key, group=group, type="ClusterIP", external_ips=list(vips)))
+
+
+def settle(world: World, *keys: str) -> None:
+    """Work on groups until nothing is left to be written."""
+    world.settle(*(Key(Kind.GROUP, key) for key in keys))
+
+
+def ids(world: World, key: str) -> Mapping[str, int]:
+    """The VRIDs that a group says that it has."""
+    return world.snapshot.groups[key].status.router_ids or {}
+
+
+@pytest.fixture
+def world() -> World:
+    """Two groups with a Service each; of the first one a node does not answer, so it cannot switch."""
+    made = World(cluster(group(ONE), group(OTHER), nodes=2))
+    give(made, "shop/web", ONE, MOVED, KEPT)
+    give(made, "shop/mail", OTHER, OWN)
+    for key in (ONE, OTHER):
+        settle(made, key)
+        pods = [pod(f"{key.partition('/')[2]}-{node}", node, group=key) for node in ("n1", "n2")]
+        made.objects.pods[key] = {each.metadata.key: each for each in pods}
+    settle(made, ONE, OTHER)
+    return made
+
+
+def test_what_runs_here_already_is_not_withheld(world: World) -> None:
+    """In whichever instance it runs, and for as long as it does."""
+    text = world.text(ONE)
+    run, moved = identities_of(text)["shop/web"], parse_address(MOVED)
+    member = Member(key="shop/new", addresses=(moved,))
+    shares = shares_of(build.group(instances=shared(2)), [member])
+    (share,) = shares.members
+    for running, told in (({}, [member.key]), ({share: run}, []), ({}, [member.key]), ({f"{share}/v6": run}, [])):
+        kept, waiting = withhold(shares, running, Elsewhere({ONE: text}))
+        assert (list(waiting), [each.addresses for each in kept]) == (told, [() if told else (moved,)])
+
+
+def test_an_anchor_that_is_still_held_comes_when_it_is_given_up(world: World) -> None:
+    """It would be on a node of each group; its new Service says whose it is, and is looked at again."""
+    give(world, "shop/web", ONE, KEPT)
+    settle(world, ONE)
+    assert f" {MOVED}/" in world.text(ONE)
+    give(world, "shop/new", OTHER, MOVED, "192.0.2.151")
+    settle(world, OTHER)
+    assert f" {MOVED}/" not in world.text(OTHER)
+    assert " 192.0.2.151/" in world.text(OTHER)
+    assert (world.group(OTHER).requeue_after or 99) <= 1
+    world.objects.left_out[OTHER] = world.plan(Key(Kind.GROUP, OTHER)).left_out or {}
+    world.service("shop/new")
+    found = next(
+        each
+        for each in world.snapshot.services["shop/new"].status.conditions or ()
+        if each.type.endswith(Condition.PROGRAMMED)
+    )
+    assert (found.reason, f"KeepalivedGroup {ONE} hold {MOVED} still" in found.message) == ("Pending", True)
+    world.snapshot.drop(SERVICE, "shop/web")
+    settle(world, ONE, OTHER)
+    assert f" {MOVED}/" not in world.text(ONE)
+    assert f" {MOVED}/" in world.text(OTHER)
+
+
+def test_an_address_that_runs_in_both_stays(world: World) -> None:
+    """Nothing that runs is taken away because it runs elsewhere as well."""
+    give(world, "shop/new", OTHER, "192.0.2.151")
+    settle(world, OTHER)
+    found = world.objects.configmaps[ONE]
+    assert found.data
+    found.data["keepalived.conf"] = world.text(ONE).replace(MOVED, "192.0.2.151")
+    settle(world, OTHER)
+    assert " 192.0.2.151/" in world.text(OTHER)
+
+
+def test_a_group_without_pods_holds_nothing(world: World) -> None:
+    """What is written of it runs nowhere."""
+    give(world, "shop/web", ONE, KEPT)
+    settle(world, ONE)
+    del world.objects.pods[ONE]
+    give(world, "shop/new", OTHER, MOVED)
+    settle(world, OTHER)
+    assert f" {MOVED}/" in world.text(OTHER)
+
+
+def test_a_vrid_that_is_still_run_is_given_to_nobody(world: World) -> None:
+    """Also where what was reserved is forgotten, as by a controller that is new."""
+    before = ids(world, ONE)["shop/web"]
+    edited = group(ONE, blacklist_router_ids=[before])
+    world.snapshot.put(msgspec.structs.replace(world.snapshot.groups[ONE], spec=edited.spec))
+    settle(world, ONE)
+    assert ids(world, ONE)["shop/web"] != before
+    assert f"virtual_router_id {before}\n" in world.text(ONE)
+    world.objects.settle()
+    give(world, "shop/new", OTHER, "192.0.2.151")
+    settle(world, OTHER)
+    assert ids(world, OTHER)["shop/new"] not in {before, *ids(world, ONE).values()}

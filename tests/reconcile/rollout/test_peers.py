@@ -1,0 +1,305 @@
+"""The order in which nodes come to know of each other."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip.api.address import parse_address
+from kavip.api.cluster import Node
+from kavip.reconcile.observed.objects import Hearing, NodeState, Observed
+from kavip.reconcile.plan import Key, Kind, timestamp
+from kavip.reconcile.rollout.peers import PATIENCE, RECHECK, Scene, is_over, peers_of, scene_of
+from kavip.snapshot import Snapshot
+from kavip.vrrp.config import Config, render
+from kavip.vrrp.instances import model_of
+from kavip.vrrp.members import Member, Peer, peer_of
+from kavip.vrrp.participants import Participants, participants_of
+from tests import build
+from tests.reconcile.group.grouping import WEB, serving, settled
+from tests.reconcile.scenes import GROUP, NOW, World, pod, running
+
+UNICAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3}
+NODES = [f"n{number}" for number in range(1, 8)]
+SEEDS = ("lb/edge shop/web",)
+
+
+def address(node: str, generation: int = 0) -> str:
+    """The InternalIP of *node*, anew with each generation."""
+    return f"192.0.2.{10 * (1 + generation) + int(node[1:])}"
+
+
+def text_of(peers: Sequence[Peer]) -> Config:
+    """The text for one Service on *peers*."""
+    member = Member(key="shop/web", addresses=(parse_address("192.0.2.200"),), created="2026-01-01")
+    return render(model_of(build.group(**UNICAST), [member], peers, {"shop/web": 7}))
+
+
+def scene(config: Config, **states: str) -> Scene:
+    """What there is to see where *config* stands in the ConfigMap, and nodes with pods run other hashes."""
+    answers = {node: NodeState(config_hash=found) for node, found in states.items()}
+    return Scene(
+        running=participants_of(config.text),
+        config_hash=config.hash,
+        states=answers,
+        heard={},
+        pods=frozenset(states),
+        lingering=frozenset(),
+        at=0.0,
+        asked=0.0,
+    )
+
+
+def nodes(*names: str) -> list[Node]:
+    """Nodes with their first addresses."""
+    return [build.node(name, address(name)) for name in names]
+
+
+def test_how_long_agents_were_asked_is_told_by_the_monotonic_clock() -> None:
+    """A wall clock that jumps when a controller starts makes nobody's silence a long one."""
+    observed = Observed(began=NOW - timedelta(days=1), since=10.0, at=12.0)
+    found = scene_of(Snapshot(), build.group(), {}, observed, text="", config_hash="", now=NOW)
+    assert (found.asked, found.at) == (2.0, 12.0)
+
+
+# --- one node -------------------------------------------------------------------------------------------------------
+def test_all_join_at_once_where_nothing_runs() -> None:
+    """A group's very first text has every node in it."""
+    assert peers_of(nodes("n2", "n1"), None, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
+    assert peers_of(nodes("n1"), scene(Config("", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
+
+
+def test_a_node_is_heard_before_it_speaks() -> None:
+    """The text names it as a peer first; only when all others run that it is given a source and a priority."""
+    two = text_of([peer_of(each) for each in nodes("n1", "n2")])
+    held = peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS)
+    first = text_of(held)
+    assert "@^n3 192.0.2.13 min_ttl 255" in first.text
+    assert "@n3 " not in first.text
+    late = scene(first, n1=first.hash, n2=two.hash, n3=first.hash)
+    assert peers_of(nodes("n1", "n2", "n3"), late, seeds=SEEDS) == held
+    ready = scene(first, n1=first.hash, n2=first.hash, n3="")
+    assert peers_of(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
+
+
+def test_a_node_that_leaves_is_heard_until_its_pod_is_gone() -> None:
+    """It may be master until then; afterwards nothing of it stays."""
+    three = text_of([peer_of(each) for each in nodes("n1", "n2", "n3")])
+    everybody = dict.fromkeys(("n1", "n2", "n3"), three.hash)
+    still = peers_of(nodes("n1", "n2"), scene(three, **everybody), seeds=SEEDS)
+    assert text_of(still) == three
+    gone = peers_of(nodes("n1", "n2"), scene(three, n1=three.hash, n2=three.hash), seeds=SEEDS)
+    assert gone == tuple(map(peer_of, nodes("n1", "n2")))
+
+
+def test_a_new_address_is_heard_beside_the_old_one() -> None:
+    """The others listen to both until the node sends from the new one."""
+    before = text_of([peer_of(each) for each in nodes("n1", "n2")])
+    wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
+    both = text_of(peers_of(wanted, scene(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
+    assert "@n1 unicast_src_ip 192.0.2.11\n" in both.text
+    assert {"@^n1 192.0.2.11 min_ttl 255", "@^n1 192.0.2.21 min_ttl 255"} <= {*map(str.strip, both.text.split("\n"))}
+    moved = text_of(peers_of(wanted, scene(both, n1=both.hash, n2=both.hash), seeds=SEEDS))
+    assert "@n1 unicast_src_ip 192.0.2.21\n" in moved.text
+    assert "@^n1 192.0.2.11 min_ttl 255" in moved.text
+    late = text_of(peers_of(wanted, scene(moved, n1=both.hash, n2=moved.hash), seeds=SEEDS))
+    assert late == moved
+    over = peers_of(wanted, scene(moved, n1=moved.hash, n2=moved.hash), seeds=SEEDS)
+    assert over == tuple(map(peer_of, wanted))
+
+
+def test_a_node_that_leaves_with_two_addresses_is_heard_at_both() -> None:
+    """It may send from either until its pod is gone."""
+    before = text_of([peer_of(each) for each in nodes("n1", "n2")])
+    wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
+    both = text_of(peers_of(wanted, scene(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
+    assert text_of(peers_of(nodes("n2"), scene(both, n1=both.hash, n2=both.hash), seeds=SEEDS)) == both
+
+
+@pytest.mark.parametrize(("service", "joined"), [("shop/s0", 3), ("shop/s23", 1)])
+def test_several_join_one_by_one_where_priorities_would_cross(service: str, joined: int) -> None:
+    """Three more of thirty: together, but for the rare Service of which two of the thirty would change their order."""
+    names = [f"n{number}" for number in range(1, 34)]
+    wanted = nodes(*names)
+    thirty = text_of([peer_of(each) for each in wanted[:30]])
+    heard = text_of(peers_of(wanted, scene(thirty, **dict.fromkeys(names[:30], thirty.hash)), seeds=SEEDS))
+    ready = scene(heard, **dict.fromkeys(names, heard.hash))
+    found = peers_of(wanted, ready, seeds=[f"lb/edge {service}"])
+    assert sum(each.is_listed for each in found) == 30 + joined
+
+
+# --- who is waited for ------------------------------------------------------------------------------------------------
+def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bool:
+    two = text_of([peer_of(each) for each in nodes("n1", "n2")])
+    heard = text_of(peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
+    seen = scene(heard, n1=heard.hash)
+    states = {**seen.states, "n2": NodeState(config_hash=two.hash)} if answered else seen.states
+    hearings = {} if silent is None or not answered else {"n2": Hearing(last=-silent)}
+    found = replace(seen, states=states, heard=hearings, pods=frozenset(pods), asked=silent or 0.0)
+    return not is_over(nodes("n1", "n2", "n3"), peers_of(nodes("n1", "n2", "n3"), found, seeds=SEEDS))
+
+
+def test_who_cannot_answer_is_not_waited_for_for_ever() -> None:
+    """An agent that answers, or did a moment ago, is; one that is silent for long, and a node without a pod, is not."""
+    both = ("n1", "n2")
+    assert _waits(pods=both, silent=None, answered=True)
+    assert _waits(pods=both, silent=None, answered=False)  # a controller that has just started has asked nobody
+    assert _waits(pods=both, silent=PATIENCE - 1, answered=True)
+    assert not _waits(pods=both, silent=PATIENCE + 1, answered=True)
+    assert not _waits(pods=both, silent=PATIENCE + 1, answered=False)
+    assert not _waits(pods=("n1",), silent=None, answered=True)
+
+
+# --- through the plan -------------------------------------------------------------------------------------------------
+def test_the_plan_goes_through_both_texts() -> None:
+    """With pods and answers: first a peer, then a node; the group is looked at again while somebody waits."""
+    world = settled(build.group(**UNICAST), serving(WEB, "192.0.2.130"))
+    assert "@n2 unicast_src_ip" in world.text()
+    world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), pod("edge-2", "n2"))}
+    _answer(world, "n1", "n2")
+    world.snapshot.put(build.node("n3", "192.0.2.13"))
+    plan = world.group()
+    assert plan.requeue_after == RECHECK
+    assert "@^n3 192.0.2.13 " in world.text()
+    assert "@n3 " not in world.text()
+    _answer(world, "n1")
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert "@n3 " not in world.text()
+    _answer(world, "n1", "n2")
+    world.settle(Key(Kind.GROUP, GROUP))
+    assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
+    assert world.group().requeue_after != RECHECK
+
+
+def test_a_pod_that_should_be_gone_for_long_holds_nobody_up() -> None:
+    """Others wait for a node that has left while its pod ends, and not when that hangs."""
+    chosen = {"edge": "yes"}
+    world = settled(build.group(**UNICAST, node_selector=chosen), serving(WEB, "192.0.2.130"), nodes=0)
+    for number in (1, 2):
+        world.snapshot.put(build.node(f"n{number}", f"192.0.2.{10 + number}", labels=chosen))
+    world.settle(Key(Kind.GROUP, GROUP))
+    world.snapshot.put(build.node("n2", "192.0.2.12"))  # it is there and ready, and no node of the group any more
+    world.snapshot.put(build.node("n3", "192.0.2.13", labels=chosen))
+    last = pod("edge-2", "n2")
+    for seconds, is_in in ((0.0, False), (PATIENCE + 1, True)):
+        ended = msgspec.structs.replace(last.metadata, deletion_timestamp=timestamp(NOW - timedelta(seconds=seconds)))
+        ending = msgspec.structs.replace(last, metadata=ended)
+        world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), ending)}
+        world.settle(Key(Kind.GROUP, GROUP))
+        _answer(world, "n1")
+        world.settle(Key(Kind.GROUP, GROUP))
+        assert ("@n3 unicast_src_ip 192.0.2.13" in world.text()) is is_in
+        assert "@^n2 192.0.2.12 " in world.text()
+
+
+def _answer(world: World, *names: str) -> None:
+    """The agents of these nodes run what was written last."""
+    meta = world.objects.configmaps[GROUP].data or {}
+    found = re.search(r'"configHash":"(\w+)"', meta["agent.json"])
+    assert found
+    for name in names:
+        world.observed = world.observed.with_node(GROUP, name, state=running(found[1]))
+
+
+# --- every history ----------------------------------------------------------------------------------------------------
+class History:
+    """Nodes that come, go and change their address, and read what was written whenever they like."""
+
+    def __init__(self, count: int) -> None:
+        self.addresses = dict.fromkeys(NODES[:count], 0)
+        self.texts = [text_of([peer_of(each) for each in self.nodes()])]
+        self.pods = dict.fromkeys(self.addresses, 0)  # which text each runs
+
+    def nodes(self) -> list[Node]:
+        """The nodes of the group as they are."""
+        return [build.node(name, address(name, made)) for name, made in sorted(self.addresses.items())]
+
+    def act(self, node: str, what: str) -> None:
+        """Let something happen to *node*, if it can, and plan."""
+        match what:
+            case "join":
+                self.addresses.setdefault(node, 0)
+            case "leave" if len(self.addresses) > 1:
+                self.addresses.pop(node, None)
+            case "move" if node in self.addresses:
+                self.addresses[node] += 1
+            case "read" if node in self.pods:
+                self.pods[node] = len(self.texts) - 1
+            case "start" if node in self.addresses:
+                self.pods.setdefault(node, len(self.texts) - 1)
+            case "stop" if node not in self.addresses:
+                self.pods.pop(node, None)
+        self.plan()
+
+    def plan(self) -> None:
+        """Write the next text where it differs."""
+        last = self.texts[-1]
+        seen = scene(last, **{name: self.texts[text].hash for name, text in self.pods.items()})
+        fresh = text_of(peers_of(self.nodes(), replace(seen, lingering=seen.pods - self.addresses.keys()), seeds=SEEDS))
+        if fresh != last:
+            self.texts.append(fresh)
+
+    def check(self) -> None:
+        """All who speak hear each other, and nobody outranks by one text whom he follows by another."""
+        runs = {name: participants_of(self.texts[text].text) for name, text in self.pods.items()}
+        speakers = {name: own for name, found in runs.items() if (own := found.source(name, 4))}
+        for name, own in speakers.items():
+            for other in speakers.keys() - {name}:
+                assert own in runs[other].hears(name, 4), f"{other} does not hear {name}"
+        self._check_order()
+
+    def _check_order(self) -> None:
+        drawn = [_priorities(self.texts[text].text) for text in self.pods.values()]
+        for one, other in permutations(drawn, 2):
+            for first, second in permutations(one.keys() & other.keys(), 2):
+                if one[first] > one[second]:
+                    assert other[first] >= one[second], f"{second} would outrank {first}"
+                    assert one[first] >= other[second], f"{second} would outrank {first}"
+
+
+def _priorities(text: str) -> dict[str, int]:
+    return {name: int(number) for name, number in re.findall(r"@(\S+) priority (\d+)", text)}
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(NODES), st.sampled_from(["join", "leave", "move", "read", "read", "start", "stop"])),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(min_value=1, max_value=4), EVENTS)
+def test_whoever_speaks_is_heard_by_all_who_speak(count: int, events: list[tuple[str, str]]) -> None:
+    """In every history, whatever text each node runs; and when all have read, the text is what it should be."""
+    history = History(count)
+    for node, what in events:
+        history.act(node, what)
+        history.check()
+    for _ in range(2 * len(NODES)):
+        for node in sorted({*history.addresses, *history.pods}):
+            for what in ("stop", "start", "read"):
+                history.act(node, what)
+                history.check()
+    assert history.texts[-1] == text_of([peer_of(each) for each in history.nodes()])
+
+
+def test_participants_are_read_from_the_text() -> None:
+    """Of both families, from the first instance of each; a text of somebody else has none."""
+    group = build.group(**UNICAST)
+    both = parse_address("192.0.2.200"), parse_address("2001:db8::1")
+    members = [
+        Member(key="shop/web", addresses=both, created="2026-01-01"),
+        Member(key="shop/api", addresses=(parse_address("192.0.2.201"),), created="2026-01-02"),
+    ]
+    peers = [peer_of(build.node("n1", "192.0.2.11", "2001:db8::11")), peer_of(build.node("n2", "192.0.2.12"))]
+    found = participants_of(render(model_of(group, members, peers, {"shop/web": 7, "shop/api": 8})).text)
+    assert found.listed == {"n1", "n2"}
+    assert found.sources == {(each.name, own) for each in peers for own in each.addresses} == found.heard
+    assert participants_of("vrrp_instance VI_1 {\n    interface eth0\n}\n") == Participants()

@@ -1,0 +1,397 @@
+"""Changes that all nodes make at one instant: who decides when, and that nobody switches alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kavip import names
+from kavip.api.group import Instances, PasswordAuth, SecretRef
+from kavip.api.instant import instant_text
+from kavip.reconcile.observed.objects import Hearing, NodeState
+from kavip.reconcile.rollout import readiness, switchover
+from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
+from kavip.vrrp.identity import agree, identities_of
+from tests import build
+from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
+from tests.reconcile.scenes import GROUP, World, pod
+
+MULTICAST: dict[str, Any] = {"vrrp_version": 3, "unicast_enabled": False}
+UNICAST: dict[str, Any] = {**MULTICAST, "unicast_enabled": True}
+SHARED: dict[str, Any] = {**UNICAST, "instances": Instances(mode="Shared", count=2)}
+SECOND: dict[str, Any] = {**MULTICAST, "vrrp_version": 2}
+SECRET: dict[str, Any] = {**SECOND, "password_auth": PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="one")}
+VIP, OTHER = "192.0.2.200", "192.0.2.201"
+TICK = 1.0
+
+
+@dataclass
+class Node:
+    """An agent, as far as a switch concerns it: what is mounted, what runs, and why it cannot prepare."""
+
+    name: str
+    mounted: Published | None = None
+    runs: Bundle | None = None
+    refuses: str = ""
+    stuck: bool = False
+    is_silent: bool = False
+    drift: float = 0.0
+    is_old: bool = False
+    bars: str = ""
+
+    def step(self, now: datetime) -> None:
+        """Run what is to run."""
+        found = self.mounted
+        if found is None:
+            return
+        is_due = found.next is not None and found.switch_at is not None and now >= found.switch_at
+        wanted = found.next if is_due else found.current
+        if wanted is None or wanted.hash != self.bars:
+            self.runs = wanted
+
+    def state(self, now: datetime) -> NodeState:
+        """What it answers."""
+        assert self.mounted
+        following = self.mounted.next
+        is_ahead = self.mounted.switch_at is None or now < self.mounted.switch_at
+        is_asked = following is not None and is_ahead and not self.is_old
+        return NodeState(
+            config_hash=self.runs.hash if self.runs else "",
+            refused="" if self.runs else "no instance is left",
+            prepared=following.digest if following and is_asked and not self.refuses else "",
+            next_refused=self.refuses if is_asked else "",
+            switch_at=instant_text(self.mounted.switch_at) if is_asked and not self.refuses else "",
+            drift=self.drift if is_asked else None,
+        )
+
+
+@dataclass
+class Site:
+    """A group with its nodes, and a controller that has no memory but what it wrote."""
+
+    world: World
+    nodes: list[Node]
+
+    @classmethod
+    def of(cls, **spec: Any) -> "Site":
+        """Two nodes that run a group with one Service."""
+        world = settled(build.group(GROUP, **spec), serving(WEB, VIP))
+        with_pods(world, *(pod(f"edge-{name}", name) for name in ("n1", "n2")))
+        site = cls(world, [Node("n1"), Node("n2")])
+        site.pass_time(2.0)
+        return site
+
+    @property
+    def published(self) -> Published:
+        """What stands in the ConfigMap."""
+        found = published_in(self.world.objects.configmaps[GROUP], means_of(self.world.snapshot.groups[GROUP]))
+        assert found
+        return found
+
+    @property
+    def message(self) -> str:
+        """What the group says of it."""
+        return condition(self.world, PROGRAMMED)[2]
+
+    def edit(self, **spec: Any) -> None:
+        """Edit the group."""
+        old = self.world.snapshot.groups[GROUP]
+        self.world.snapshot.put(msgspec.structs.replace(old, spec=build.group(GROUP, **spec).spec))
+
+    def tick(self, *, controller: bool = True) -> None:
+        """Let a second pass."""
+        self.world.later(TICK)
+        for node in self.nodes:
+            if not node.stuck:
+                node.mounted = self.published
+            node.step(self.world.now)
+            if not node.is_silent:
+                state = node.state(self.world.now)
+                self.world.observed = self.world.observed.with_node(GROUP, node.name, state=state)
+        for _ in range(2 if controller else 0):  # status, objects, and what follows from them
+            self.world.group()
+        self.check()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let as many seconds pass."""
+        for _ in range(round(seconds / TICK)):
+            self.tick()
+
+    def until(self, ready: Callable[[], object], *, seconds: float = 60.0) -> None:
+        """Let time pass until something is so."""
+        for _ in range(round(seconds / TICK)):
+            if ready():
+                return
+            self.tick()
+        raise AssertionError(self.message)
+
+    def check(self) -> None:
+        """No two nodes are masters of one instance, or of one VIP in two."""
+        one, other = (identities_of(node.runs.text) if node.runs else {} for node in self.nodes)
+        for name in one.keys() & other.keys():
+            assert agree(one[name].identity, other[name].identity), name
+        places = {vip.address: name for name, each in one.items() for vip in each.virtual_ips}
+        for name, each in other.items():
+            assert all(places.get(vip.address, name) == name for vip in each.virtual_ips)
+
+
+def is_done(site: Site) -> bool:
+    """Whether nothing is pending and all nodes run what is published."""
+    return site.published.next is None and all(node.runs == site.published.current for node in site.nodes)
+
+
+@pytest.mark.parametrize("after", [UNICAST, SHARED, SECOND, SECRET, {**MULTICAST, "interface": "eth1"}])
+def test_all_nodes_switch_at_one_instant(after: dict[str, Any]) -> None:
+    """Prepare, announce, switch, publish: and what is published says so all the time."""
+    site = Site.of(**MULTICAST)
+    before = site.published.current
+    site.edit(**after)
+    site.until(lambda: site.published.next)
+    assert "a change that all nodes make at one instant" in site.message
+    site.until(lambda: site.published.switch_at)
+    assert "every node is prepared: all change at 2026-03-01T12:00:" in site.message
+    following = site.published.next
+    site.until(lambda: is_done(site))
+    assert following and site.published.current == following != before
+    assert condition(site.world, PROGRAMMED)[0] == "True"
+
+
+def test_pods_are_told_of_each_step() -> None:
+    """What is next, the announcement, and that it is done: each time kubelet is to look at once."""
+    site = Site.of(**MULTICAST)
+    site.edit(**UNICAST)
+    seen: list[str] = []
+    for _ in range(40):
+        site.tick(controller=False)
+        seen += sorted(set(told(site.world.group()).values()))
+    assert is_done(site)
+    assert len(seen) == len(set(seen)) == 3
+
+
+HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
+    "refuses": ({"refuses": "instance shop/web: no"}, "node n2: instance shop/web: no"),
+    "clock": ({"drift": 3.2}, "node n2: its clock differs by 3.2 s from the controller's: synchronise it"),
+    "old": ({"is_old": True}, "node n2: it has not prepared it yet; if that stays so its agent is of an older kavip"),
+    "stuck": ({"stuck": True}, "node n2: it"),
+}
+
+
+@pytest.mark.parametrize("name", HINDRANCES)
+def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
+    """Nobody switches until it is ready; then all do."""
+    site = Site.of(**MULTICAST)
+    changes, message = HINDRANCES[name]
+    for field_name, value in changes.items():
+        setattr(site.nodes[1], field_name, value)
+    before = site.published.current
+    site.edit(**UNICAST)
+    site.pass_time(20)
+    assert message in site.message
+    assert condition(site.world, PROGRAMMED)[:2] == ("False", "Pending")
+    assert {node.runs for node in site.nodes} == {before}
+    site.nodes[1] = Node("n2", mounted=site.nodes[1].mounted, runs=site.nodes[1].runs)
+    site.until(lambda: is_done(site), seconds=400)
+
+
+def test_a_node_without_an_answer_is_waited_for() -> None:
+    """A node that is down or silent may come back as a second master."""
+    site = Site.of(**MULTICAST)
+    hearing = Hearing(is_silent=True)
+    site.world.observed = site.world.observed.with_hearing(GROUP, "n2", hearing=hearing)
+    site.edit(**UNICAST)
+    site.pass_time(15)
+    assert "waits for node n2: its agent does not answer" in site.message
+    site.world.observed = replace(site.world.observed, hearings={})
+    del site.world.objects.pods[GROUP]["lb/edge-n2"]  # its pod is gone: there is nobody to wait for
+    site.nodes[1] = Node("n2")
+    site.until(lambda: site.published.next is None)
+
+
+def test_a_node_that_has_left_is_waited_for_as_long_as_its_pod_runs() -> None:
+    """Its keepalived is on the segment all the same."""
+    site = Site.of(**MULTICAST)
+    site.world.snapshot.drop(names.NODE, "n2")
+    site.edit(**UNICAST)
+    site.pass_time(15)
+    assert "waits for node n2: it is in the group no longer, and its pod still runs" in site.message
+
+
+def test_an_announcement_that_one_has_not_seen_is_called_off_and_made_again_for_later() -> None:
+    """Each try lies twice as far ahead: also a kubelet that looks once a minute sees it in the end."""
+    site = Site.of(**MULTICAST)
+    site.edit(**UNICAST)
+    site.until(lambda: site.nodes[1].mounted and site.nodes[1].mounted.next)
+    site.nodes[1].stuck = True
+    site.until(lambda: site.published.tries)
+    assert site.published.switch_at
+    assert site.message.endswith("; called off 1 times, last for node n2: it has not seen the announcement")
+    assert (site.published.switch_at - site.world.now).total_seconds() > 1.5 * switchover.LEAD
+    site.nodes[1].stuck = False
+    site.until(lambda: is_done(site))
+
+
+def test_other_changes_go_through_meanwhile() -> None:
+    """A Service that comes while one node is not ready is served at once, by what runs."""
+    site = Site.of(**MULTICAST)
+    site.nodes[1].refuses = "no"
+    site.edit(**UNICAST)
+    site.pass_time(3)
+    site.world.snapshot.put(serving("shop/new", OTHER))
+    site.pass_time(2)
+    assert all(node.runs and OTHER in node.runs.text for node in site.nodes)
+    site.nodes[1].refuses = ""
+    site.until(lambda: is_done(site))
+    assert OTHER in site.published.current.text
+
+
+def test_a_change_after_the_announcement_does_not_move_the_instant() -> None:
+    """What comes before the last seconds goes through beside it; what comes in them, right after."""
+    site = Site.of(**MULTICAST)
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.switch_at)
+    announced = site.published.switch_at
+    site.world.snapshot.put(serving("shop/new", OTHER))
+    site.pass_time(2)
+    assert site.published.switch_at == announced
+    assert all(node.runs and OTHER in node.runs.text for node in site.nodes)
+    assert announced
+    site.until(lambda: (announced - site.world.now).total_seconds() < switchover.FROZEN - TICK)
+    site.world.snapshot.put(serving("shop/late", "192.0.2.202"))
+    site.tick()
+    assert "192.0.2.202" not in site.published.current.text
+    site.until(lambda: is_done(site))
+    assert "192.0.2.202" in site.published.current.text
+
+
+def test_a_change_of_mind_before_the_instant() -> None:
+    """Edited back, what is next disappears; edited again, all prepare again."""
+    site = Site.of(**MULTICAST)
+    before = site.published.current
+    site.edit(**UNICAST)
+    site.until(lambda: site.published.switch_at)
+    site.edit(**{**UNICAST, "interface": "eth1"})
+    site.tick()
+    assert site.published.switch_at is None
+    site.edit(**MULTICAST)
+    site.tick()
+    assert site.published == Published(before)
+    site.pass_time(15)
+    assert {node.runs for node in site.nodes} == {before}
+
+
+@pytest.mark.parametrize("runs_too", [False, True])
+def test_a_configuration_that_no_node_can_run_does_not_bar_the_one_that_mends_it(runs_too: bool) -> None:
+    """Such as an interface with a wrong name from the beginning: on all nodes, or on one only."""
+    site = Site.of(**MULTICAST, interface="eth7")
+    for node in site.nodes[1 if runs_too else 0 :]:
+        node.runs, node.bars = None, site.published.current.hash
+    site.pass_time(5)
+    assert condition(site.world, PROGRAMMED)[:2] == ("False", "RefusedByAgent")
+    site.edit(**MULTICAST, interface="eth0")
+    site.until(lambda: is_done(site))
+    assert condition(site.world, PROGRAMMED)[0] == "True"
+
+
+def test_where_nothing_runs_nothing_is_waited_for() -> None:
+    """Without pods the change is published at once, and so it is for files."""
+    world = settled(build.group(GROUP, **MULTICAST), serving(WEB, VIP))
+    old = world.snapshot.groups[GROUP]
+    world.snapshot.put(msgspec.structs.replace(old, spec=build.group(GROUP, **UNICAST).spec))
+    world.group()
+    assert "unicast_peer" in world.text()
+
+
+def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they do not the group says so, and what runs goes on."""
+    site = Site.of(**MULTICAST)
+    monkeypatch.setattr(switchover, "LARGEST", 8_500)
+    site.edit(**UNICAST)
+    site.pass_time(3)
+    assert "cannot be prepared: both configurations would have" in site.message
+    assert site.published.next is None
+    assert "unicast_peer" not in site.published.current.text
+
+
+def test_a_password_that_is_replaced_in_place() -> None:
+    """The text stays the same; a node that sees nothing new is waited for as long as kubelet may take."""
+    site = Site.of(**SECRET)
+    states = {name: site.world.observed.of(GROUP)[name] for name in ("n1", "n2")}
+    seen = instant_text(site.world.now)
+    fresh = replace(states["n1"], new_password=seen, drift=0.0)
+    site.world.observed = site.world.observed.with_node(GROUP, "n1", state=fresh)
+    site.world.group()
+    found = site.published
+    assert found.next and found.next.renewed
+    assert found.next.text == found.current.text
+    assert site.world.objects.configmaps[GROUP].binary_data is None
+    told: dict[str, dict[str, Any]] = {"n1": {"new_password": seen}, "n2": {}}
+    for name, more in told.items():
+        state = replace(states[name], prepared=found.next.digest, drift=0.0, **more)
+        site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
+    site.world.group()
+    assert "waits for node n2: the new password is not mounted there yet" in site.message
+    site.world.later(readiness.RENEWED_AFTER)
+    site.world.group()
+    assert site.published.switch_at
+    assert (found.current.means.renewals, found.next.means.renewals) == (0, 1)
+    for name in ("n1", "n2"):
+        state = replace(states[name], prepared=found.next.digest, drift=0.0, switch_at=instant_text(switch_at(site)))
+        site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
+    site.world.now = switch_at(site) + timedelta(seconds=2)
+    site.world.group()
+    site.world.group()
+    assert (site.published.next, site.published.current.means.renewals) == (None, 1)
+
+
+def test_what_a_silent_node_said_of_its_password_is_over() -> None:
+    """It may have been before a switch that it missed: nobody waits for it once more."""
+    site = Site.of(**SECRET)
+    state = replace(site.world.observed.of(GROUP)["n1"], new_password=instant_text(site.world.now))
+    site.world.observed = site.world.observed.with_node(GROUP, "n1", state=state)
+    site.world.group()
+    assert site.published.next
+    site.world.observed = site.world.observed.with_hearing(GROUP, "n1", hearing=Hearing(is_silent=True))
+    site.world.group()
+    assert site.published.next is None
+
+
+def switch_at(site: Site) -> datetime:
+    """The instant that is announced."""
+    assert site.published.switch_at
+    return site.published.switch_at
+
+
+def test_a_pod_needs_the_secrets_of_both() -> None:
+    """The one that runs, and the one to which all switch."""
+    one, two = (means_of(build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name=n)))) for n in ("a", "b"))
+    assert Published(Bundle("", "", one), Bundle("", "", two)).secrets == {"a", "b"}
+
+
+SPECS = [MULTICAST, UNICAST, SHARED, SECOND, {**UNICAST, "interface": "eth1"}]
+EDITS = st.dictionaries(st.integers(0, 30), st.sampled_from(SPECS), min_size=1, max_size=3)
+SERVICES = st.dictionaries(st.integers(0, 30), st.sampled_from(["shop/a", "shop/b"]), max_size=3)
+TROUBLE = st.tuples(st.sampled_from(["killed", "stuck", "refuses"]), st.integers(0, 40), st.integers(1, 40))
+
+
+@given(EDITS, SERVICES, TROUBLE)
+@settings(max_examples=10, deadline=None)
+def test_nobody_switches_alone(edits: dict[int, Any], services: dict[int, str], trouble: tuple[str, int, int]) -> None:
+    """Whenever the controller is killed, or a node is stuck or refuses, for however long: all switch, or none does."""
+    site = Site.of(**MULTICAST)
+    what, begins, lasts = trouble
+    for number in range(70):
+        if number in edits:
+            site.edit(**edits[number])
+        if number in services:
+            site.world.snapshot.put(serving(services[number], f"192.0.2.{210 + number}"))
+        is_troubled = begins <= number < begins + lasts
+        site.nodes[1].stuck = is_troubled and what == "stuck"
+        site.nodes[1].refuses = "no" if is_troubled and what == "refuses" else ""
+        site.tick(controller=not (is_troubled and what == "killed"))
+    site.nodes[1].stuck, site.nodes[1].refuses = False, ""
+    site.until(lambda: is_done(site), seconds=800)

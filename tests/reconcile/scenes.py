@@ -1,0 +1,234 @@
+"""What the tests of decisions share: a cluster in one line, agents' answers, and a world in which plans come true."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
+from kavip.api.group import GroupStatus, KeepalivedGroup
+from kavip.api.meta import Metadata, OwnerReference
+from kavip.api.pool import PoolStatus, VIPPool
+from kavip.api.service import Service, ServiceStatus
+from kavip.api.workload import (
+    ConfigMap,
+    Container,
+    DaemonSet,
+    DaemonSetSpec,
+    PodMonitor,
+    PodTemplate,
+    PodTemplateSpec,
+    Role,
+    RoleBinding,
+)
+from kavip.reconcile.group.manifests import digest
+from kavip.reconcile.group.reconcile import plan_group
+from kavip.reconcile.observed.objects import Applied, LeftOut, NodeState, Objects, Observed, Replaced, memory_key
+from kavip.reconcile.plan import Apply, Key, Kind, Options, Plan, PodAnnotation, PodRemoval, StatusPatch
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.service.reconcile import plan_service
+from kavip.snapshot import Object, Snapshot
+from tests import build
+from tests.patches import merged, strategic
+
+MONITORING = {"PodMonitor": PodMonitor, "Role": Role, "RoleBinding": RoleBinding}
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+GROUP = "lb/edge"
+
+
+def cluster(*objects: Object, nodes: int = 2) -> Snapshot:
+    """A Snapshot of *objects* and some nodes."""
+    return Snapshot.from_objects([*objects, *(build.node(f"n{n}", f"192.0.2.{10 + n}") for n in range(1, nodes + 1))])
+
+
+def running(
+    config_hash: str = "", *vips: str, refused: str = "", master: bool = False, left_out: tuple[LeftOut, ...] = ()
+) -> NodeState:
+    """The state of a node that runs *vips*."""
+    addresses = frozenset(map(parse_address, vips))
+    return NodeState(
+        config_hash=config_hash,
+        refused=refused,
+        left_out=left_out,
+        runs=addresses,
+        masters=addresses if master else frozenset(),
+    )
+
+
+def seen(group: str = GROUP, /, **states: NodeState) -> Observed:
+    """The agents' answers, by node."""
+    return Observed({group: states})
+
+
+def pod(name: str, node: str, *, ready: bool = True, group: str = GROUP, note: str = "") -> Pod:
+    """A pod of the DaemonSet of *group*."""
+    namespace, _, owner = group.rpartition("/")
+    return Pod(
+        metadata=Metadata(
+            name=name,
+            namespace=namespace,
+            labels={names.GROUP_LABEL: owner},
+            annotations={names.CONFIG_HASH_ANNOTATION: note} if note else None,
+            owner_references=[
+                OwnerReference(api_version="apps/v1", kind="DaemonSet", name=owner, uid="u", controller=True)
+            ],
+        ),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(conditions=[PodCondition(type="Ready", status="True" if ready else "False")]),
+    )
+
+
+class World:
+    """
+    A cluster in which plans come true at once: a stand-in for API server and watch, for tests of decisions.
+
+    Status patches and server-side apply are carried out as far as kavip uses them.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, observed: Observed = Observed(), options: Options = Options()) -> None:  # noqa: B008
+        """Start with *snapshot*; time stands still until told otherwise."""
+        self.snapshot, self.objects, self.observed, self.options = snapshot, Objects(), observed, options
+        self.now = NOW
+        self.removed: list[str] = []
+        self._version = 1000
+        self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: those that others wrote stay
+
+    def later(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    def plan(self, key: Key) -> Plan:
+        """What would be done for *key*."""
+        observed = replace(self.observed, at=(self.now - NOW).total_seconds())
+        match key.kind:
+            case Kind.SERVICE:
+                return plan_service(
+                    self.snapshot,
+                    key.name,
+                    now=self.now,
+                    observed=observed,
+                    objects=self.objects,
+                    options=self.options,
+                )
+            case Kind.GROUP:
+                return plan_group(
+                    self.snapshot,
+                    key.name,
+                    now=self.now,
+                    observed=observed,
+                    objects=self.objects,
+                    options=self.options,
+                )
+            case Kind.POOL:
+                return plan_pool(self.snapshot, key.name, now=self.now)
+
+    def service(self, key: str) -> Plan:
+        """Plan the Service *key* and carry it out."""
+        return self._work(Key(Kind.SERVICE, key))
+
+    def group(self, key: str = GROUP) -> Plan:
+        """Plan the group *key* and carry it out."""
+        return self._work(Key(Kind.GROUP, key))
+
+    def pool(self, key: str) -> Plan:
+        """Plan the pool *key* and carry it out."""
+        return self._work(Key(Kind.POOL, key))
+
+    def settle(self, *keys: Key) -> None:
+        """Work on *keys* until nothing is left to be written."""
+        for _ in range(10):
+            plans = [self._work(key) for key in keys]
+            if not any(plan.writes for plan in plans):
+                return
+        raise AssertionError("the plans do not come to rest")
+
+    def condition(self, key: str, kind: str) -> tuple[str, str] | None:
+        """Status and reason of the condition *kind* of the Service *key*."""
+        found = [each for each in self.snapshot.services[key].status.conditions or () if each.type == kind]
+        return (found[0].status, found[0].reason) if found else None
+
+    def text(self, group: str = GROUP) -> str:
+        """The keepalived.conf of *group*."""
+        return (self.objects.configmaps[group].data or {})[names.CONFIG_KEY]
+
+    # --- what an API server does ------------------------------------------------------------------------------------
+    def _work(self, key: Key) -> Plan:
+        plan = self.plan(key)
+        if plan.reserves is not None:
+            self.objects.reserved[key.name] = plan.reserves
+        if plan.left_out is not None:
+            self.objects.left_out[key.name] = plan.left_out
+        if plan.doubts is not None:
+            self.objects.doubts[key.name] = plan.doubts
+        for write in plan.writes:
+            match write:
+                case StatusPatch():
+                    self._patch(write)
+                case Apply():
+                    self._apply(write)
+                case PodAnnotation():
+                    self._annotate(write)
+                case PodRemoval():
+                    self.objects.replaced[write.group] = Replaced(write.uid, is_done=True)
+                    self.removed.append(write.key)
+                    del self.objects.pods[write.group][write.key]
+        return plan
+
+    def _patch(self, write: StatusPatch) -> None:
+        self._version += 1
+        match write.kind:
+            case Kind.SERVICE:
+                self._put(self.snapshot.services[write.key], ServiceStatus, strategic, write)
+            case Kind.GROUP:
+                self._put({**self.snapshot.groups, **self.snapshot.outside}[write.key], GroupStatus, merged, write)
+            case Kind.POOL:
+                self._put(self.snapshot.pools[write.key], PoolStatus, merged, write)
+
+    def _put(self, obj: Service | KeepalivedGroup | VIPPool, kind: type, join: Any, write: StatusPatch) -> None:
+        assert write.body["metadata"] == {"resourceVersion": obj.metadata.resource_version}
+        status: Any = msgspec.convert(join(msgspec.to_builtins(obj.status), write.body["status"]), kind)
+        metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self._version))
+        self.snapshot.put(msgspec.structs.replace(obj, metadata=metadata, status=status))
+
+    def _apply(self, write: Apply) -> None:
+        self._version += 1
+        body = dict(write.body)
+        metadata = msgspec.convert(
+            {**body["metadata"], "uid": f"uid-{write.kind}", "generation": self._version}, Metadata
+        )
+        if write.kind == names.CONFIG_MAP:
+            there = self.objects.configmaps.get(write.key)
+            mine = self._applied_keys.get(write.key, set())
+            theirs = {key: text for key, text in ((there and there.data) or {}).items() if key not in mine}
+            self._applied_keys[write.key] = set(body["data"])
+            self.objects.configmaps[write.key] = ConfigMap(
+                metadata=metadata, data={**theirs, **body["data"]}, binary_data=body.get("binaryData")
+            )
+        elif kind := MONITORING.get(write.kind):
+            made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
+            self.objects.see(None, made)
+        else:
+            containers = [Container(name=each["name"]) for each in body["spec"]["template"]["spec"]["containers"]]
+            spec = DaemonSetSpec(template=PodTemplate(spec=PodTemplateSpec(containers=containers)))
+            self.objects.daemonsets[write.key] = DaemonSet(metadata=metadata, spec=spec)
+        self.objects.applied[memory_key(write)] = Applied(digest(body), metadata.uid, metadata.generation)
+
+    def _annotate(self, write: PodAnnotation) -> None:
+        for pods in self.objects.pods.values():
+            if found := pods.get(write.key):
+                notes = {**(found.metadata.annotations or {}), names.CONFIG_HASH_ANNOTATION: write.value}
+                pods[write.key] = msgspec.structs.replace(
+                    found, metadata=msgspec.structs.replace(found.metadata, annotations=notes)
+                )
+
+
+def body_of(plan: Plan) -> Mapping[str, Any]:
+    """The status of the one status patch in *plan*."""
+    patches: Sequence[StatusPatch] = [write for write in plan.writes if isinstance(write, StatusPatch)]
+    assert len(patches) == 1, plan.writes
+    status: Mapping[str, Any] = patches[0].body["status"]
+    return status

@@ -1,0 +1,343 @@
+"""Advertised: who holds the VIPs, when that is told, and when it waits."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.service import Service, ServicePort
+from kavip.controller.probe import since
+from kavip.reconcile.observed.objects import Hearing, NodeState, Observed, Sight
+from kavip.reconcile.plan import Key, Kind
+from kavip.snapshot import Object
+from kavip.vrrp.tracking import local_track
+from tests import build
+from tests.reconcile.group.grouping import with_pods
+from tests.reconcile.scenes import GROUP, World, body_of, cluster, pod
+from tests.reconcile.service.planning import VIP, WEB, conditions_of, web
+
+NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
+ADVERTISED = names.Condition.ADVERTISED
+SERVICE, EDGE = Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP)
+
+
+def node(state: str = "BACKUP", *vips: str, name: str = WEB, since: str = "t") -> NodeState:
+    """A node whose one instance, with *vips*, is in *state*."""
+    return told(Sight(name, 1, 4, state, len(vips), since), *(vips or (VIP,)))
+
+
+def told(sight: Sight, *vips: str) -> NodeState:
+    """A node that runs one instance."""
+    addresses = frozenset(map(parse_address, vips))
+    return NodeState(
+        config_hash="h",
+        runs=addresses,
+        masters=addresses if sight.state == "MASTER" else frozenset(),
+        instance_of=dict.fromkeys(addresses, sight.name),
+        instances=(sight,),
+    )
+
+
+def say(world: World, *, heard: dict[str, Hearing] | None = None, **states: NodeState) -> None:
+    """Let the agents answer, at moments that are all the same unless *heard* says when, and work everything off."""
+    world.observed = Observed({GROUP: states}, hearings={GROUP: heard} if heard else {})
+    work(world)
+
+
+def work(world: World) -> None:
+    """What the group's plan finds wrong is put right."""
+    for _ in range(3):
+        for key in world.group().also:
+            world.service(key.name)
+
+
+def served(*services: Object, nodes: int = 2, **group: Any) -> World:
+    """A world in which the Service has its address and its VRID, and nobody has answered."""
+    objects = services or (web(),)
+    world = World(cluster(*objects, build.group(**group), build.pool(), nodes=nodes))
+    world.settle(SERVICE, EDGE)
+    return world
+
+
+def condition(world: World, key: str = WEB) -> tuple[str, str, str] | None:
+    """Status, reason and message of Advertised."""
+    for each in world.snapshot.services[key].status.conditions or ():
+        if each.type == ADVERTISED:
+            return each.status, each.reason, each.message
+    return None
+
+
+def test_it_appears_with_the_first_master() -> None:
+    """The first write has address and Programmed alone; nodes that run the VIP without a master yet change nothing."""
+    world = World(cluster(web(), build.group(), build.pool()))
+    assert set(conditions_of(world.service(WEB))) == {
+        names.Condition.ADDRESS_ASSIGNED,
+        names.Condition.SERVICE_PROGRAMMED,
+    }
+    world.settle(SERVICE, EDGE)
+    say(world, n1=node(), n2=node())
+    assert condition(world) is None
+    say(world, n1=node("MASTER"), n2=node())
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+
+
+def test_programmed_and_master_are_one_write() -> None:
+    """What is found at one time is written at one time, and then nothing is left to be written."""
+    world = served()
+    world.observed = Observed({GROUP: {"n1": node("MASTER"), "n2": node()}})
+    assert world.group().also == (SERVICE,)
+    plan = world.service(WEB)
+    assert set(conditions_of(plan)) == {names.Condition.SERVICE_PROGRAMMED, ADVERTISED}
+    assert [notice.reason for notice in plan.events] == ["Programmed", "Master"]
+    assert not world.service(WEB).writes
+    assert not world.group().also
+
+
+def test_a_fail_over_is_one_write_and_no_event() -> None:
+    """The gap between the two masters is not told, and the new one is, once."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node()}})
+    plan = world.group()
+    assert plan.also == () and plan.requeue_after == pytest.approx(5.0)
+    assert not world.service(WEB).writes
+    world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
+    assert world.group().also == (SERVICE,)
+    plan = world.service(WEB)
+    assert body_of(plan)["conditions"][0]["message"] == f"node n2 holds {VIP}"
+    assert not plan.events
+
+
+@pytest.mark.parametrize(("milliseconds", "gap"), [(200, 2.0), (1000, 5.0), (3000, 13.0)])
+def test_no_master_is_told_when_it_lasts(milliseconds: int, gap: float) -> None:
+    """Longer than a fail-over may take, which depends on the interval; the message names who is in FAULT."""
+    world = served(vrrp_version=3, advert_interval_milliseconds=milliseconds)
+    say(world, n1=node("MASTER"), n2=node())
+    say(world, n1=node("FAULT"), n2=node("FAULT"))
+    world.later(gap - 0.1)
+    work(world)
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+    world.later(0.1)
+    work(world)
+    assert condition(world) == (
+        "False",
+        "NoMaster",
+        f"no node holds {VIP}; keepalived is in FAULT on n1, n2: see the agents' /state",
+    )
+    assert world.group().requeue_after is None
+
+
+def test_no_master_says_what_a_faulty_node_notes() -> None:
+    """Mostly a health check: who is called at night reads its name where the VIP is missed."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    say(world, n1=replace(node("FAULT"), note="health check web fails"), n2=node("FAULT"))
+    world.later(60)
+    work(world)
+    told = condition(world)
+    assert told is not None
+    assert told[2] == f"no node holds {VIP}; keepalived is in FAULT on n1, n2: n1 says: health check web fails"
+
+
+def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
+    """Nobody asks it any more, and its pod runs for a while: that there is no master is told once the pod is gone."""
+    world = with_pods(served(), pod("p1", "n1"), pod("p2", "n2"))
+    say(world, n1=node("MASTER"), n2=node())
+    world.snapshot.drop(names.NODE, "n1")
+    say(world, n2=node())
+    world.later(30)
+    work(world)
+    told = f"who holds {VIP} is not known: no answer from the agents on n1"
+    assert condition(world) == ("Unknown", "Unknown", told)
+    world.objects.pods.clear()
+    work(world)
+    world.later(30)
+    work(world)
+    assert condition(world) == ("False", "NoMaster", f"no node holds {VIP}")
+
+
+def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
+    """The old master's answer is older than the new master's: until it has been asked again nothing is told."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    world.later(10)
+    heard = {"n1": Hearing(last=9.5, since={WEB: 1.0}), "n2": Hearing(last=9.9, since={WEB: 9.9})}
+    say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+    assert world.group().requeue_after == pytest.approx(9.9 + 1.2 - 10)
+    heard["n1"] = Hearing(last=10.0, since={WEB: 10.0})
+    say(world, heard=heard, n1=node(), n2=node("MASTER"))
+    assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
+
+
+def test_two_masters_at_one_time_are_a_split_brain() -> None:
+    """Told as soon as their claims overlap for longer than masters need to notice each other; an end is told too."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    world.later(11.5)
+    heard = {"n1": Hearing(last=11.0, since={WEB: 1.0}), "n2": Hearing(last=11.2, since={WEB: 9.9})}
+    say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+    heard = {"n1": Hearing(last=11.3, since={WEB: 1.0}), "n2": Hearing(last=11.3, since={WEB: 9.9})}
+    say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
+    found = condition(world)
+    assert found is not None and found[:2] == ("False", "SplitBrain")
+    assert f"{VIP} is held by nodes n1, n2 at once" in found[2]
+    say(world, heard=heard, n1=node("MASTER"), n2=replace(node("MASTER"), note="VRRP goes out by eth9"))
+    found = condition(world)
+    assert found is not None and found[2].endswith("between them; n2 says: VRRP goes out by eth9")
+    say(world, n1=node("MASTER"), n2=node())
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+
+
+def test_a_dead_master_is_succeeded() -> None:
+    """Its last claim is never renewed, so the new master is told without waiting for it to count as silent."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    world.later(10)
+    heard = {"n1": Hearing(last=7.0, since={WEB: 1.0}), "n2": Hearing(last=9.9, since={WEB: 8.5})}
+    say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
+    assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
+
+
+@pytest.mark.parametrize(("other", "after"), [("BACKUP", "Master"), ("FAULT", "Unknown")])
+def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, after: str) -> None:
+    """An agent that restarts takes nothing back; without a BACKUP to hear the master, what is not known is told."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node(other))
+    heard = {"n1": Hearing(last=1.0, is_silent=True), "n2": Hearing(last=6.0)}
+    say(world, heard=heard, n1=node("MASTER"), n2=node(other))
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+    world.later(10)
+    work(world)
+    found = condition(world)
+    assert found is not None and found[1] == after
+    if after == "Unknown":
+        assert found[2] == f"who holds {VIP} is not known: no answer from the agents on n1"
+
+
+def test_a_silent_claim_counts_no_more_beside_another() -> None:
+    """Even where the two did overlap: who is silent may be dead."""
+    world = served()
+    heard = {"n1": Hearing(last=9.0, since={WEB: 1.0}, is_silent=True), "n2": Hearing(last=20.0, since={WEB: 2.0})}
+    say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
+    assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
+
+
+def test_a_new_controller_takes_nothing_back_before_it_knows() -> None:
+    """Nobody has answered it yet; only when that lasts, what stood there is no longer believed."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    world.objects.doubts.clear()
+    say(world)
+    world.later(9)
+    work(world)
+    assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
+    world.later(1)
+    work(world)
+    found = condition(world)
+    assert found is not None and found[:2] == ("Unknown", "Unknown")
+
+
+def test_both_families_and_spread_vips_name_each_node() -> None:
+    """Every VIP is named once, under the node that holds it."""
+    vips = ("192.0.2.130", "192.0.2.131", "2001:db8::5")
+    service = build.service(WEB, group=GROUP, type="ClusterIP", external_ips=list(vips))
+    world = served(service)
+    say(
+        world,
+        n1=told(Sight(WEB, 1, 4, "MASTER", 2), *vips[:2]),
+        n2=told(Sight(f"{WEB}/v6", 1, 6, "MASTER", 1), vips[2]),
+    )
+    assert condition(world) == ("True", "Master", "node n1 holds 192.0.2.130, 192.0.2.131; node n2 holds 2001:db8::5")
+
+
+def test_services_that_share_an_address_say_the_same() -> None:
+    """The VIP is looked at, not the instance: which of the two Services has it does not matter."""
+    shared: dict[str, Any] = {
+        "group": GROUP,
+        "annotations": {names.SHARING_KEY_ANNOTATION: "k"},
+        "external_ips": ["192.0.2.130"],
+    }
+    world = served(
+        build.service(WEB, type="ClusterIP", ports=[ServicePort(port=80)], **shared),
+        build.service("shop/api", type="ClusterIP", ports=[ServicePort(port=443)], **shared),
+    )
+    world.settle(SERVICE, Key(Kind.SERVICE, "shop/api"), EDGE)
+    say(world, n1=node("MASTER", "192.0.2.130"), n2=node("BACKUP", "192.0.2.130"))
+    assert condition(world) == condition(world, "shop/api") == ("True", "Master", "node n1 holds 192.0.2.130")
+
+
+def test_a_vip_that_runs_nowhere_yet_waits_for_no_other_write() -> None:
+    """When the addresses change, one write says that they are pending and that nothing is known of them."""
+    service = build.service(WEB, group=GROUP, type="ClusterIP", external_ips=["192.0.2.130"])
+    world = served(service)
+    say(world, n1=node("MASTER", "192.0.2.130"), n2=node("BACKUP", "192.0.2.130"))
+    before = world.snapshot.services[WEB]
+    moved = replace_ips(before, "192.0.2.131")
+    world.snapshot.put(moved)
+    plan = world.service(WEB)
+    assert conditions_of(plan) == {
+        names.Condition.SERVICE_PROGRAMMED: ("False", "Pending"),
+        ADVERTISED: ("Unknown", "Unknown"),
+    }
+    assert not world.service(WEB).writes
+
+
+def replace_ips(service: Service, *ips: str) -> Service:
+    """*service* with other externalIPs."""
+    return msgspec.structs.replace(service, spec=msgspec.structs.replace(service.spec, external_ips=list(ips)))
+
+
+def test_it_goes_with_the_service() -> None:
+    """A Service that is kavip's no longer loses the condition with the others, in one write."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+    service = world.snapshot.services[WEB]
+    metadata = msgspec.structs.replace(service.metadata, annotations=None)
+    world.snapshot.put(msgspec.structs.replace(service, metadata=metadata))
+    world.service(WEB)
+    assert not world.snapshot.services[WEB].status.conditions
+
+
+def test_instances_keep_their_node_through_a_fail_over() -> None:
+    """The group's status does not show the gap either: one write for the new master, one more if the gap lasts."""
+    world = served()
+    say(world, n1=node("MASTER"), n2=node())
+
+    def instance() -> tuple[str, str]:
+        (only,) = world.snapshot.groups[GROUP].status.instances or []
+        return only.node, only.state
+
+    assert instance() == ("n1", "MASTER")
+    say(world, n1=node("FAULT"), n2=node())
+    assert instance() == ("n1", "MASTER")
+    world.later(5)
+    work(world)
+    assert instance() == ("", "FAULT")
+    say(world, n1=node("FAULT"), n2=node("MASTER"))
+    assert instance() == ("n2", "MASTER")
+    assert not world.group().writes
+
+
+def test_a_master_that_was_away_between_two_answers_begins_anew() -> None:
+    """A stay that was interrupted proves no overlap."""
+    old, same = node("MASTER"), replace(node("MASTER"), refused="x")
+    assert since(old, same, Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
+    assert since(old, node("MASTER", since="u"), Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
+    assert since(None, old, Hearing(), at=5.0) == {WEB: 5.0}
+
+
+def test_a_vip_that_nobody_answers_on_says_so() -> None:
+    """With the policy Local, where every node says that it has no ready endpoint; elsewhere nobody is asked."""
+    track = frozenset({local_track(WEB)})
+    idle = {name: replace(node(*state), unready=track) for name, state in (("n1", ("MASTER",)), ("n2", ()))}
+    for policy, told_ in (("Local", NOBODY), ("Cluster", "")):
+        world = served(web(external_traffic_policy=policy, health_check_node_port=30100))
+        say(world, heard=None, **idle)
+        assert condition(world) == ("True", "Master", f"node n1 holds {VIP}{told_}")
+        say(world, heard=None, **{**idle, "n2": node()})
+        assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")

@@ -1,0 +1,72 @@
+"""How often a Service is written: seldom where only agents speak of it, and not before the API server allows it."""
+
+import asyncio
+
+from kavip.errors import Throttled
+from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.service import budget
+from tests import build
+from tests.controller.shop import web, working
+
+WEB = Key(Kind.SERVICE, "shop/web")
+
+
+async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely() -> None:
+    """A node that flaps, or lies, costs a burst of writes of each Service; its owner's edit goes at once."""
+    async with working(web(), web("shop/other"), build.group(), build.pool()) as shop:
+
+        def written(key: str = "shop/web") -> int:
+            return sum(write.key == key for plan in shop.writer.sent for write in plan.writes)
+
+        for number in range(1, budget.BURST + 1):  # nothing comes back from a watch: each look writes the same again
+            shop.queue.add(WEB)
+            await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
+        shop.queue.add(WEB)
+        shop.queue.add(Key(Kind.SERVICE, "shop/other"))
+        await shop.until(lambda: written("shop/other"))
+        assert written() == budget.BURST
+        shop.snapshot.put(web(labels={"edited": "yes"}))
+        shop.queue.add(WEB)
+        await shop.until(lambda: written() == budget.BURST + 1)
+
+
+def test_the_burst_comes_back_with_time() -> None:
+    """One write in 15 s is always allowed, and after a while of peace as many at once as ever."""
+    found, service = budget.Restraint(), web()
+    for _ in range(budget.BURST):
+        assert found.pause(service, now=0.0) == 0.0
+        found.spend(service, now=0.0)
+    assert found.pause(service, now=5.0) == budget.REST - 5.0
+    found.spend(service, now=budget.REST)
+    assert found.pause(service, now=budget.REST) == budget.REST
+    later = budget.REST * (budget.BURST + 1)
+    for _ in range(budget.BURST):
+        assert found.pause(service, now=later) == 0.0
+        found.spend(service, now=later)
+    found.forget(service.key)
+    assert found.pause(service, now=later) == 0.0
+
+
+def test_services_that_rest_are_forgotten() -> None:
+    """A leader of many months has written every Service there is, and remembers those of the last minutes."""
+    found = budget.Restraint()
+    for number in range(10_000):
+        found.spend(web(f"shop/s{number}"), now=float(number))
+    assert len(found) < 2_000
+
+
+async def test_retry_after_is_obeyed() -> None:
+    """A throttled write comes back when the API server said, not sooner."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        times: list[float] = []
+
+        def answer() -> bool:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) == 1:
+                raise Throttled(429, "TooManyRequests", "slow down", retry_after=0.3)
+            return True
+
+        shop.writer.answers = [answer, answer]
+        shop.queue.add(WEB)
+        await shop.until(lambda: len(times) == 2)
+        assert times[1] - times[0] >= 0.29  # the loop's clock is coarse

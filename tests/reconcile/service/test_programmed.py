@@ -1,0 +1,197 @@
+"""Programmed: its reasons in their order, and what takes it back."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.cluster import NodeCondition
+from kavip.api.meta import LabelSelector
+from kavip.names import Reason
+from kavip.reconcile.observed.objects import LeftOut, Observed
+from kavip.reconcile.plan import Key, Kind, Plan
+from kavip.reconcile.service.reconcile import plan_service
+from tests import build
+from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, told, web
+
+
+def reason_of(plan: Plan) -> str:
+    """The reason of Programmed that *plan* writes."""
+    return conditions_of(plan)[PROGRAMMED][1]
+
+
+def test_programmed_group_not_found() -> None:
+    """A group that does not exist is named, and so is the lack of a default one."""
+    plan = plan_service(cluster(web(), build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "lb/edge does not exist" in body_of(plan)["conditions"][-1]["message"]
+    classy = build.service(WEB, load_balancer_class=names.LOAD_BALANCER_CLASS)
+    plan = plan_service(cluster(classy, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "none is the default one" in body_of(plan)["conditions"][-1]["message"]
+
+
+def test_programmed_group_is_being_deleted() -> None:
+    """Its pods may be gone already, and no agent is left to take back what it said."""
+    metadata = msgspec.structs.replace(build.group().metadata, deletion_timestamp="2026-02-01T00:00:00Z")
+    leaving = msgspec.structs.replace(build.group(router_ids={WEB: 1}), metadata=metadata)
+    plan = plan_service(cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    assert reason_of(plan) == Reason.GROUP_NOT_FOUND
+    assert "lb/edge is being deleted" in body_of(plan)["conditions"][-1]["message"]
+
+
+def test_programmed_namespace_not_allowed() -> None:
+    """The group's selector of namespaces is obeyed, whatever admission let pass."""
+    group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
+    plan = plan_service(cluster(web(), group, build.pool(), build.namespace("shop", team="b")), WEB, now=NOW)
+    assert reason_of(plan) == Reason.NAMESPACE_NOT_ALLOWED
+
+
+def test_programmed_invalid_verbatim() -> None:
+    """Lines that cannot be taken are told."""
+    service = web(annotations={names.VERBATIM_ANNOTATION: '{"notify_master": "/bin/sh"}'})
+    plan = plan_service(cluster(service, build.group(), build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.INVALID_VERBATIM
+
+
+def test_programmed_router_ids_exhausted() -> None:
+    """The Service for which no VRID is left says so; one that will get its VRID merely waits."""
+    full = build.group(blacklist_router_ids=list(range(2, 256)), router_ids={"shop/other": 1})
+    other = build.service("shop/other", group=GROUP)
+    plan = plan_service(cluster(web(), other, full, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.ROUTER_IDS_EXHAUSTED
+    roomy = build.group(blacklist_router_ids=list(range(3, 256)), router_ids={"shop/other": 1})
+    plan = plan_service(cluster(web(), other, roomy, build.pool()), WEB, now=NOW)
+    assert reason_of(plan) == Reason.PENDING
+
+
+def test_programmed_no_nodes() -> None:
+    """A selector that no node matches is told."""
+    group = build.group(node_selector={"edge": "true"}, router_ids={WEB: 1})
+    assert reason_of(plan_service(cluster(web(), group, build.pool()), WEB, now=NOW)) == Reason.NO_NODES
+
+
+def test_programmed_pending_counts_nodes() -> None:
+    """The message says how far it is, and who refuses."""
+    world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
+    world.observed = seen(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
+    world.service(WEB)
+    assert programmed_of(world) == (
+        "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
+        "n2 refuses the configuration: line 7: unknown keyword"
+    )
+
+
+LEFT_OUT = {
+    "name": f"{WEB}/v6",
+    "reason": "keepalived --config-test: exit status 5, line 9 of the instance",
+    "by_keepalived": True,
+}
+LINES = {names.VERBATIM_ANNOTATION: '{"garp_master_delay": "5"}'}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "left_out", "reason", "message"),
+    [
+        (
+            LINES,
+            LEFT_OUT,
+            Reason.INVALID_VERBATIM,
+            f"line 9 of the instance; correct or remove metadata.annotations[{names.VERBATIM_ANNOTATION}]",
+        ),
+        (LINES, {**LEFT_OUT, "kept": True}, Reason.INVALID_VERBATIM, "; until then it runs there as it last did"),
+        ({}, LEFT_OUT, Reason.PENDING, "node n2 leaves out instance shop/web/v6: keepalived --config-test: exit"),
+        (LINES, {**LEFT_OUT, "by_keepalived": False}, Reason.PENDING, "line 9 of the instance"),
+        (LINES, {**LEFT_OUT, "name": "group/3", "virtual_ips": frozenset({parse_address(VIP)})}, Reason.PENDING, "/3:"),
+    ],
+)
+def test_programmed_is_false_where_a_node_leaves_the_instance_out(
+    annotations: dict[str, str], left_out: dict[str, Any], reason: Reason, message: str
+) -> None:
+    """Its own lines are to blame if it has any and keepalived refuses them; neighbours are programmed all the same."""
+    neighbour = build.service("shop/webber", group=GROUP, holds=["192.0.2.129"])
+    service = web(annotations=annotations, holds=[VIP])
+    group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
+    world = World(cluster(service, neighbour, group, build.pool()))
+    every = (VIP, "192.0.2.129")
+    world.observed = seen(n1=running("h", *every), n2=running("h", *every, left_out=(LeftOut(**left_out),)))
+    for key in (WEB, "shop/webber"):
+        world.service(key)
+    assert world.condition(WEB, PROGRAMMED) == ("False", reason)
+    assert message in programmed_of(world)
+    assert world.condition("shop/webber", PROGRAMMED) == ("True", Reason.PROGRAMMED)
+
+
+def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
+    """keepalived would delete the address from the node, so it is left out and the Service is told."""
+    service = web(type="ClusterIP", external_ips=["192.0.2.12"])
+    world = World(cluster(service, build.group(router_ids={WEB: 1})))
+    world.service(WEB)
+    assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
+    assert programmed_of(world) == "192.0.2.12 belongs to Node n2 itself: take it out of spec.externalIPs"
+
+
+def test_a_node_that_is_down_is_not_waited_for() -> None:
+    """A Service is programmed when every node that is ready runs it."""
+    snapshot = cluster(
+        told(web(holds=[VIP]), ASSIGNED, "True", "Assigned"), build.group(router_ids={WEB: 1}), build.pool()
+    )
+    down = snapshot.nodes["n2"]
+    status = msgspec.structs.replace(down.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
+    snapshot.put(msgspec.structs.replace(down, status=status))
+    plan = plan_service(snapshot, WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    assert conditions_of(plan)[PROGRAMMED] == ("True", "Programmed")
+
+
+class TestOnceProgrammed:
+    """What takes Programmed back, and what does not."""
+
+    def world(self, **more: Any) -> World:
+        """A Service that is programmed on two nodes."""
+        world = World(cluster(web(**more), build.group(), build.pool()))
+        world.observed = seen(n1=running("h", VIP), n2=running("h", VIP))
+        world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+        assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
+        return world
+
+    def test_other_services_do_not_flip_it(self) -> None:
+        """A node that has yet to load another Service's VIP still runs this one's."""
+        world = self.world()
+        world.snapshot.put(build.service("shop/new", group=GROUP))
+        world.settle(Key(Kind.SERVICE, "shop/new"), Key(Kind.GROUP, GROUP))
+        assert not world.service(WEB).writes
+        assert world.condition("shop/new", PROGRAMMED) == ("False", "Pending")
+
+    @pytest.mark.parametrize(
+        "observed",
+        [Observed(), seen(n1=running("g", VIP)), seen(n1=running("x", VIP, "192.0.2.129"))],
+        ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
+    )
+    def test_silence_does_not_flip_it(self, observed: Observed) -> None:
+        """Only a node that answers and lacks the VIP speaks against it."""
+        world = self.world()
+        world.observed = observed
+        assert not world.service(WEB).writes
+
+    def test_a_new_node_does_not_flip_it(self) -> None:
+        """A node that has joined and not answered yet takes nothing back."""
+        world = self.world()
+        world.snapshot.put(build.node("n3", "192.0.2.13"))
+        assert not world.service(WEB).writes
+
+    def test_a_node_that_lacks_the_vip_flips_it(self) -> None:
+        """What an agent says counts."""
+        world = self.world()
+        world.observed = seen(n1=running("h", VIP), n2=running("g"))
+        assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
+
+    def test_a_group_that_goes_flips_it(self) -> None:
+        """Without its group the Service keeps its address and is not programmed."""
+        world = self.world()
+        world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+        plan = world.service(WEB)
+        assert conditions_of(plan) == {PROGRAMMED: ("False", "GroupNotFound")}
+        assert "loadBalancer" not in body_of(plan)

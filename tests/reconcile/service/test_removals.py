@@ -1,0 +1,97 @@
+"""What somebody else takes out of a status, or writes over it: given back, but not for ever in a fight."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.meta import Condition
+from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
+from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.plan import Plan
+from kavip.reconcile.service import removals
+from kavip.reconcile.service.reconcile import plan_service
+from tests import build
+from tests.reconcile.scenes import NOW, body_of, cluster
+from tests.reconcile.service.planning import ASSIGNED, WEB, conditions_of, web
+
+GIVEN = "192.0.2.140"
+WORDS = f"{GIVEN} from pool edge"
+
+
+def spoken(reason: str = "Assigned", words: str = WORDS, status: str = "True", *, holds: str = "") -> Service:
+    """The Service with kavip's words about an address in its status, and with what stands there now."""
+    condition = Condition(type=ASSIGNED, status=status, reason=reason, message=words)
+    balancer = LoadBalancer(ingress=[Ingress(ip=holds)] if holds else None)
+    return msgspec.structs.replace(web(), status=ServiceStatus(load_balancer=balancer, conditions=[condition]))
+
+
+def planned(subject: Service, *others: Service, objects: Objects | None = None, after: float = 0.0) -> Plan:
+    """The plan of *subject*, so many seconds *after* now; what it wants remembered, is."""
+    memory = objects or Objects()
+    snapshot = cluster(subject, *others, build.group(), build.pool())
+    plan = plan_service(snapshot, WEB, now=NOW + timedelta(seconds=after), objects=memory)
+    if plan.removal:
+        memory.removals[WEB] = plan.removal
+    return plan
+
+
+def given(plan: Plan) -> list[str]:
+    """The addresses that are written."""
+    return [entry["ip"] for entry in body_of(plan).get("loadBalancer", {}).get("ingress") or []]
+
+
+def test_what_was_removed_comes_back_at_once() -> None:
+    """The same address, although a lower one is free; somebody else's is not taken from him."""
+    assert given(planned(spoken())) == [GIVEN]
+    assert given(planned(spoken("Stranded", f"keeps {GIVEN}, although it is late"))) == [GIVEN]
+    assert given(planned(spoken(), build.service("shop/heir", holds=[GIVEN]))) == ["192.0.2.128"]
+    assert given(planned(spoken(words=""))) == ["192.0.2.128"]
+
+
+def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
+    """In between the condition says who is in the way, and nobody fights."""
+    memory, moment, rests = Objects(), 0.0, []
+    assert given(planned(spoken(), objects=memory)) == [GIVEN]
+    for _ in range(12):
+        silent = planned(spoken(), objects=memory, after=moment)
+        assert conditions_of(silent)[ASSIGNED] == ("False", "ForeignStatus")
+        assert given(silent) == []
+        assert silent.claims is None
+        found = memory.removals[WEB]
+        rests.append(removals.rest(found, NOW + timedelta(seconds=moment)))
+        assert 0 < (silent.requeue_after or 0) <= rests[-1]
+        moment += rests[-1]
+        words = removals.verdict(found)
+        again = planned(spoken(words.reason, words.message, "False"), objects=memory, after=moment)
+        assert given(again) == [GIVEN]
+    assert rests[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert rests[-1] == removals.LONGEST
+    late = planned(spoken(), objects=memory, after=moment + removals.LONGEST + removals.FORGOTTEN + 1)
+    assert (given(late), memory.removals[WEB].times) == ([GIVEN], 1)
+
+
+def test_a_service_that_was_released_meanwhile_is_not_kept_waiting() -> None:
+    """Without kavip's condition nothing was removed: its type was another for a while."""
+    memory = Objects()
+    planned(spoken(), objects=memory)
+    assert given(planned(web(), objects=memory)) == ["192.0.2.128"]
+
+
+@pytest.mark.parametrize("reason", ["Assigned", "Stranded"])
+def test_what_another_controller_writes_over_it_is_foreign(reason: str) -> None:
+    """Kavip's words name another address, so this one is not from kavip: it stays, also when the Service goes."""
+    found = planned(spoken(reason, holds="203.0.113.9"))
+    assert conditions_of(found)[ASSIGNED] == ("True", "ForeignStatus")
+    assert found.claims is None
+    leaving = spoken(reason, holds="203.0.113.9")
+    notes = {key: text for key, text in (leaving.metadata.annotations or {}).items() if key != names.GROUP_ANNOTATION}
+    leaving = msgspec.structs.replace(leaving, metadata=msgspec.structs.replace(leaving.metadata, annotations=notes))
+    assert "loadBalancer" not in body_of(plan_service(cluster(leaving, build.pool()), WEB, now=NOW))
+
+
+def test_what_kavip_wrote_and_lost_the_pool_of_is_stranded() -> None:
+    """Its own words name it."""
+    found = planned(spoken(words="203.0.113.9 from pool gone", holds="203.0.113.9"))
+    assert conditions_of(found)[ASSIGNED] == ("True", "Stranded")

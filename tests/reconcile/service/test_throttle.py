@@ -1,0 +1,86 @@
+"""When a verdict on Programmed is written, and when it waits."""
+
+from datetime import timedelta
+
+import pytest
+
+from kavip import names
+from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.plan import Key, Kind
+from tests import build
+from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+from tests.reconcile.service.planning import PROGRAMMED, VIP, WEB, programmed_of, web
+
+
+def pending(*, nodes: int = 2) -> World:
+    """A Service with address and VRID whose nodes have not said anything yet."""
+    world = World(cluster(web(), build.group(), build.pool(), nodes=nodes))
+    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    return world
+
+
+def test_the_first_message_is_still_true_when_the_vrid_is_there() -> None:
+    """A Service that is about to get its VRID counts nodes from the beginning, so that nothing has to be rewritten."""
+    world = World(cluster(web(), build.group(), build.pool()))
+    world.service(WEB)
+    first = programmed_of(world)
+    assert first == (
+        "0 of 2 nodes run a configuration with 192.0.2.128; waiting for n1, n2; "
+        "why no agent answers, Ready of KeepalivedGroup lb/edge says"
+    )
+    world.group()
+    assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
+    assert not world.service(WEB).writes
+    assert programmed_of(world) == first
+
+
+def test_a_message_of_another_kind_is_written_at_once() -> None:
+    """That a VIP is a node's own is no progress: neither its coming nor its going waits."""
+    world = World(cluster(web(type="ClusterIP", external_ips=["192.0.2.13"]), build.group(router_ids={WEB: 1})))
+    world.service(WEB)
+    world.snapshot.put(build.node("n3", "192.0.2.13"))
+    world.service(WEB)
+    assert programmed_of(world).startswith("192.0.2.13 belongs to Node n3 itself")
+    world.snapshot.drop(names.NODE, "n3")
+    assert Key(Kind.SERVICE, WEB) in world.group().also
+    world.service(WEB)
+    assert programmed_of(world).startswith("0 of 2 nodes")
+
+
+def test_a_late_count_is_written_once_the_owner_may_look() -> None:
+    """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
+    world = pending()
+    world.observed = seen(n1=running("h", VIP))
+    world.later(5)
+    plan = world.service(WEB)
+    assert not plan.writes
+    assert plan.requeue_after == pytest.approx(5)
+    world.later(5)
+    assert world.service(WEB).writes
+    assert programmed_of(world).startswith("1 of 2 nodes")
+    world.later(50)
+    plan = world.service(WEB)
+    assert not plan.writes
+    assert plan.requeue_after == pytest.approx(60)
+
+
+def test_a_start_rewrites_no_message() -> None:
+    """What was counted before stands until the agents have had time to answer; then it is counted anew."""
+    world = pending()
+    world.observed = seen(n1=running("h", VIP), n2=running("g", refused="line 7"))
+    world.later(20)
+    world.service(WEB)
+    before = programmed_of(world)
+    assert "n2 refuses" in before
+    world.later(3600)
+    world.observed = Observed(began=NOW + timedelta(seconds=3620))
+    plan = world.service(WEB)
+    assert not plan.writes
+    assert plan.requeue_after == pytest.approx(10)
+    world.observed = world.observed.with_node(GROUP, "n2", state=running("g", refused="line 9"))
+    world.later(9)
+    assert not world.service(WEB).writes
+    world.later(1)
+    (condition,) = body_of(world.service(WEB))["conditions"]
+    assert condition["type"] == PROGRAMMED
+    assert condition["message"].endswith("waiting for n1, n2; n2 refuses the configuration: line 9")

@@ -1,0 +1,214 @@
+"""The plan of one pool: state in, state out."""
+
+import msgspec
+import pytest
+
+from kavip import names
+from kavip.api.address import parse_address
+from kavip.api.pool import Cooling
+from kavip.reconcile.plan import Kind, Notice, Plan, StatusPatch
+from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.service.reconcile import plan_service
+from kavip.snapshot import Object
+from tests import build
+from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
+
+
+def conditions_of(*objects: Object, name: str = "edge") -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition that the plan of the pool writes."""
+    plan = plan_pool(cluster(*objects), name, now=NOW)
+    return {each["type"]: (each["status"], each["reason"]) for each in body_of(plan)["conditions"]}
+
+
+def test_usage_is_counted_per_family() -> None:
+    """Total, assigned and available of each family that the pool has."""
+    pool = build.pool("edge", "192.0.2.128/30", "2001:db8::/126")
+    holder = build.service("shop/web", group=GROUP, holds=["192.0.2.129"])
+    status = body_of(plan_pool(cluster(pool, holder), "edge", now=NOW))
+    assert status["ipv4"] == {"total": 4, "assigned": 1, "available": 3}
+    assert status["ipv6"] == {"total": 4, "assigned": 0, "available": 4}
+
+
+def test_a_pool_with_nothing_to_give_names_what_may_be_the_cause() -> None:
+    """An address that ends in .0 and is avoided is not excluded by spec.exclude."""
+    plan = plan_pool(cluster(build.pool("edge", "192.0.2.0/32", avoid_buggy_ips=True)), "edge", now=NOW)
+    (ready,) = [each for each in body_of(plan)["conditions"] if each["type"] == "Ready"]
+    assert ready["reason"] == "NoAddresses"
+    assert "spec.avoidBuggyIPs" in ready["message"]
+
+
+def test_a_plan_applied_to_its_own_result_is_empty() -> None:
+    """Nothing is written while nothing changes."""
+    world = World(cluster(build.pool()))
+    (write,) = world.pool("edge").writes
+    assert isinstance(write, StatusPatch) and write.kind == Kind.POOL
+    assert not world.pool("edge").writes
+    world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.129"]))
+    assert body_of(world.pool("edge")) == {"ipv4": {"assigned": 1, "available": 15}}
+
+
+@pytest.mark.parametrize(
+    ("pool", "accepted", "ready"),
+    [
+        (build.pool(), ("True", "Accepted"), ("True", "Ready")),
+        (build.pool("edge", "192.0.2.1-nonsense"), ("False", "Invalid"), ("False", "NoAddresses")),
+        (
+            build.pool("edge", "192.0.2.128/30", exclude=["192.0.2.128/30"]),
+            ("True", "Accepted"),
+            ("False", "NoAddresses"),
+        ),
+    ],
+    ids=["fine", "invalid", "nothing left"],
+)
+def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, str]) -> None:
+    """A pool says whether it is in force and has something to give."""
+    assert conditions_of(pool) == {"Accepted": accepted, "Ready": ready}
+
+
+@pytest.mark.parametrize(
+    ("pool", "others", "kind", "message"),
+    [
+        (build.pool(), (), "Accepted", "in force: 16 IPv4 addresses to give"),
+        (
+            build.pool("edge", "192.0.2.128/31", "2001:db8::/64"),
+            (),
+            "Accepted",
+            "in force: 2 IPv4 and 18446744073709551616 IPv6 addresses to give",
+        ),
+        (build.pool(), (), "Ready", "IPv4 addresses are free"),
+        (
+            build.pool("edge", "192.0.2.128", "2001:db8::/64"),
+            (build.service("shop/web", holds=["192.0.2.128"]),),
+            "Ready",
+            "IPv6 addresses are free; full: IPv4 1 of 1 assigned",
+        ),
+        (
+            build.pool("edge", "192.0.2.128", "2001:db8::1"),
+            (build.service("shop/web", holds=["192.0.2.128"]), build.node("n9", "2001:db8::1")),
+            "Ready",
+            (
+                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept for others "
+                "(reservations, nodes, groups, API server); free an address or add some to spec.addresses"
+            ),
+        ),
+        (
+            build.pool("edge", "192.0.2.130", created="2026-02-01T00:00:00Z"),
+            (build.pool("old"),),
+            "Accepted",
+            (
+                "spec.addresses: 192.0.2.130 overlaps 192.0.2.128/28 of pool old; remove it from one of the two; "
+                "that pool was there first and stays in force"
+            ),
+        ),
+        (
+            build.pool("edge", "10.0.0.1/8"),
+            (),
+            "Accepted",
+            "spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or 10.0.0.1",
+        ),
+        (build.pool("edge", "10.0.0.1/8"), (), "Ready", "the pool is not accepted, so it gives nothing"),
+    ],
+)
+def test_conditions_say_which_pool_and_how_many(
+    pool: Object, others: tuple[Object, ...], kind: str, message: str
+) -> None:
+    """The numbers are those that stand still: of what is full, and of what there is."""
+    written = body_of(plan_pool(cluster(pool, *others), "edge", now=NOW))["conditions"]
+    assert next(each["message"] for each in written if each["type"] == kind) == message
+
+
+def test_a_pool_makes_one_event_for_each_change_of_reason() -> None:
+    """None while it is well from the start, none twice, one when it is full, and one when it is no longer."""
+    world = World(cluster(build.pool("edge", "192.0.2.128")))
+    assert world.pool("edge").events == ()
+    world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.128"]))
+    full = "full: 1 of 1 assigned; free an address or add some to spec.addresses"
+    assert world.pool("edge").events == (Notice("Exhausted", full, warning=True),)
+    assert world.pool("edge").events == ()
+    world.snapshot.drop("Service", "shop/web")
+    assert world.pool("edge").events == (Notice("Ready", "IPv4 addresses are free", warning=False),)
+    late = cluster(build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z"))
+    assert [notice.reason for notice in plan_pool(late, "edge", now=NOW).events] == ["Overlap"]
+
+
+def test_sizes_stop_at_the_largest_integer_of_the_api() -> None:
+    """A /64 is larger than what status can say."""
+    status = body_of(plan_pool(cluster(build.pool("edge", "2001:db8::/48")), "edge", now=NOW))
+    assert status["ipv6"] == {"total": 2**63 - 1, "assigned": 0, "available": 2**63 - 1}
+
+
+def test_a_full_pool_is_exhausted() -> None:
+    """Every address has a holder."""
+    holder = build.service("shop/web", group=GROUP, holds=["192.0.2.128"])
+    assert conditions_of(build.pool("edge", "192.0.2.128/32"), holder)["Ready"] == ("False", "Exhausted")
+
+
+def test_the_younger_of_two_pools_that_overlap_says_so() -> None:
+    """The older one stays in force."""
+    older, younger = build.pool("old"), build.pool("edge", created="2026-02-01T00:00:00Z")
+    assert conditions_of(older, younger) == {"Accepted": ("False", "Overlap"), "Ready": ("False", "NoAddresses")}
+    assert conditions_of(older, younger, name="old")["Accepted"] == ("True", "Accepted")
+
+
+RESTING = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
+FREED = {"address": "192.0.2.129", "service": "shop/web", "until": "2026-03-01T12:01:00Z"}
+
+
+def freed(*objects: Object) -> World:
+    """A world led by a controller that has just seen ``shop/web`` go, and its address with it."""
+    world = World(cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects))
+    world.snapshot.rests.lead(NOW)
+    world.pool("edge")
+    world.snapshot.drop(names.SERVICE, "shop/web")
+    world.snapshot.rests.cool(NOW)
+    return world
+
+
+def test_what_cools_down_stands_in_status_until_its_time() -> None:
+    """It is written at once, and taken out in one write when the pool is looked at again for it."""
+    world = freed()
+    plan = world.pool("edge")
+    assert body_of(plan) == {"cooling": [FREED], "ipv4": {"assigned": 0}}
+    assert plan.requeue_after == 60
+    assert world.pool("edge") == Plan(requeue_after=60)
+    world.later(60)
+    world.snapshot.rests.expire(world.now)
+    assert body_of(world.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
+    assert world.pool("edge") == Plan()
+
+
+def test_what_somebody_else_wrote_into_status_is_put_right() -> None:
+    """The leader knows what cools down; it believes no copy."""
+    world = freed()
+    world.pool("edge")
+    pool = world.snapshot.pools["edge"]
+    bad = [Cooling(address="nonsense", service="", until=""), Cooling(**{**FREED, "until": "9999-12-31T23:59:59Z"})]
+    world.snapshot.put(msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, cooling=bad)))
+    assert body_of(world.pool("edge")) == {"cooling": [FREED]}
+
+
+def test_the_next_leader_finds_what_cools_down_in_status() -> None:
+    """A restart changes nothing: the address is the same Service's, and nobody else's."""
+    world = freed()
+    world.pool("edge")
+    reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
+    reader.rests.lead(NOW)
+    assert plan_pool(reader, "edge", now=NOW) == Plan(requeue_after=60)
+    assert plan_service(reader, "shop/web", now=NOW).claims == (parse_address("192.0.2.129"),)
+    reader.put(build.service("shop/other", group=GROUP))
+    assert plan_service(reader, "shop/other", now=NOW).claims == (parse_address("192.0.2.128"),)
+
+
+def test_a_status_of_ours_does_not_read_the_pools_again() -> None:
+    """Nothing that decisions read has changed."""
+    world = freed()
+    before = world.snapshot.parsed_pools
+    world.pool("edge")
+    assert world.snapshot.parsed_pools is before
+    world.snapshot.put(build.pool("edge", "192.0.2.128/31", cooldown_seconds=60))
+    assert world.snapshot.parsed_pools is not before
+
+
+def test_a_pool_that_is_gone_is_not_written() -> None:
+    """There is nothing to say."""
+    assert plan_pool(cluster(), "edge", now=NOW) == Plan()
