@@ -17,8 +17,8 @@ A guided tour, from the bottom up:
 * :mod:`kavip.reconcile`: what the controller decides. :mod:`kavip.controller`: what the replica that leads does:
   workers, the only writer, the prober of the agents.
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
-* :mod:`kavip.caches`, :mod:`kavip.leading`, :mod:`kavip.app`: one replica, put together from them, with
-  :mod:`kavip.settings`, :mod:`kavip.telemetry`, :mod:`kavip.gauges`.
+* :mod:`kavip.caches`: informers that fill the Snapshot; :mod:`kavip.app`: one replica, put together, with
+  :mod:`kavip.settings` and :mod:`kavip.telemetry`.
 * :mod:`kavip.ask`, :mod:`kavip.cli`: the same decisions for people who ask; the command line.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and

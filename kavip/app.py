@@ -19,13 +19,13 @@ import structlog
 from kavip import names, telemetry
 from kavip.admission.chain import Options as WebhookOptions
 from kavip.caches import Caches
+from kavip.controller.leadership import Leading
+from kavip.controller.metrics import Addresses
 from kavip.errors import CachesStale, LeaseLost, SettingsError
-from kavip.gauges import Addresses
 from kavip.http import ports
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
-from kavip.leading import Leading
 from kavip.settings import Settings, shown
 from kavip.webhook.authorizer import Access
 from kavip.webhook.certs.source import keeper

@@ -14,8 +14,8 @@ from fuzz.histories.line import Line
 from fuzz.histories.loop import Loop
 from fuzz.histories.server import Server
 from kavip.caches import Caches
-from kavip.controller.apply import Writer
 from kavip.controller.worker import Worker
+from kavip.controller.writer import Writer
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.objects import Observed
@@ -84,7 +84,7 @@ class Replica:
         self.loop.spin()
 
     async def _lead(self) -> None:
-        """Serve one term, as :class:`kavip.leading.Leading` does."""
+        """Serve one term, as :class:`kavip.controller.leadership.Leading` does."""
         await self.caches.refresh()
         queue: WorkQueue[Key] = WorkQueue(base=0.05, cap=BACKOFF)
         client: Any = self.line

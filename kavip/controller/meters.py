@@ -8,7 +8,7 @@ from typing import Final
 
 from kavip import telemetry
 from kavip.api import conditions
-from kavip.gauges import Labels, show
+from kavip.controller.metrics import Labels, show
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.objects import Observed

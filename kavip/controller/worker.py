@@ -18,7 +18,7 @@ import structlog
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.controller.apply import Writer
+from kavip.controller.writer import Writer
 from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue

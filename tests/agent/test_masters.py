@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from kavip import names
-from kavip.controller.probe import Probe
+from kavip.controller.prober import Probe
 from kavip.reconcile.plan import Key, Kind, Target
 from tests import build
 from tests.agent import scene

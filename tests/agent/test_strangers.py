@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from kavip import names
-from kavip.controller.probe import Probe
+from kavip.controller.prober import Probe
 from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.objects import Observed
 from kavip.reconcile.plan import Key, Kind, Target

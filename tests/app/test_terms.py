@@ -11,12 +11,12 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.api.address import parse_address
 from kavip.caches import Caches
+from kavip.controller.leadership import Leading
 from kavip.controller.worker import WORKERS
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.codec import Event
 from kavip.kube.resources import SERVICES, Resource, T
-from kavip.leading import Leading
 from kavip.settings import Settings
 from tests.app.conftest import PATIENCE, Installation, a_group, a_pool, a_service
 from tests.kube.conftest import running

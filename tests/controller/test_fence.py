@@ -7,7 +7,7 @@ import pytest
 
 from kavip import names
 from kavip.api.event import Note, ObjectReference
-from kavip.controller.apply import Writer
+from kavip.controller.writer import Writer
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.events import Events

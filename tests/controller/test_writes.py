@@ -33,7 +33,7 @@ class Server:
         self.writes: Counter[str] = Counter()
 
     async def send(self, plan: Plan) -> bool:
-        """Do the status writes of *plan*, as :class:`kavip.controller.apply.Writer` would have them done."""
+        """Do the status writes of *plan*, as :class:`kavip.controller.writer.Writer` would have them done."""
         for write in plan.writes:
             if isinstance(write, StatusPatch) and write.kind is Kind.SERVICE:
                 self.caches.objects.sent[write.key] = write

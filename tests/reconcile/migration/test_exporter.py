@@ -8,7 +8,7 @@ from aiohttp import web
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.plan import Target
 from kavip.vrrp import inherited
-from tests.controller.test_probe import PATIENCE, Agent, serving, state, watching
+from tests.controller.test_prober import PATIENCE, Agent, serving, state, watching
 from tests.predecessor.live import conf, instance, metrics
 
 OLD = inherited.read(conf(instance("shop/web", 7, "192.0.2.130")))

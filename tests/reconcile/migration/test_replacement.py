@@ -6,7 +6,7 @@ import pytest
 
 from kavip import names
 from kavip.api.group import Check
-from kavip.controller.apply import Writer
+from kavip.controller.writer import Writer
 from kavip.errors import NotFound, Unavailable
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.objects import NodeState, Sight

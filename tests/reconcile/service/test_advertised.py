@@ -9,7 +9,7 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.service import Service, ServicePort
-from kavip.controller.probe import since
+from kavip.controller.prober import since
 from kavip.reconcile.observed.objects import Hearing, NodeState, Observed, Sight
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object

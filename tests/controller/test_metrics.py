@@ -9,7 +9,7 @@ from kavip import names, telemetry
 from kavip.api.address import parse_address
 from kavip.api.service import Service
 from kavip.controller.meters import Masters
-from kavip.gauges import Addresses
+from kavip.controller.metrics import Addresses
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest

@@ -18,10 +18,10 @@ import structlog
 from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
 from kavip.caches import Caches, Outlook
-from kavip.controller.apply import Writer
 from kavip.controller.meters import Masters
-from kavip.controller.probe import Probe
+from kavip.controller.prober import Probe
 from kavip.controller.worker import Worker
+from kavip.controller.writer import Writer
 from kavip.errors import CachesStale
 from kavip.kube import resources
 from kavip.kube.client import Client

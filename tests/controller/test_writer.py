@@ -13,7 +13,7 @@ from hack.testbed.controlplane import ControlPlane
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.controller.apply import Writer
+from kavip.controller.writer import Writer
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from kavip.api.address import parse_address
-from kavip.controller import probe as probing
-from kavip.controller.probe import Probe
+from kavip.controller import prober as probing
+from kavip.controller.prober import Probe
 from kavip.names import Reason
 from kavip.reconcile.observed.agent import Report, state_of, summary
 from kavip.reconcile.observed.mastership import Mastership
