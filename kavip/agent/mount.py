@@ -19,7 +19,7 @@ from kavip.agent.configuration import Refused
 from kavip.agent.localize import Mounted, Next
 from kavip.api.group import Check
 from kavip.api.local import Local
-from kavip.vrrp import inherited
+from kavip.vrrp import predecessor
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
@@ -105,7 +105,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         password_name=_name(meta.password, meta.renewals),
         locals=meta.locals,
     )
-    if current.password is not None and inherited.password(old) not in (None, current.password):
+    if current.password is not None and predecessor.password(old) not in (None, current.password):
         return Refused(_ANOTHER)  # who does not know theirs does not hear them, and would be master beside them
     return replace(current, next=_next(current, meta, following, passwords))
 

@@ -15,7 +15,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
-from kavip.vrrp.inherited import Inherited
+from kavip.vrrp.predecessor import Inherited
 
 _LONGEST: Final = 8_000  # characters of a message; of any alphabet below 32,768 bytes
 

@@ -21,7 +21,7 @@ from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.memo import last
 from kavip.vrrp import keys, tracking, virtualips
-from kavip.vrrp.globals import globals_of
+from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.priorities import priorities

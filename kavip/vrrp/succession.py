@@ -8,7 +8,7 @@ replaced that holds nothing; then, for each instance, one of those that are new 
 and takes the VIPs from their holder, which lives and sees them go: no VIP moves more than once, and none is away. Where
 the first may be unable to, for want of an endpoint or for a check, all that are new rise, and who is able is master.
 Those that *lead* stay in front when no old pod is left, so that nothing moves again by itself. What is still spoken
-otherwise than the group wants it is then switched by all nodes at once (:mod:`~kavip.vrrp.holding`).
+otherwise than the group wants it is then switched by all nodes at once (:mod:`~kavip.vrrp.staging`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,9 +19,9 @@ from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.names import Reason
 from kavip.vrrp import virtualips
-from kavip.vrrp.inherited import Inherited
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Peer
+from kavip.vrrp.predecessor import Inherited
 from kavip.vrrp.priorities import BOTTOM, TOP
 from kavip.vrrp.tracking import READY_BOTTOM
 

@@ -29,12 +29,12 @@ from kavip.reconcile.rollout.peers import Scene, is_over, peers_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
 from kavip.vrrp.config import Config
-from kavip.vrrp.holding import hold
 from kavip.vrrp.identity import Running, identities_of
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
 from kavip.vrrp.shares import Shares, count_of, share_of
+from kavip.vrrp.staging import hold
 from kavip.vrrp.succession import Succession
 
 _ALONE: Final = Succession()

@@ -11,7 +11,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.reconcile.observed.objects import MASTER, NodeState, Sight
-from kavip.vrrp.inherited import Inherited
+from kavip.vrrp.predecessor import Inherited
 
 PORT: Final = 9650
 """Where it listens, in every group."""

@@ -16,8 +16,8 @@ from kavip import names
 from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
-from kavip.vrrp import inherited
-from kavip.vrrp.inherited import Inherited
+from kavip.vrrp import predecessor
+from kavip.vrrp.predecessor import Inherited
 from kavip.vrrp.succession import Succession
 
 _THEIRS: Final = frozenset({"keepalived", "config-reloader"})
@@ -94,7 +94,7 @@ def survey(
         begun=begun,
         old=dict(sorted(old.items())),
         new={pod.spec.node_name: pod for pod in pods if not is_old(pod, group)},
-        instances=inherited.read(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
+        instances=predecessor.read(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
         leads=noted if agreed or (begun and old) else frozenset(),
         lost=configmap is None,
         doomed=tuple(sorted(node for node in stays if node in closed)),

@@ -7,11 +7,11 @@ from aiohttp import web
 
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.plan import Target
-from kavip.vrrp import inherited
+from kavip.vrrp import predecessor
 from tests.controller.test_prober import PATIENCE, Agent, serving, state, watching
 from tests.predecessor.live import conf, instance, metrics
 
-OLD = inherited.read(conf(instance("shop/web", 7, "192.0.2.130")))
+OLD = predecessor.read(conf(instance("shop/web", 7, "192.0.2.130")))
 
 
 async def metrics_of(agent: Agent) -> tuple[web.AppRunner, int]:

@@ -8,7 +8,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.objects import NodeState
 from kavip.reconcile.plan import Apply, Key, Kind
-from kavip.vrrp import inherited
+from kavip.vrrp import predecessor
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod
 from tests.reconcile.group.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
 from tests.reconcile.migration.migrating import (
@@ -254,7 +254,7 @@ def test_metrics_of_the_old_exporter() -> None:
         (WEB, 7, "MASTER"),
     ]
     assert exporter.state_of("keepalived_up 0\n") == exporter.SILENT
-    known = exporter.state_of(metrics((WEB, 7, "MASTER")), inherited.read(OLD))
+    known = exporter.state_of(metrics((WEB, 7, "MASTER")), predecessor.read(OLD))
     assert {str(vip) for vip in known.masters} == {VIP, "192.0.2.141"} == {str(vip) for vip in known.instance_of}
 
 

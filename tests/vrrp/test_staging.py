@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
-from kavip.vrrp.holding import hold
 from kavip.vrrp.identity import agree, identities_of, identity_of
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of
+from kavip.vrrp.staging import hold
 from tests import build
 from tests.vrrp.samples import NEW, annotated, nodes, shared
 
