@@ -21,8 +21,8 @@ from bench.goal import row
 from bench.timing import plain
 from hack.testbed import runs
 from hack.testbed.segment import Segment
-from kavip.agent.locals import Locals
-from kavip.agent.tracks import Tracks
+from kavip.agent.health.endpoints import Locals
+from kavip.agent.keepalived.trackfiles import Tracks
 from kavip.api.local import Local
 from tests.changes.rig import Rig, group
 from tests.changes.seen import watching

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hack import refusals, refused, shown
 from kavip import names, telemetry
-from kavip.agent import exporter
-from kavip.agent.dump import Data, Entry
-from kavip.agent.run import PREFIX, AgentSettings
-from kavip.agent.state import Status
+from kavip.agent.http.metrics import exposition
+from kavip.agent.http.state import Status
+from kavip.agent.keepalived.dump import Data, Entry
+from kavip.agent.main import PREFIX, AgentSettings
 from kavip.names import Exporter
 from kavip.settings import Settings
 
@@ -87,7 +87,7 @@ def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
     one = (Entry(Data("ns/name", vrid=1, state=2, vips=["192.0.2.1 dev eth0"], evips=["192.0.2.2 dev eth0"])),)
     found: dict[Exporter, list[Metric]] = {}
     for style in Exporter:
-        text = exporter.exposition(Status(node="n1"), one, style=style).decode()
+        text = exposition(Status(node="n1"), one, style=style).decode()
         found[style] = sorted(text_string_to_metric_families(text), key=lambda each: each.name)
     own = [each for each in found[Exporter.GEN2BRAIN] if each.name.startswith(names.METRIC_PREFIX)]
     return own, {style: [each for each in found[style] if each not in own] for style in Exporter}

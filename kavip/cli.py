@@ -97,7 +97,7 @@ def controller(**given: Any) -> None:
 
 def _agent() -> click.Command:
     from kavip import telemetry
-    from kavip.agent.run import PREFIX, AgentSettings, main_async
+    from kavip.agent.main import PREFIX, AgentSettings, main_async
 
     @click.command()
     @options_of(AgentSettings, prefix=PREFIX)

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from kavip import names
-from kavip.agent.configuration import Refused
-from kavip.agent.localize import Mounted, Next
+from kavip.agent.config.localize import Mounted, Next
+from kavip.agent.config.model import Refused
 from kavip.api.group import Check
 from kavip.api.local import Local
 from kavip.vrrp import predecessor

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kavip.agent.localize import Mounted
+from kavip.agent.config.localize import Mounted
 from kavip.api.address import parse_address
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.vrrp.config import render

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kavip.agent import blocks
+from kavip.agent.config import blocks
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hack.testbed.segment import Host, Segment
 from kavip import names
-from kavip.agent import borrowed
+from kavip.agent.http import exporters
 from kavip.names import Exporter
 from tests.agent import scene
 from tests.agent.conftest import MakePod
@@ -80,7 +80,7 @@ def counters(pod: Pod, style: Exporter) -> dict[str, float]:
     """keepalived's counters by the names of its dump; the labels are those that dashboards know."""
     name, more = ("name", {"state"}) if style is Exporter.GEN2BRAIN else ("iname", set[str]())
     scraped, found = samples(pod), {}
-    for field, other in borrowed.MEHDY.items():
+    for field, other in exporters.MEHDY.items():
         ((labels, value),) = scraped[
             f"keepalived_vrrp_{field}" if style is Exporter.GEN2BRAIN else f"keepalived_{other}_total"
         ]
@@ -116,7 +116,7 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
                 each.flags = (f"--metrics={style.value}",)
                 each.start_agent()
             moved |= {f"{style}/{name}": value for name, value in counters(each, style).items() if value}
-    fields = borrowed.MEHDY.keys() - {UNCOUNTED}
+    fields = exporters.MEHDY.keys() - {UNCOUNTED}
     assert len(fields) == 13 and moved.keys() == {f"{style}/{name}" for style in Exporter for name in fields}
     for name in ("keepalived_vrrp_state", "keepalived_vrrp_excluded_state"):
         assert {samples(each)[name][0][1] for each in pods} == {1.0, 2.0}

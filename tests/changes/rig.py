@@ -22,7 +22,7 @@ from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
-from kavip.agent import blocks
+from kavip.agent.config import blocks
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.reconcile.observed.agent import state_of, summary

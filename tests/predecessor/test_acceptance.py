@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.agent.configuration import Localized
-from kavip.agent.localize import localize
+from kavip.agent.config.localize import localize
+from kavip.agent.config.model import Localized
 from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
@@ -25,7 +25,7 @@ from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object, Snapshot
 from tests import build
 from tests.agent import scene
-from tests.agent.test_localize import facts
+from tests.agent.config.test_localize import facts
 from tests.reconcile.scenes import GROUP, World, cluster
 
 MANIFESTS = Path(__file__).parent / "manifests"

@@ -11,15 +11,15 @@ from hack.testbed import process
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.fixtures import MakeSegment
 from kavip import names
-from kavip.agent.configuration import Localized
-from kavip.agent.localize import localize
+from kavip.agent.config.localize import localize
+from kavip.agent.config.model import Localized
 from kavip.api.address import read_address
 from kavip.api.group import Check
 from kavip.ask import files as inputs
 from kavip.ask import offline
 from tests import files, shapes
 from tests.agent import scene
-from tests.agent.test_localize import facts
+from tests.agent.config.test_localize import facts
 from tests.vrrp import lab
 
 PAGE = files.ROOT / "docs" / "howto" / "ingress-vip.md"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kavip import names
-from kavip.agent import borrowed
+from kavip.agent.http import exporters
 from tests.files import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "keepalived-operator.md"
@@ -65,5 +65,5 @@ def test_no_annotation_and_no_metric_is_missing() -> None:
     """Each annotation that it read and each series that it exported has a row of its own."""
     told = {row[0].strip("`") for row in rows()}
     assert {names.GROUP_ANNOTATION, names.VERBATIM_ANNOTATION, names.SPREAD_ANNOTATION} <= told
-    assert {f"keepalived_vrrp_{name}" for name in borrowed.GEN2BRAIN} <= told
-    assert len(borrowed.GEN2BRAIN) == 14, "as many as the exporter that it shipped"
+    assert {f"keepalived_vrrp_{name}" for name in exporters.GEN2BRAIN} <= told
+    assert len(exporters.GEN2BRAIN) == 14, "as many as the exporter that it shipped"

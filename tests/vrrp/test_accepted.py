@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
-from kavip.agent.configuration import Localized
-from kavip.agent.facts import Facts
-from kavip.agent.localize import Mounted, localize
+from kavip.agent.config.facts import Facts
+from kavip.agent.config.localize import Mounted, localize
+from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp import config
 from tests import build

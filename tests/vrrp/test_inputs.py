@@ -13,9 +13,9 @@ import msgspec
 import pytest
 import yaml
 
-from kavip.agent.configuration import Localized
-from kavip.agent.facts import Facts, Held
-from kavip.agent.localize import PASSWORD, localize
+from kavip.agent.config.facts import Facts, Held
+from kavip.agent.config.localize import PASSWORD, localize
+from kavip.agent.config.model import Localized
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
 from kavip.vrrp import groups, routerids, verbatim

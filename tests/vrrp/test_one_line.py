@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kavip.agent.configuration import Localized
-from kavip.agent.facts import Facts, Held
-from kavip.agent.localize import localize
+from kavip.agent.config.facts import Facts, Held
+from kavip.agent.config.localize import localize
+from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp import keywords, verbatim
 from kavip.vrrp.virtualips import VirtualIP

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kavip.agent import reader
+from kavip.agent.config import parser
 from kavip.vrrp import keywords
 from kavip.vrrp.grammar import MOST_COMMAND
 from kavip.vrrp.tokens import MAX_LINE, Fault, Tokens, tokens
@@ -78,7 +78,7 @@ def test_one_limit_for_lines() -> None:
     assert MAX_LINE < KEEPALIVED_CUTS
     for count, fits in ((MAX_LINE, True), (MAX_LINE + 1, False)):
         assert isinstance(tokens("a" * count), Tokens) is fits
-        assert (reader._lexical_fault("a" * count) == "") is fits
+        assert (parser._lexical_fault("a" * count) == "") is fits
     program = Tokens(("/" + "a" * 99, *["b" * 99] * 3))
     assert len(" ".join(program.words)) == MOST_COMMAND
     for keyword, value in keywords.GLOBAL_SCRIPTS.items():

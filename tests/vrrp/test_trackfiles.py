@@ -7,7 +7,7 @@ import pytest
 from hack.testbed import process
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
-from kavip.agent.files import replace_file
+from kavip.agent.keepalived.rundir import replace_file
 from tests.vrrp import lab
 
 pytestmark = pytest.mark.netns

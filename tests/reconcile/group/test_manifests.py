@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.agent.run import AgentSettings
+from kavip.agent.main import AgentSettings
 from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Exporter
 from kavip.reconcile.group import manifests

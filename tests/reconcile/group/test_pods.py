@@ -1,6 +1,6 @@
 """What pods are told while they wait for their password."""
 
-from kavip.agent.localize import _password_fault
+from kavip.agent.config.localize import _password_fault
 from kavip.reconcile.group.pods import NUDGE
 from kavip.reconcile.plan import Key, Kind, PodAnnotation
 from tests import build

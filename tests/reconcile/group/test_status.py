@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.agent.localize import _password_fault
+from kavip.agent.config.localize import _password_fault
 from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Terminated, Waiting
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Reason

@@ -1,0 +1,181 @@
+"""
+One question of a health check: an HTTP GET of which only the status counts.
+
+Every question has a connection of its own, is over when its time is, and takes little: the head of the answer, at most
+16 KiB, and nothing of its body. 200 to 399 is well, so a redirect is an answer, and is not followed. What is sent is
+the same for all: no token, no cookie, no credentials. Certificates are always verified.
+"""
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kavip.agent.health.threshold import UNASKED
+from kavip.api.address import read_address
+from kavip.vrrp.targets import Target
+
+LARGEST: Final = 16 << 10
+"""Bytes of an answer's head, those of interim answers included."""
+
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
+_INTERIM: Final = range(100, 200)
+_WELL: Final = range(200, 400)
+_NAMES: Final = 16  # threads that may hang in a resolver, one for each check: none of those that look after keepalived
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """
+    Whether all is well, and in one line what was answered: nothing of it is text of who answered.
+
+    *ok* is None where nothing could be asked, for a fault that is not the service's.
+    """
+
+    ok: bool | None
+    message: str
+
+
+class Trust:
+    """Whose certificates are believed: a context for each file of CAs, read anew when the file changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path | None, tuple[tuple[int, int], ssl.SSLContext]] = {}
+
+    def context(self, path: Path | None) -> ssl.SSLContext:
+        """The context for the CAs in *path*, or for those of the image. Blocks; raises OSError, SSLError included."""
+        status = path.stat() if path else None
+        identity = (status.st_ino, status.st_mtime_ns) if status else (0, 0)
+        known = self._known.get(path)
+        if known is None or known[0] != identity:
+            known = self._known[path] = identity, ssl.create_default_context(cafile=path)
+        return known[1]
+
+
+class Asker:
+    """Asks; *trust* and the threads for names are shared by all checks."""
+
+    def __init__(self) -> None:
+        self._trust = Trust()
+        self._resolvers: ThreadPoolExecutor | None = None
+        self._looked_up: dict[str, asyncio.Future[list[Any]]] = {}
+
+    async def ask(self, target: Target, *, ca_file: Path | None, seconds: float) -> Answer:
+        """Ask *target* once; whatever goes wrong is an answer."""
+        try:
+            async with asyncio.timeout(seconds):
+                status = await self._status(target, ca_file)
+        except TimeoutError:
+            return Answer(ok=False, message=f"no answer within {seconds:g} s")
+        except ssl.SSLCertVerificationError as error:
+            return Answer(ok=False, message=f"its certificate is not valid: {error.verify_message}")
+        except ssl.SSLError:
+            return Answer(ok=False, message="TLS failed")
+        except socket.gaierror:
+            return Answer(ok=False, message="its name is not known")
+        except OSError as error:
+            return Answer(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
+        except _NoCAError:
+            return Answer(None, f"{UNASKED}the CA of caFrom is not mounted, or is none")
+        except _NoHTTPError as error:
+            return Answer(ok=False, message=str(error))
+        return Answer(ok=status in _WELL or status in target.refusals, message=f"status {status}")
+
+    async def _status(self, target: Target, ca_file: Path | None) -> int:
+        loop = asyncio.get_running_loop()
+        secure = target.scheme == "https"
+        context = await asyncio.to_thread(self._context, ca_file) if secure else None
+        addresses = await self._addresses(target, loop)
+        reader, writer = await _connected(addresses, target, context)
+        try:
+            writer.write(_request(target))
+            return await _read_status(reader)
+        finally:
+            writer.transport.abort() if secure else writer.close()  # a peer may take its time to end TLS
+
+    def _context(self, ca_file: Path | None) -> ssl.SSLContext:
+        try:
+            return self._trust.context(ca_file)
+        except OSError:
+            raise _NoCAError from None
+
+    async def _addresses(self, target: Target, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
+        if read_address(target.host) is not None:
+            return (target.host,)
+        # Shared by all who ask, and not ended with one who gives up: each would leave another thread hanging.
+        if (pending := self._looked_up.get(target.host)) is None:
+            pending = self._looked_up[target.host] = self._look_up(target, loop)
+            pending.add_done_callback(lambda _: self._looked_up.pop(target.host, None))
+        found = await asyncio.shield(pending)
+        return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+    def _look_up(self, target: Target, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
+        if self._resolvers is None:
+            self._resolvers = ThreadPoolExecutor(_NAMES, thread_name_prefix="resolver")
+        return loop.run_in_executor(
+            self._resolvers, lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        )
+
+
+class _NoCAError(Exception):
+    """There is nobody to believe."""
+
+
+class _NoHTTPError(Exception):
+    """What came is no answer; the text is ours."""
+
+
+async def _connected(
+    addresses: Sequence[str], target: Target, context: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the first of *addresses* that takes one."""
+    name = target.host.rstrip(".") if context else None
+    failed: OSError | None = None
+    for address in addresses:
+        try:
+            return await asyncio.open_connection(address, target.port, ssl=context, server_hostname=name, limit=LARGEST)
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failed = error
+    raise failed or OSError("no address")
+
+
+async def _read_status(reader: asyncio.StreamReader) -> int:
+    """The status of the final answer; interim ones (100 to 199) come before it."""
+    taken = 0
+    final = True  # no head is being skipped
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise _NoHTTPError("what it answers is not HTTP") from None
+        taken += len(line)
+        if taken > LARGEST:
+            raise _NoHTTPError("its answer has no end")
+        if not final:
+            final = line in (b"\r\n", b"\n")
+            continue
+        match = _STATUS.fullmatch(line)
+        if match is None:
+            raise _NoHTTPError("what it answers is not HTTP")
+        if (status := int(match[1])) not in _INTERIM:
+            return status
+        final = False
+
+
+def _request(target: Target) -> bytes:
+    return (
+        f"GET {target.path} HTTP/1.1\r\n"
+        f"Host: {target.authority}\r\n"
+        "User-Agent: kavip\r\n"
+        "Accept: */*\r\n"
+        "Connection: close\r\n"
+        "\r\n"
+    ).encode("ascii")

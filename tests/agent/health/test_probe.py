@@ -1,0 +1,295 @@
+"""One question to real servers, well-behaved and otherwise."""
+
+import asyncio
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kavip.agent.health.probe import LARGEST, Answer, Asker
+from kavip.pki import certificates
+from kavip.vrrp.targets import Target
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+SOON = 0.15
+"""Seconds: long enough for an answer over loopback, short enough to wait for one that never comes."""
+LONG = 20.0
+
+
+def says(answer: bytes, *, then: float = 0.0) -> Script:
+    """A server that reads a request, answers, and closes *then* seconds later."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await asyncio.sleep(then)
+
+    return serve
+
+
+@asynccontextmanager
+async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server on loopback, and its port."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> Answer:
+    """What is made of a server."""
+    async with serving(script) as port:
+        return await Asker().ask(Target("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("answer", "well", "message"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", True, "status 200"),
+        (b"HTTP/1.0 204\r\n\r\n", True, "status 204"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n", True, "status 302"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\nLink: x\n\nHTTP/1.1 200 OK\r\n\r\n", True, "status 200"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\n\r\n", False, "status 503"),
+        (b"HTTP/1.1 400 Bad\r\n\r\n", False, "status 400"),
+        (b"HTTP/1.1 401 Unauthorized\r\n\r\n", False, "status 401"),
+        (b"HTTP/1.1 500 hunter2\r\n\r\n", False, "status 500"),
+        (b"HTTP/1.1 999 Odd\r\n\r\n", False, "what it answers is not HTTP"),
+        (b"HTTP/2 200\r\n\r\n", False, "what it answers is not HTTP"),
+        (b"SSH-2.0-hunter2\r\n", False, "what it answers is not HTTP"),
+        (b"", False, "what it answers is not HTTP"),
+        (b"HTTP/1.1 200 OK", False, "what it answers is not HTTP"),
+        (b"HTTP/1.1 200 " + b"x" * LARGEST * 3, False, "what it answers is not HTTP"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * LARGEST, False, "its answer has no end"),
+    ],
+)
+async def test_answers(answer: bytes, well: bool, message: str) -> None:
+    """The status of the final answer counts, and no message has a word of the server's."""
+    assert await asked(says(answer)) == Answer(well, message)
+
+
+async def test_a_server_that_tells_strangers_nothing() -> None:
+    """Where a refusal is expected it is an answer; a server that is not ready says so to everybody."""
+    for status, well in ((401, True), (403, True), (404, False), (500, False)):
+        async with serving(says(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
+            target = Target("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
+            found = await Asker().ask(target, ca_file=None, seconds=LONG)
+        assert found == Answer(well, f"status {status}")
+
+
+async def test_nobody_is_followed() -> None:
+    """A redirect to a server that listens is an answer; nobody comes there."""
+    visits: list[int] = []
+
+    async def visited(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        visits.append(1)
+
+    async with serving(visited) as port:
+        location = f"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:{port}/\r\n\r\n".encode()
+        assert (await asked(says(location))).ok
+    assert visits == []
+
+
+async def test_what_is_sent_is_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token, no cookie, no proxy: method, path, host, and who asks; each on a connection of its own."""
+    monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:3128")
+    heads: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    asker = Asker()
+    async with serving(listen) as port:
+        for _ in range(2):
+            assert (await asker.ask(Target("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
+    lines = ["GET /x?y HTTP/1.1", f"Host: 127.0.0.1:{port}", "User-Agent: kavip", "Accept: */*", "Connection: close"]
+    assert heads == ["\r\n".join([*lines, "", ""]).encode()] * 2
+
+
+async def test_a_body_without_an_end_is_not_read() -> None:
+    """Gigabytes behind a good status cost nothing: the connection is over at once."""
+    ended = asyncio.Event()
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        finally:
+            ended.set()
+
+    async with serving(flood) as port:
+        target = Target("http", "127.0.0.1", port)
+        assert (await Asker().ask(target, ca_file=None, seconds=LONG)).ok
+        async with asyncio.timeout(LONG):
+            await ended.wait()
+
+
+@pytest.mark.parametrize("trickle", [b"", b"H", b"HTTP/1.1 100 x\r\n\r\n"])
+async def test_a_slow_server_has_its_time_and_no_more(trickle: bytes) -> None:
+    """Silent from the start, or a byte at a time, or with interim answers for ever: the time is for all of it."""
+
+    async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(trickle)
+            await asyncio.sleep(SOON / 10)
+
+    began = time.monotonic()
+    assert await asked(drip, seconds=SOON) == Answer(False, f"no answer within {SOON:g} s")
+    assert time.monotonic() - began < LONG
+
+
+async def test_who_does_not_listen() -> None:
+    """A closed port and a reset connection say so in the system's words."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        target = Target("http", "127.0.0.1", free.getsockname()[1])
+        assert await Asker().ask(target, ca_file=None, seconds=LONG) == Answer(False, "connection refused")
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    assert await asked(reset) == Answer(False, "connection reset by peer")
+
+
+async def test_a_name_is_looked_up() -> None:
+    """localhost is; a name that nobody has is said to be unknown, and costs no thread of those that reload."""
+    async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        assert (await Asker().ask(Target("http", "localhost", port), ca_file=None, seconds=LONG)).ok
+    answer = await Asker().ask(Target("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
+    assert not answer.ok
+    assert answer.message in ("its name is not known", f"no answer within {LONG:g} s")
+
+
+# --- TLS ------------------------------------------------------------------------------------------------------------
+
+
+class Authority:
+    """A CA in a file, and servers with certificates of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._now = folder, datetime.now(UTC)
+        self._pair = certificates.new_ca(self._now)
+        self.file = folder / "ca.crt"
+        self.file.write_bytes(certificates.pem([self._pair.certificate]))
+
+    def server(self, *hosts: str, life: timedelta = timedelta(days=1), age: timedelta = timedelta()) -> ssl.SSLContext:
+        """TLS for a server of these names; *age* ago its certificate was made."""
+        leaf = certificates.new_leaf(self._pair, hosts, self._now - age, life=life)
+        path = self._folder / "leaf.pem"
+        path.write_bytes(leaf.key_pem + certificates.pem([leaf.certificate]))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A CA."""
+    return Authority(tmp_path)
+
+
+async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: Asker | None = None) -> Answer:
+    """What is made of a server with *tls* by who believes *ca_file*."""
+    async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
+        target = Target("https", "127.0.0.1", port)
+        return await (asker or Asker()).ask(target, ca_file=ca_file, seconds=LONG)
+
+
+async def test_a_certificate_of_the_ca(authority: Authority) -> None:
+    """It is believed, where it is for the host that is asked and its time has not passed."""
+    assert await secured(authority.server("127.0.0.1"), authority.file) == Answer(True, "status 200")
+    other = await secured(authority.server("192.0.2.1"), authority.file)
+    assert not other.ok and "IP address mismatch" in other.message
+    old = await secured(authority.server("127.0.0.1", age=timedelta(days=9)), authority.file)
+    assert not old.ok and "expired" in old.message
+
+
+async def test_a_certificate_of_somebody_else(authority: Authority) -> None:
+    """There is no way not to verify: neither the image's CAs nor another one will do."""
+    assert "is not valid" in (await secured(authority.server("127.0.0.1"), None)).message
+    with_other = Path(authority.file).with_name("other")
+    with_other.mkdir()
+    assert "is not valid" in (await secured(authority.server("127.0.0.1"), Authority(with_other).file)).message
+
+
+async def test_a_ca_that_is_missing_or_none(authority: Authority, tmp_path: Path) -> None:
+    """The answer says what is wrong, and which field of the group to look at."""
+    wrong = tmp_path / "wrong.crt"
+    wrong.write_text("hunter2")
+    for path in (wrong, tmp_path / "absent.crt"):
+        answer = await secured(authority.server("127.0.0.1"), path)
+        assert answer == Answer(None, "not asked: the CA of caFrom is not mounted, or is none")
+
+
+async def test_a_ca_that_changes_is_read_anew(authority: Authority, tmp_path: Path) -> None:
+    """kubelet replaces the file; the next question believes the new one."""
+    asker, mounted = Asker(), tmp_path / "mounted.crt"
+    (tmp_path / "new").mkdir()
+    successor = Authority(tmp_path / "new")
+    mounted.write_bytes(authority.file.read_bytes())
+    assert (await secured(authority.server("127.0.0.1"), mounted, asker)).ok
+    successor.file.replace(mounted)
+    assert not (await secured(authority.server("127.0.0.1"), mounted, asker)).ok
+    assert (await secured(successor.server("127.0.0.1"), mounted, asker)).ok
+
+
+async def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
+    """It fails, without a word of what it said."""
+
+    async def blunt(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
+        await writer.drain()
+
+    async with serving(blunt) as port:
+        target = Target("https", "127.0.0.1", port)
+        assert await Asker().ask(target, ca_file=authority.file, seconds=LONG) == Answer(False, "TLS failed")
+
+
+async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver may take half a minute; asked every second by one check it has one thread of it, not all."""
+    resolve, released, looked = socket.getaddrinfo, threading.Event(), []
+
+    def slow(host: str, *arguments: Any, **more: Any) -> Any:
+        if host == "slow.example":
+            looked.append(host)
+            released.wait(LONG)
+        return resolve("127.0.0.1", *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asker = Asker()
+    try:
+        async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+            for _ in range(30):
+                late = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=0.01)
+                assert late.message == "no answer within 0.01 s"
+            well = await asker.ask(Target("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
+            assert (well, looked) == (Answer(ok=True, message="status 200"), ["slow.example"])
+            released.set()
+            later = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=LONG)
+            assert later.ok
+    finally:
+        released.set()

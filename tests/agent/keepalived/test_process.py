@@ -1,0 +1,121 @@
+"""The running daemon: found by what /proc says, whatever the pid file says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kavip.agent.keepalived import process as daemons
+from tests.agent.scene import disguised
+
+_SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
+_TAKER = """
+import signal, time
+signal.signal(signal.SIGHUP, lambda *_: print("HUP", flush=True))
+print("up", flush=True)
+while True:
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> Iterator[subprocess.Popen[str]]:
+    """A process whose command line begins with *name*, once it says that it is up."""
+    command = [name, "-c", code, *arguments]
+    with subprocess.Popen(
+        command, executable=sys.executable, env=disguised(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_daemon_is_found_by_its_pid_file(tmp_path: Path) -> None:
+    """In each way in which the configuration can be named on the command line."""
+    config = tmp_path / "keepalived.conf"
+    for arguments in (("--use-file", str(config)), (f"--use-file={config}",), ("-f", str(config)), (f"-f{config}",)):
+        with program(*arguments) as process:
+            (tmp_path / daemons.PID_FILE).write_text(f"{process.pid}\n")
+            found = daemons.find(tmp_path, config=config)
+            assert found is not None and found.pid == process.pid and found.alive()
+        assert not found.alive()
+        assert not found.signal(signal.SIGHUP)
+        assert daemons.find(tmp_path, config=config) is None
+
+
+def test_a_daemon_is_found_without_a_pid_file(tmp_path: Path) -> None:
+    """To take a running daemon for a dead one would cost it its VIPs."""
+    config = tmp_path / "keepalived.conf"
+    with program("-f", str(config)) as process:
+        for named in (None, "", "x", "1", str(os.getpid())):
+            if named is not None:
+                (tmp_path / daemons.PID_FILE).write_text(named)
+            found = daemons.find(tmp_path, config=config)
+            assert found is not None and found.pid == process.pid
+
+
+def test_strangers_are_not_the_daemon(tmp_path: Path) -> None:
+    """Neither another program with the file, nor keepalived with another file, nor a pid that was given out again."""
+    config = tmp_path / "keepalived.conf"
+    with program("-f", str(config), name="vim") as editor, program("-f", str(tmp_path / "other.conf")):
+        (tmp_path / daemons.PID_FILE).write_text(str(editor.pid))
+        assert daemons.find(tmp_path, config=config) is None
+
+
+def test_a_stale_pid_file_goes_only_where_it_would_stop_a_start(tmp_path: Path) -> None:
+    """keepalived ignores a pid file whose process is gone, and does not start beside one that lives."""
+    with program() as process:
+        pass
+    for path in (tmp_path / daemons.PID_FILE, tmp_path / daemons.VRRP_PID_FILE):
+        path.write_text(str(os.getpid()))
+        daemons.remove_stale_pid_files(tmp_path, config=tmp_path / "keepalived.conf")
+        assert not path.exists()
+        path.write_text(str(process.pid))
+        daemons.remove_stale_pid_files(tmp_path, config=tmp_path / "keepalived.conf")
+        assert path.exists()
+
+
+def test_a_child_that_outlives_its_daemon_is_not_the_daemon(tmp_path: Path) -> None:
+    """What is killed dies one after the other: the rest, taken for another daemon, would be judged a second time."""
+    config = tmp_path / "keepalived.conf"
+    with program("-f", str(config)) as parent, program("-f", str(config)) as child:
+        (tmp_path / daemons.PID_FILE).write_text(str(parent.pid))
+        (tmp_path / daemons.VRRP_PID_FILE).write_text(str(child.pid))
+        parent.kill()
+        parent.wait()
+        for _ in range(2):
+            assert daemons.find(tmp_path, config=config) is None
+            daemons.remove_stale_pid_files(tmp_path, config=config)
+        child.send_signal(signal.SIGSTOP)
+        assert daemons.find(tmp_path, config=config) is None
+
+
+def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:
+    """SIGHUP would end a daemon that is still starting."""
+    config = tmp_path / "keepalived.conf"
+    with program("-f", str(config), code=_TAKER) as process:
+        found = daemons.find(tmp_path, config=config)
+        assert found is not None
+        assert found.takes(signal.SIGHUP)
+        assert not found.takes(signal.SIGHUP, 36)
+        deadline = time.monotonic() + 60
+        assert daemons.take_dump(found, tmp_path, number=36, deadline=deadline) is None
+        assert found.signal(signal.SIGHUP)
+        assert process.stdout is not None and process.stdout.readline() == "HUP\n"
+
+
+def test_a_daemon_that_does_not_answer_costs_no_more_than_the_budget(tmp_path: Path) -> None:
+    """A file that was there before is no answer."""
+    config = tmp_path / "keepalived.conf"
+    (tmp_path / daemons.JSON_FILE).write_text("[]")
+    with program("-f", str(config), code=_TAKER):
+        found = daemons.find(tmp_path, config=config)
+        assert found is not None
+        assert daemons.take_dump(found, tmp_path, number=signal.SIGHUP, deadline=time.monotonic() + 0.1) is None
