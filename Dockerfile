@@ -26,7 +26,7 @@ RUN python3 -m venv --without-pip /opt/kavip && \
 COPY LICENSE /usr/share/kavip/
 COPY kavip /usr/lib/kavip/kavip
 RUN python3 -m compileall -q /usr/lib/kavip && \
-    printf '#!/opt/kavip/bin/python\nfrom kavip.cli import main\n\nmain()\n' > /opt/kavip/bin/kavip && \
+    printf '#!/opt/kavip/bin/python\nfrom kavip.cli.main import main\n\nmain()\n' > /opt/kavip/bin/kavip && \
     chmod 755 /opt/kavip/bin/kavip && \
     ln -s kavip /opt/kavip/bin/kubectl-kavip && \
     echo /usr/lib/kavip > "$(/opt/kavip/bin/python -c 'import site; print(site.getsitepackages()[0])')/kavip.pth"

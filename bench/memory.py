@@ -15,7 +15,7 @@ from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Service, ServicePort, ServiceSpec
-from kavip.ask import offline
+from kavip.cli.views import simulate
 from kavip.snapshot import Object
 
 SERVICES = 1_000
@@ -41,7 +41,7 @@ def manifests(count: int, host: Host) -> list[dict[str, str]]:
             for number in range(count)
         ),
     ]
-    return [body["data"] for body in offline.plan(objects).objects if body["kind"] == names.CONFIG_MAP]
+    return [body["data"] for body in simulate.plan(objects).objects if body["kind"] == names.CONFIG_MAP]
 
 
 def start(host: Host, folder: Path) -> tuple[Process, Process]:

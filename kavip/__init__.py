@@ -19,7 +19,7 @@ A guided tour, from the bottom up:
 * :mod:`kavip.agent`: the node side: localise, check, swap, reload, report. Knows no Kubernetes.
 * :mod:`kavip.caches`: informers that fill the Snapshot; :mod:`kavip.app`: one replica, put together, with
   :mod:`kavip.settings` and :mod:`kavip.telemetry`.
-* :mod:`kavip.ask`, :mod:`kavip.cli`: the same decisions for people who ask; the command line.
+* :mod:`kavip.cli`: the command line, and the same decisions for people who ask.
 
 Snapshot in, Plan or Verdict out: the packages up to :mod:`kavip.snapshot`, and the modules that decide, do no I/O and
 know no clock. ``async def`` is the mark of I/O.

@@ -1,5 +1,5 @@
 """``python -m kavip``."""
 
-from kavip.cli import main
+from kavip.cli.main import main
 
 main()

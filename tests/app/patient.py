@@ -5,7 +5,7 @@ A machine that stalls for some seconds would else cost a call, and with it a tes
 """
 
 from kavip.admission import registration
-from kavip.cli import main
+from kavip.cli.main import main
 from kavip.webhook import body
 
 LONGEST = 30  # seconds: the API server takes no more

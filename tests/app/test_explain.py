@@ -13,7 +13,8 @@ import pytest
 
 from kavip.api import conditions
 from kavip.api.service import Service
-from kavip.ask import explaining, files, offline, reading
+from kavip.cli.sources import cluster, files
+from kavip.cli.views import explain, simulate
 from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
@@ -141,11 +142,11 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     furnish(installation)
     admin = str(installation.plane.kubeconfig)
 
-    def agreed() -> explaining.Around | None:
+    def agreed() -> explain.Around | None:
         """The cluster once what stands is what would be decided now: words follow what was made last a moment late."""
-        _, seen = asyncio.run(reading.read(admin, context="", service="shop/one", namespace=""))
+        _, seen = asyncio.run(cluster.read(admin, context="", service="shop/one", namespace=""))
         services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))
-        found = [explaining.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
+        found = [explain.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
         return seen if all(each.told == each.decided for each in found) else None
 
     around = wait_for("what stands is what is decided", agreed)
@@ -153,18 +154,18 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     expected = {**dict.fromkeys(FIRST, "Assigned"), "stranded": "Stranded"}
     expected |= {each["metadata"]["name"]: wanted for wanted, each in LATER.items()}
     for name, wanted in expected.items():
-        found = explaining.explain_service(around, f"shop/{name}", now=datetime.now(UTC))
+        found = explain.explain_service(around, f"shop/{name}", now=datetime.now(UTC))
         assert found.told is not None, name
         assert (found.told.reason, found.told) == (wanted, found.decided), name
         assert found.status == int(found.told.status != "True"), name
         assert found.explanation is not None, name
     for name, words in (("alien", "its loadBalancerClass example.com/other"), ("inner", "it is of type ClusterIP")):
-        assert explaining.explain_service(around, f"shop/{name}", now=datetime.now(UTC)).unmanaged.startswith(words)
+        assert explain.explain_service(around, f"shop/{name}", now=datetime.now(UTC)).unmanaged.startswith(words)
 
     dump = tmp_path / "cluster.yaml"
     kinds = "services,vippools,keepalivedgroups,namespaces,nodes"
     dump.write_text(installation.plane.kubectl("get", kinds, "-A", "-o", "yaml").stdout)
-    planned = offline.plan(files.load([dump])).snapshot.services
+    planned = simulate.plan(files.load([dump])).snapshot.services
     assert {name: reason_of(planned[f"shop/{name}"]) for name in expected} == expected
     assert {name: planned[f"shop/{name}"].ingress_addresses for name in expected} == {
         each.metadata.name: each.ingress_addresses
@@ -220,8 +221,8 @@ def test_who_may_read_one_namespace_is_told_what_is_hidden(installation: Install
     elsewhere = a_service("theirs", namespace="other")
     installation.applied(POOLS[1], a_service("one", annotations=GROUP), elsewhere)
     file = str(installation.plane.user("tenant"))
-    key, around = asyncio.run(reading.read(file, context="", service="one", namespace="shop"))
-    found = explaining.explain_service(around, key, now=datetime.now(UTC))
+    key, around = asyncio.run(cluster.read(file, context="", service="one", namespace="shop"))
+    found = explain.explain_service(around, key, now=datetime.now(UTC))
     assert [each.metadata.name for each in around.objects if isinstance(each, Service)] == ["one"]
     assert found.decided is not None
     assert found.decided.reason == "PoolSelectorMismatch", "the labels of the namespace are known"

@@ -11,7 +11,7 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.node import Node
 from hack.testbed.process import wait_for
 from kavip import names
-from kavip.cli import cli
+from kavip.cli.main import cli
 from tests.agent.pod import connected
 from tests.app.conftest import a_group
 from tests.cluster.ground import PATIENCE, applied, made

@@ -18,8 +18,9 @@ from kavip.agent.config.model import Localized
 from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.ask import files, offline
-from kavip.ask.offline import Planned
+from kavip.cli.sources import files
+from kavip.cli.views import simulate
+from kavip.cli.views.simulate import Planned
 from kavip.names import Condition
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object, Snapshot
@@ -64,7 +65,7 @@ def block(text: str, name: str) -> str:
 @pytest.fixture(scope="module")
 def applied() -> Planned:
     """What comes of the predecessor's own test manifests."""
-    return offline.plan(files.load([MANIFESTS]))
+    return simulate.plan(files.load([MANIFESTS]))
 
 
 def test_a_its_own_manifests_give_what_they_gave(applied: Planned) -> None:
@@ -224,7 +225,7 @@ def test_j_selectors_and_annotations_stay_strings() -> None:
     """What YAML would read as a boolean or a number reaches the DaemonSet as it was written."""
     given = {"x": "true", "y": "1", "z": "a: b"}
     group = build.group(node_selector=given, daemonset_pod_annotations={"prometheus.io/port": "9650", "z": "a: b"})
-    (body,) = [each for each in offline.plan([group, build.node("n1")]).objects if each["kind"] == names.DAEMON_SET]
+    (body,) = [each for each in simulate.plan([group, build.node("n1")]).objects if each["kind"] == names.DAEMON_SET]
     template = msgspec.json.decode(msgspec.json.encode(body))["spec"]["template"]
     assert template["spec"]["nodeSelector"] == given
     assert template["metadata"]["annotations"] == {"prometheus.io/port": "9650", "z": "a: b"}

@@ -15,8 +15,8 @@ from kavip.agent.config.localize import localize
 from kavip.agent.config.model import Localized
 from kavip.api.address import read_address
 from kavip.api.group import Check
-from kavip.ask import files as inputs
-from kavip.ask import offline
+from kavip.cli.sources import files as inputs
+from kavip.cli.views import simulate
 from tests import files, shapes
 from tests.agent import scene
 from tests.agent.config.test_localize import facts
@@ -69,12 +69,12 @@ SETTINGS = {
 """Its configuration reference, all of it."""
 
 
-def planned(folder: Path, example: str = EXAMPLE) -> offline.Planned:
+def planned(folder: Path, example: str = EXAMPLE) -> simulate.Planned:
     """What becomes of the example on two nodes of the tests' segment."""
     path = folder / "example.yaml"
     nodes = [NODES.format(f"n{number}", f"192.0.2.{10 + number}") for number in (1, 2)]
     path.write_text("---".join([example, *nodes]))
-    return offline.plan(inputs.load((path,)))
+    return simulate.plan(inputs.load((path,)))
 
 
 def test_no_setting_is_missing() -> None:

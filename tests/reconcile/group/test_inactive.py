@@ -9,7 +9,7 @@ from kavip.admission import policy
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.review import Operation, Review
-from kavip.ask import offline
+from kavip.cli.views import simulate
 from kavip.reconcile.enqueue import everything
 from kavip.reconcile.plan import Key, Kind, StatusPatch
 from kavip.snapshot import Snapshot
@@ -123,7 +123,7 @@ def test_a_new_leader_looks_at_it_too() -> None:
 
 def test_offline_commands_see_it_the_same_way() -> None:
     """With --group-namespaces a group elsewhere renders nothing."""
-    planned = offline.plan([build.group(), build.group("infra/edge")], homes=("infra",))
+    planned = simulate.plan([build.group(), build.group("infra/edge")], homes=("infra",))
     assert list(planned.configurations) == ["infra/edge"]
 
 

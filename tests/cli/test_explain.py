@@ -15,10 +15,10 @@ from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.service import ServiceStatus
-from kavip.ask import explaining, telling
-from kavip.ask.explaining import Report
-from kavip.ask.offline import NOW
-from kavip.ask.unmanaged import why_unmanaged
+from kavip.cli.views import explain, explanation
+from kavip.cli.views.explain import Report
+from kavip.cli.views.simulate import NOW
+from kavip.cli.views.unmanaged import why_unmanaged
 from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.reconcile.plan import Options
@@ -50,8 +50,8 @@ def new(subject: Any) -> Any:
 def asked(subject: Any, *others: Object, options: Options | None = None) -> Report:
     """The report of *subject* beside *others*, all from files."""
     objects = [*AROUND, *others, subject]
-    found = explaining.from_files(objects, subject.key, ipam="auto")
-    return explaining.explain_service(found, subject.key, now=NOW, options=options or Options())
+    found = explain.from_files(objects, subject.key, ipam="auto")
+    return explain.explain_service(found, subject.key, now=NOW, options=options or Options())
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,19 @@ def test_each_reason_is_told_from_files(reason: str, subject: Any, others: tuple
     found = asked(new(subject), *others)
     assert found.decided is not None
     assert (found.decided.reason, found.status) == (reason, int(reason != "Assigned"))
-    assert reason in telling.text(found)
-    assert telling.data(found)["decided"]["reason"] == reason
-    assert json.loads(json.dumps(telling.data(found))) == telling.data(found)
+    assert reason in explanation.text(found)
+    assert explanation.data(found)["decided"]["reason"] == reason
+    assert json.loads(json.dumps(explanation.data(found))) == explanation.data(found)
 
 
 def test_a_service_that_brings_its_addresses_has_them() -> None:
     """Of ``externalIPs`` nothing is assigned; whether they are advertised is said all the same."""
     subject = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["203.0.113.9"])
     has = "203.0.113.9 (spec.externalIPs)"
-    assert telling.text(asked(new(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
+    assert explanation.text(asked(new(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
     status = ServiceStatus(conditions=[Condition(names.Condition.ADVERTISED, "False", Reason.NO_MASTER)])
     found = asked(msgspec.structs.replace(subject, status=status), SMALL)
-    assert telling.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
+    assert explanation.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
     assert found.status == 0
 
 
@@ -116,14 +116,14 @@ def test_whoever_is_not_managed_is_told_why(crowd: tuple[Any, ...]) -> None:
     snapshot = Snapshot.from_objects(crowd)
     why = why_unmanaged(snapshot, subject)
     assert bool(why) == (snapshot.group_of(subject) is None)
-    found = explaining.report(snapshot, "shop/web", NOW)
-    assert telling.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)
+    found = explain.report(snapshot, "shop/web", NOW)
+    assert explanation.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)
 
 
 def test_a_group_is_offered_to_who_has_none() -> None:
     """The command that gives the Service the group that its namespace may use."""
     plain: list[Object] = [SHOP, group("lb/edge"), group("lb/other"), service("shop/web")]
-    found = explaining.report(Snapshot.from_objects(plain), "shop/web", NOW)
+    found = explain.report(Snapshot.from_objects(plain), "shop/web", NOW)
     assert found.steps == (
         "kubectl annotate service -n shop web --overwrite keepalived-operator.redhat-cop.io/keepalivedgroup=lb/edge",
         "or one of the other groups: lb/other",
@@ -134,7 +134,7 @@ def test_a_group_is_offered_to_who_has_none() -> None:
 def test_without_a_group_one_is_to_be_made() -> None:
     """Not one that is closed to the namespace."""
     closed = group("lb/closed", allowed_namespaces=CLOSED)
-    found = explaining.report(Snapshot.from_objects([SHOP, closed, service("shop/web")]), "shop/web", NOW)
+    found = explain.report(Snapshot.from_objects([SHOP, closed, service("shop/web")]), "shop/web", NOW)
     (step,) = found.steps
     assert step.startswith("create a KeepalivedGroup that serves namespace shop, labelled kavip.io/default-group=true")
 
@@ -188,9 +188,9 @@ def test_an_address_alone_makes_nobody_answer(said: tuple[tuple[str, str, str], 
     more = [Condition(type=f"kavip.io/{kind}", status=status, reason=reason) for kind, status, reason in said]
     status = msgspec.structs.replace(holder.status, conditions=[assigned, *more])
     found = asked(msgspec.structs.replace(holder, status=status), SMALL)
-    assert telling.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
+    assert explanation.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
     told = {kind.lower(): {"status": status, "reason": reason, "message": ""} for kind, status, reason in said}
-    assert {"programmed": None, "advertised": None, **told}.items() <= telling.data(found).items()
+    assert {"programmed": None, "advertised": None, **told}.items() <= explanation.data(found).items()
 
 
 def test_who_holds_the_address_is_told_besides() -> None:
@@ -199,7 +199,7 @@ def test_who_holds_the_address_is_told_besides() -> None:
     conditions = [Condition(type=f"kavip.io/{kind}", status=a, reason=b, message=c) for kind, a, b, c in said]
     mine = service("shop/web", holds=["192.0.2.128"])
     mine = msgspec.structs.replace(mine, status=msgspec.structs.replace(mine.status, conditions=conditions))
-    text = telling.text(asked(mine, SMALL))
+    text = explanation.text(asked(mine, SMALL))
     assert "  programmed   True Programmed: on all\n  advertised   False NoMaster: no node holds it\n" in text
 
 
@@ -214,8 +214,8 @@ def test_what_admission_would_refuse_is_told_besides() -> None:
 
 def test_without_pools_nothing_is_said_of_them() -> None:
     """Exit status 2, and a note that says what the files lack."""
-    around = explaining.from_files([service("shop/web")], "shop/web", ipam="auto")
-    found = explaining.explain_service(around, "shop/web", now=NOW)
+    around = explain.from_files([service("shop/web")], "shop/web", ipam="auto")
+    found = explain.explain_service(around, "shop/web", now=NOW)
     assert (found.status, found.decided, found.explanation) == (2, None, None)
     assert found.notes[0].startswith("the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: ")
 
@@ -223,9 +223,9 @@ def test_without_pools_nothing_is_said_of_them() -> None:
 @pytest.mark.parametrize(("key", "meant"), [("shop/wbe", "shop/web"), ("default/web", "shop/web"), ("a/b", "")])
 def test_the_service_that_was_meant_is_named(key: str, meant: str) -> None:
     """A slip of the finger, or the wrong namespace."""
-    around = explaining.Around((service("shop/web"), SMALL))
+    around = explain.Around((service("shop/web"), SMALL))
     with pytest.raises(BadInput) as raised:
-        explaining.explain_service(around, key, now=NOW)
+        explain.explain_service(around, key, now=NOW)
     assert str(raised.value) == f"SERVICE: '{key}': no such Service" + (f"; did you mean {meant}?" if meant else "")
 
 
@@ -234,7 +234,7 @@ def test_what_was_left_to_somebody_unseen_is_believed() -> None:
     left = told(service("shop/web"), Reason.LEFT_TO_PLATFORM, "Unknown")
     found = asked(left, SMALL)
     assert (found.decided, found.status, found.explanation) == (found.told, 1, None)
-    assert telling.text(found).startswith("Service shop/web is left to somebody else: LeftToPlatform")
+    assert explanation.text(found).startswith("Service shop/web is left to somebody else: LeftToPlatform")
     assert asked(left, SMALL, OPENSHIFT).decided != found.told, "seen: decided as the controller does"
 
 
@@ -242,18 +242,18 @@ def test_many_pools_are_counted_and_the_one_that_matters_is_shown() -> None:
     """At three in the morning nobody reads a thousand lines; JSON has them all."""
     pools = [pool(f"p{at:03}", f"10.0.{at}.0/32", service_selector=CLOSED) for at in range(100)]
     found = asked(new(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
-    text = telling.text(found)
+    text = explanation.text(found)
     assert len(text.splitlines()) < 100
     assert "  101. z" in text
     assert "  and 80 more, which -o json shows: does not serve it (80)" in text
-    assert len(telling.data(found)["pools"]) == 101
+    assert len(explanation.data(found)["pools"]) == 101
 
 
 def test_external_ips_alone_ask_for_no_address() -> None:
     """kavip serves them and has nothing to say about addresses."""
     found = asked(service("shop/web", type="ClusterIP", group="lb/edge", external_ips=["192.0.2.128"]), SMALL)
     assert (found.status, found.decided) == (0, None)
-    assert "AddressAssigned" not in telling.text(found)
+    assert "AddressAssigned" not in explanation.text(found)
 
 
 def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
@@ -262,8 +262,8 @@ def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
     written = [msgspec.structs.replace(each, message="a\x1b[2J\r\nb\u202e") for each in subject.status.conditions or ()]
     status = msgspec.structs.replace(subject.status, conditions=written)
     found = asked(msgspec.structs.replace(subject, status=status), SMALL)
-    assert r"a\x1b[2J  b\u202e" in telling.text(found)
-    assert all(line.isprintable() for line in telling.text(found).split("\n"))
+    assert r"a\x1b[2J  b\u202e" in explanation.text(found)
+    assert all(line.isprintable() for line in explanation.text(found).split("\n"))
 
 
 def test_a_deleted_service_holds_until_it_is_gone() -> None:

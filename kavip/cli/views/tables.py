@@ -8,8 +8,8 @@ from typing import Final
 
 from kavip.admission.verdict import message_of, plain
 from kavip.api import conditions
-from kavip.ask.offline import Planned
-from kavip.ask.unmanaged import why_unmanaged
+from kavip.cli.views.simulate import Planned
+from kavip.cli.views.unmanaged import why_unmanaged
 from kavip.ipam.explain import count
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import SERVICE, Reason

@@ -12,7 +12,8 @@ from hack import refusals
 from hack.refusals import Case
 from kavip.admission.verdict import message_of
 from kavip.api.review import Operation
-from kavip.ask import files, offline
+from kavip.cli.sources import files
+from kavip.cli.views import simulate
 from tests.files import ROOT, SAMPLES
 
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
@@ -115,7 +116,7 @@ def test_what_ships_is_clean() -> None:
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]
     done = check(*arguments, "-f", ROOT / "config" / "manager", "-f", ROOT / "config" / "crd", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"refused": []})
-    assert offline.remarks(offline.admit(files.load([ROOT / "config" / "webhook"]))) == [], "no VIP, no references"
+    assert simulate.remarks(simulate.admit(files.load([ROOT / "config" / "webhook"]))) == [], "no VIP, no references"
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
@@ -191,7 +192,7 @@ def test_the_words_are_those_of_the_cluster(case: Case) -> None:
     asked = refusals.read(case.asked)
     (judged,) = [
         each
-        for each in offline.admit([*around, asked]).judged
+        for each in simulate.admit([*around, asked]).judged
         if (each.kind, each.namespace, each.name) == (case.kind, asked.metadata.namespace, asked.metadata.name)
     ]
     assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes

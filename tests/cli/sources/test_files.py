@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kavip.ask import files
-from kavip.ask.files import gather, load
+from kavip.cli.sources import files
+from kavip.cli.sources.files import gather, load
 from kavip.errors import BadFile
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from kavip.ask.measure import DEEPEST, Measure
+from kavip.cli.sources.yamlsize import DEEPEST, Measure
 from kavip.errors import BadFile
 
 _BLANKS: Final = " \t\r\n"

@@ -12,12 +12,13 @@ from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import read_instant
 from kavip.api.meta import OwnerReference
 from kavip.api.workload import ConfigMap, ManagedFields, Written, WrittenMetadata
-from kavip.ask import drift, offline
-from kavip.ask.overlay import Standing, laid
+from kavip.cli.sources.overlay import Standing, laid
+from kavip.cli.views import diff as drift
+from kavip.cli.views import simulate
 from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
-from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
+from tests.cli.test_explain import new
 
 EDGE = group("lb/edge", default=True, router_ids={"shop/web": 7})
 CLUSTER = (
@@ -44,7 +45,7 @@ def written(kind: str, **more: Any) -> dict[str, Written]:
 
 def told(given: list[Any], standing: Standing) -> str:
     """What the difference says."""
-    planned = offline.plan(given, standing=standing, options=drift.settings_of(standing, ipam="auto"))
+    planned = simulate.plan(given, standing=standing, options=drift.settings_of(standing, ipam="auto"))
     return drift.text(drift.drift_of(planned, standing))
 
 
@@ -85,7 +86,7 @@ def test_amounts_are_compared_as_amounts_and_strangers_fields_are_none_of_ours()
     limited = msgspec.structs.replace(
         EDGE, spec=msgspec.structs.replace(EDGE.spec, resources={"requests": {"cpu": "0.5", "memory": "1Gi"}})
     )
-    planned = offline.plan([], standing=Standing((limited, *CLUSTER[1:])))
+    planned = simulate.plan([], standing=Standing((limited, *CLUSTER[1:])))
     (body,) = (each for each in planned.objects if each["kind"] == names.DAEMON_SET)
     spec = msgspec.json.decode(
         msgspec.json.encode(body["spec"]).replace(b'"0.5"', b'"500m"').replace(b"1Gi", b"1024Mi")
@@ -144,7 +145,7 @@ def published(old: Any, following: Any = None, *, switch_at: str = "") -> dict[s
 
 def made(wanted: Any) -> ConfigMap:
     """The ConfigMap that files make of the group."""
-    planned = offline.plan([], standing=Standing((wanted, *CLUSTER[1:])))
+    planned = simulate.plan([], standing=Standing((wanted, *CLUSTER[1:])))
     (body,) = (each for each in planned.objects if each["kind"] == names.CONFIG_MAP)
     return ConfigMap(data=body["data"])
 
@@ -192,7 +193,7 @@ KEYED = group(
 def test_what_all_nodes_change_together_is_said(old: Any, wanted: Any, what: str) -> None:
     """A change that cannot roll from node to node says so, and what of it cannot."""
     standing = Standing((old, *CLUSTER[1:]), written=published(old))
-    planned = offline.plan(given(wanted), standing=standing)
+    planned = simulate.plan(given(wanted), standing=standing)
     found = drift.drift_of(planned, standing)
     said = f"KeepalivedGroup lb/edge: all nodes change at one instant ({what}), when each is prepared"
     assert said in drift.text(found).splitlines()
@@ -203,7 +204,7 @@ def test_what_all_nodes_change_together_is_said(old: Any, wanted: Any, what: str
 def test_what_may_roll_is_not_said_to_wait() -> None:
     """One more Service is nothing that nodes must do together."""
     standing = Standing(CLUSTER, written=published(EDGE))
-    found = drift.drift_of(offline.plan([new(service("shop/api"))], standing=standing), standing)
+    found = drift.drift_of(simulate.plan([new(service("shop/api"))], standing=standing), standing)
     assert found.diffs
     assert not found.together
 
@@ -213,11 +214,11 @@ def test_what_may_roll_is_not_said_to_wait() -> None:
 def test_what_waits_already_is_no_difference(old: Any, wanted: Any, switch_at: str) -> None:
     """Of a group in the middle of a switch only what the files change beside it is shown; that it waits is told."""
     standing = Standing((wanted, *CLUSTER[1:]), written=published(old, wanted, switch_at=switch_at))
-    found = drift.drift_of(offline.plan([], standing=standing), standing)
+    found = drift.drift_of(simulate.plan([], standing=standing), standing)
     assert [diff for what, diff in found.diffs if "ConfigMap" in what] == []
     assert not found.together
     assert ["waits already for all nodes to change at one instant" in str(each) for each in found.waits] == [True]
-    back = drift.drift_of(offline.plan(given(old), standing=standing), standing)
+    back = drift.drift_of(simulate.plan(given(old), standing=standing), standing)
     assert "next.conf" not in drift.text(back)
     assert back.diffs
 
@@ -228,7 +229,7 @@ def test_vrids_are_told_in_the_order_of_their_names() -> None:
         EDGE, spec=msgspec.structs.replace(EDGE.spec, instances=Instances(mode="Shared", count=12))
     )
     standing = Standing(CLUSTER, written=published(EDGE))
-    lines = drift.text(drift.drift_of(offline.plan(given(many), standing=standing), standing)).splitlines()
+    lines = drift.text(drift.drift_of(simulate.plan(given(many), standing=standing), standing)).splitlines()
     told = [line.partition("[")[2].partition("]")[0] for line in lines if "routerIDs[group/" in line]
     assert told == sorted(told)
     assert len(told) == 12

@@ -19,8 +19,8 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.ask.documents import Document, read
-from kavip.ask.fields import strange
+from kavip.cli.sources.fields import strange
+from kavip.cli.sources.yaml import Document, read
 from kavip.errors import BadFile
 from kavip.snapshot import KINDS, Object
 

@@ -20,7 +20,7 @@ from kavip.api.group import InstanceStatus, KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import Usage, VIPPool
 from kavip.api.service import Service
-from kavip.ask.tables import table
+from kavip.cli.views.tables import table
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.service.advertised import IN_VAIN

@@ -15,8 +15,8 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.api.workload import Written
-from kavip.ask.explaining import Around
-from kavip.ask.overlay import Standing
+from kavip.cli.sources.overlay import Standing
+from kavip.cli.views.explain import Around
 from kavip.errors import Forbidden, NotFound, SettingsError
 from kavip.kube import resources
 from kavip.kube.auth import Credentials

@@ -23,9 +23,9 @@ from kavip.admission.verdict import visible
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
-from kavip.ask.offline import Planned
-from kavip.ask.overlay import Standing
-from kavip.ask.together import Together, settled, together
+from kavip.cli.sources.overlay import Standing
+from kavip.cli.views.simulate import Planned
+from kavip.cli.views.switchover import Together, settled, together
 from kavip.reconcile.plan import Options
 from kavip.snapshot import Snapshot
 

@@ -11,8 +11,8 @@ from kavip import names
 from kavip.api.group import GroupStatus, GroupVirtualIPStatus, Instances, InstanceStatus, KeepalivedGroup, NodesStatus
 from kavip.api.meta import Condition
 from kavip.api.service import Service
-from kavip.ask import overview
-from kavip.ask.overview import VirtualIP
+from kavip.cli.views import status as overview
+from kavip.cli.views.status import VirtualIP
 from kavip.snapshot import Object
 from tests import build
 from tests.reconcile.service.planning import told

@@ -9,10 +9,10 @@ import pytest
 from kavip import names
 from kavip.admission.chain import Options as PolicyOptions
 from kavip.api.pool import Cooling, PoolStatus
-from kavip.ask import offline, tables
+from kavip.cli.views import simulate, tables
 from kavip.snapshot import Object
-from tests.ask.test_explain import new
 from tests.build import group, namespace, node, pool, service
+from tests.cli.test_explain import new
 from tests.ipam.deciding import PREFER, SHARE, ours
 
 AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
@@ -20,7 +20,7 @@ AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2
 
 def table(*objects: Object) -> list[list[str]]:
     """The rows of Services, cell by cell, without the head."""
-    lines = tables.text(offline.plan([*AROUND, *objects])).partition("\n\n")[0].splitlines()
+    lines = tables.text(simulate.plan([*AROUND, *objects])).partition("\n\n")[0].splitlines()
     starts = [lines[0].index(word) for word in lines[0].split()]
     return [[line[at:end].strip() for at, end in zip(starts, [*starts[1:], None], strict=True)] for line in lines[1:]]
 
@@ -61,14 +61,14 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
 def test_what_kavip_does_not_assign_it_does_not_plan() -> None:
     """With --ipam never no Service gets an address, and each says so."""
     manner = PolicyOptions(ipam="never")
-    text = tables.text(offline.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))], manner=manner))
+    text = tables.text(simulate.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))], manner=manner))
     assert "LeftToPlatform" in text
     assert "0 of 2" in text
 
 
 def test_how_full_the_pools_would_be_stands_below() -> None:
     """By family; a pool that is not in force says why."""
-    text = tables.text(offline.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))]))
+    text = tables.text(simulate.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))]))
     assert "edge  100       1 of 2         -" in text
 
 
@@ -85,11 +85,11 @@ def test_the_order_of_the_objects_means_nothing(seed: int) -> None:
         service("shop/y", wants="192.0.2.128"),
     ]
     objects = [new(each) if each not in AROUND else each for each in objects]
-    first = offline.plan(objects)
+    first = simulate.plan(objects)
     random.Random(seed).shuffle(objects)
-    second = offline.plan(objects)
+    second = simulate.plan(objects)
     assert tables.text(first) == tables.text(second)
-    assert offline.as_data(first) == offline.as_data(second)
+    assert simulate.as_data(first) == simulate.as_data(second)
     assert [(each.kind, each.name) for each in first.refused] == [("KeepalivedGroup", "zone"), ("VIPPool", "late")]
 
 
@@ -103,7 +103,7 @@ def test_what_stands_in_a_cluster_stays_though_it_would_be_refused_today() -> No
     """A Service with a bad annotation keeps its address, and nobody else is given it; the refusal is told besides."""
     bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
     edge, holder = pool("edge", "192.0.2.128/31"), ours("shop/b", ["192.0.2.128"], annotations=bad)
-    planned = offline.plan([*AROUND, edge, new(service("shop/a")), holder])
+    planned = simulate.plan([*AROUND, edge, new(service("shop/a")), holder])
     assert [each.name for each in planned.refused] == ["b"]
     assert [row[3:5] for row in table(edge, new(service("shop/a")), holder)] == [
         ["192.0.2.129", "Assigned"],

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from kavip import __version__, names
-from kavip.ask import commands
+from kavip.cli import commands
 from kavip.errors import KavipError, SettingsError
 from kavip.settings import Settings, unknown_variables
 

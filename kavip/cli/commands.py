@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from kavip.ask import flags
+from kavip.cli import flags
 
 if TYPE_CHECKING:
     from kavip.admission.chain import Options
-    from kavip.ask.overlay import Standing
-    from kavip.ask.overview import Overview
+    from kavip.cli.sources.overlay import Standing
+    from kavip.cli.views.status import Overview
     from kavip.snapshot import Object
 
 _IMAGE: Final = "kavip:latest"
@@ -51,21 +51,22 @@ def check(
     refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
     from kavip.admission.chain import Options
-    from kavip.ask import files, offline
+    from kavip.cli.sources import files
+    from kavip.cli.views import simulate
 
     gathered = files.gather(paths)
     for error in gathered.unread:
         click.echo(f"kavip: {error}", err=True)
     given = [each.object for each in gathered.found]
     standing = _standing(kubeconfig, context, given) if live else None
-    judged = offline.admit(given, homes=homes, manner=Options(**manner), standing=standing)
+    judged = simulate.admit(given, homes=homes, manner=Options(**manner), standing=standing)
     places = {each.key: str(each) for each in gathered.found}
-    for line in offline.remarks(judged, places):
+    for line in simulate.remarks(judged, places):
         click.echo(line, err=True)
     if output == "json":
-        click.echo(json.dumps(offline.refusals(judged), indent=2, sort_keys=True))
+        click.echo(json.dumps(simulate.refusals(judged), indent=2, sort_keys=True))
     else:
-        for line in offline.lines(judged, places):
+        for line in simulate.lines(judged, places):
             click.echo(line)
     sys.exit(2 if gathered.unread else 1 if judged.refused else 0)
 
@@ -96,27 +97,28 @@ def plan(
     cannot be read; with --diff: 0 nothing would change, 1 something would, 2 that cannot be said.
     """
     from kavip.admission.chain import Options
-    from kavip.ask import files, offline, tables
+    from kavip.cli.sources import files
+    from kavip.cli.views import simulate, tables
 
     given, chosen = files.load(paths), Options(**manner)
     if diff:
         _diff(given, kubeconfig, context, homes=homes, manner=chosen, output=output)
     standing = _standing(kubeconfig, context, given) if live else None
-    planned = offline.plan(given, homes=homes, manner=chosen, standing=standing)
-    for line in offline.remarks(planned) + offline.lines(planned):
+    planned = simulate.plan(given, homes=homes, manner=chosen, standing=standing)
+    for line in simulate.remarks(planned) + simulate.lines(planned):
         click.echo(line, err=True)
     if output == "json":
-        click.echo(json.dumps(offline.as_data(planned), indent=2, sort_keys=True))
+        click.echo(json.dumps(simulate.as_data(planned), indent=2, sort_keys=True))
     else:
         click.echo(tables.text(planned))
     sys.exit(1 if planned.refused else 0)
 
 
 def _standing(kubeconfig: str, context: str, given: Collection["Object"]) -> "Standing":
-    from kavip.ask import reading
+    from kavip.cli.sources import cluster
 
-    told = kubeconfig or reading.usual_kubeconfig()
-    return asyncio.run(reading.standing(told, context=context, given=given))
+    told = kubeconfig or cluster.usual_kubeconfig()
+    return asyncio.run(cluster.standing(told, context=context, given=given))
 
 
 def _diff(
@@ -129,13 +131,15 @@ def _diff(
     output: str,
 ) -> NoReturn:
     """Print what *given* would change in the cluster, and exit."""
-    from kavip.ask import drift, offline, reading
+    from kavip.cli.sources import cluster
+    from kavip.cli.views import diff as drift
+    from kavip.cli.views import simulate
 
-    told = kubeconfig or reading.usual_kubeconfig()
-    standing = asyncio.run(reading.whole(told, context=context, given=given))
+    told = kubeconfig or cluster.usual_kubeconfig()
+    standing = asyncio.run(cluster.whole(told, context=context, given=given))
     options = drift.settings_of(standing, ipam=manner.ipam)
-    planned = offline.plan(given, homes=homes, manner=manner, standing=standing, options=options)
-    for line in offline.remarks(planned) + offline.lines(planned):
+    planned = simulate.plan(given, homes=homes, manner=manner, standing=standing, options=options)
+    for line in simulate.remarks(planned) + simulate.lines(planned):
         click.echo(line, err=True)
     found = drift.drift_of(planned, standing)
     for each in found.waits:
@@ -179,17 +183,18 @@ def render(
 
     With --static print static pods instead, the same for every node, or write the files of systemd units for each node.
     """
-    from kavip.ask import files, offline, static
+    from kavip.cli.sources import files
+    from kavip.cli.views import simulate, static
     from kavip.reconcile.plan import Options
 
     given = static.with_nodes(nodes, files.load(paths))
-    planned = offline.plan(given, homes=homes, options=Options(image=image))
+    planned = simulate.plan(given, homes=homes, options=Options(image=image))
     if shape is None:
         for key, text in planned.configurations.items():
             if group in ("", key):
                 click.echo(text, nl=False)
         return
-    for line in offline.lines(planned):
+    for line in simulate.lines(planned):
         click.echo(line, err=True)
     if planned.refused:
         sys.exit(1)
@@ -239,18 +244,22 @@ def explain(
     Asks the cluster (it only lists Services, VIPPools, KeepalivedGroups, Namespaces, Nodes), or with -f files alone.
     Exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said.
     """
-    from kavip.ask import explaining, files, offline, reading, telling
+    from kavip.cli.sources import cluster, files
+    from kavip.cli.views import explain as explaining
+    from kavip.cli.views import explanation, simulate
     from kavip.reconcile.plan import Options
 
     if paths:
         key = service if "/" in service else f"{namespace or 'default'}/{service}"
-        given, now = explaining.from_files(files.load(paths), key, ipam=ipam, homes=homes), offline.NOW
+        given, now = explaining.from_files(files.load(paths), key, ipam=ipam, homes=homes), simulate.NOW
     else:
-        told = kubeconfig or reading.usual_kubeconfig()
+        told = kubeconfig or cluster.usual_kubeconfig()
         now = datetime.now(UTC)
-        key, given = asyncio.run(reading.read(told, context=context, service=service, namespace=namespace))
+        key, given = asyncio.run(cluster.read(told, context=context, service=service, namespace=namespace))
     found = explaining.explain_service(given, key, now=now, options=Options(ipam=ipam), homes=homes)
-    click.echo(json.dumps(telling.data(found), indent=2, sort_keys=True) if output == "json" else telling.text(found))
+    click.echo(
+        json.dumps(explanation.data(found), indent=2, sort_keys=True) if output == "json" else explanation.text(found)
+    )
     sys.exit(found.status)
 
 
@@ -268,13 +277,15 @@ def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str,
     -f files alone. Exit status: 0 every VIP has its master, 1 one has not, 2 that cannot be said.
     """
     from kavip import telemetry
-    from kavip.ask import files, overview, reading, watching
+    from kavip.cli.sources import cluster, files
+    from kavip.cli.sources import watch as watching
+    from kavip.cli.views import status as overview
 
     if paths and watch:
         raise click.UsageError("--watch asks a cluster: give it without -f")
     if paths:
         _show_status(overview.overview(files.load(paths)), output)
-    told = kubeconfig or reading.usual_kubeconfig()
+    told = kubeconfig or cluster.usual_kubeconfig()
     if not watch:
         scene = asyncio.run(watching.look(told, context=context, namespace=namespace))
         _show_status(overview.overview(scene.objects, scene.notes), output)
@@ -286,7 +297,7 @@ def status(*, paths: tuple[Path, ...], namespace: str, watch: bool, output: str,
 
 
 def _show_status(found: "Overview", output: str) -> NoReturn:
-    from kavip.ask import overview
+    from kavip.cli.views import status as overview
 
     for note in found.notes:
         click.echo(f"kavip: {note}", err=True)
@@ -295,7 +306,8 @@ def _show_status(found: "Overview", output: str) -> NoReturn:
 
 
 async def _watch_status(kubeconfig: str, context: str, namespace: str, output: str) -> None:
-    from kavip.ask import overview, watching
+    from kavip.cli.sources import watch as watching
+    from kavip.cli.views import status as overview
 
     before, noted, trouble = "", False, ""
     async for scene in watching.follow(kubeconfig, context=context, namespace=namespace):

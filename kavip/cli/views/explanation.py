@@ -10,7 +10,7 @@ from typing import Any, Final
 from kavip.admission.verdict import visible
 from kavip.api import conditions
 from kavip.api.meta import Condition
-from kavip.ask.explaining import Report
+from kavip.cli.views.explain import Report
 from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.ledger.usage import Usage
 from kavip.ipam.ranges import FAMILY_NAMES

@@ -26,7 +26,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, DaemonSet
-from kavip.ask.overlay import Standing, key_of, laid
+from kavip.cli.sources.overlay import Standing, key_of, laid
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched

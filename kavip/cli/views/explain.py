@@ -20,8 +20,8 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.refusal import listed
 from kavip.api.service import Service
-from kavip.ask import offline
-from kavip.ask.unmanaged import why_unmanaged
+from kavip.cli.views import simulate
+from kavip.cli.views.unmanaged import why_unmanaged
 from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
@@ -91,11 +91,11 @@ class Around:
 def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Collection[str] = ()) -> Around:
     """*objects* of files, and what admission would say of the Service with *key* unless it stands in a cluster."""
     found = {type(each) for each in objects}
-    absent = [KINDS[kind] for kind in offline.REFERRED if kind not in found]
+    absent = [KINDS[kind] for kind in simulate.REFERRED if kind not in found]
     notes = (f"the files hold no {', no '.join(absent)}: {_TAKEN}",) if absent else ()
     refused: tuple[str, ...] = ()
     if not any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
-        judged = offline.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
+        judged = simulate.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
         mine = (each for each in judged if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
         refused = tuple(told(refusal) for each in mine for refusal in each.verdict.refusals)
     return Around(tuple(objects), frozenset(absent), notes, refused)
@@ -131,7 +131,7 @@ def _snapshot(around: Around, homes: Collection[str]) -> Snapshot:
     """Everything as decisions see it; what refers to kinds that are absent is taken as right."""
     snapshot = Snapshot(homes)
     for each in around.objects:
-        snapshot.put(offline.seen(offline.labelled(each), around.absent))
+        snapshot.put(simulate.seen(simulate.labelled(each), around.absent))
     return snapshot
 
 
@@ -162,7 +162,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: Options = _DEFA
     planned = plan_service(snapshot, key, now=now, options=options)
     told, then = (
         conditions.find(each.status.conditions, ConditionType.ADDRESS_ASSIGNED)
-        for each in (service, offline.written(service, planned))
+        for each in (service, simulate.written(service, planned))
     )
     decided = _same(told, then)
     found = Report(
@@ -185,7 +185,7 @@ def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, opt
         if service.metadata.age_key < subject.metadata.age_key:
             planned = plan_service(snapshot, key, now=now, options=options)
             if planned.claims:
-                snapshot.put(offline.written(service, planned))
+                snapshot.put(simulate.written(service, planned))
 
 
 def _same(told: Condition | None, decided: Condition | None) -> Condition | None:

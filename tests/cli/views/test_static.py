@@ -17,7 +17,7 @@ from hack.testbed.fixtures import MakeSegment
 from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
-from kavip.cli import cli
+from kavip.cli.main import cli
 from tests import files
 from tests.agent import webserver
 from tests.agent.pod import connected
