@@ -32,7 +32,7 @@ from tests.agent import scene
 # except that "deaf" makes it ignore what it reads and "lethal" makes it exit.
 _DAEMON = """
 import json, os, signal, sys, tempfile, time
-from kavip.agent import grammar
+from kavip.agent.config import validate
 folder, config = sys.argv[1], sys.argv[2].partition("=")[2]
 shown = []
 def load(first):
@@ -45,7 +45,7 @@ def load(first):
     shown = [
         {"data": {"iname": each.name, "vrid": each.router_id, "state": 1, "base_priority": each.priority,
                   "vips": [f"{vip} dev lo" for vip in each.virtual_ips]}}
-        for each in grammar.read(text).instances
+        for each in validate.read(text).instances
     ]
 def dump(name, content):
     handle, path = tempfile.mkstemp(dir=folder)
