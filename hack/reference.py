@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack import refusals, refused, shown
+from hack import commandoutput, refusalpage, refusals
 from kavip import names, telemetry
 from kavip.agent.http.metrics import exposition
 from kavip.agent.http.state import Status
@@ -67,8 +67,8 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "settings.md": settings(),
         FOLDER / "metrics.md": metrics(),
-        FOLDER / "refusals.md": refused.page(refusals.cases()),
-        POOLS: shown.page(POOLS.read_text()),
+        FOLDER / "refusals.md": refusalpage.page(refusals.cases()),
+        POOLS: commandoutput.page(POOLS.read_text()),
     }
 
 

@@ -6,8 +6,8 @@ from typing import cast
 from kavip.caches import Caches, selector
 from kavip.kube.client import Client
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW
+from tests.support import build
 
 EDGE = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)
 WEB = build.service("shop/web", group=GROUP, holds=["192.0.2.128"])

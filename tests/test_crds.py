@@ -13,8 +13,8 @@ from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
 from kavip.ipam.ranges import UNUSABLE, parse_range
-from tests import files, shapes
-from tests.shapes import POOL_API, check, group, new, pool, refusal
+from tests.support import crds, manifests
+from tests.support.crds import POOL_API, check, group, new, pool, refusal
 
 pytestmark = pytest.mark.apiserver
 
@@ -47,7 +47,7 @@ def _written(draw: st.DrawFn, value: int, bits: int) -> str:
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
     """An API server that serves both kinds."""
-    shapes.serve(control_plane)
+    crds.install(control_plane)
     return control_plane
 
 
@@ -65,7 +65,7 @@ def server(control_plane: ControlPlane) -> ControlPlane:
     ],
     ids=lambda subject: json.dumps(subject.get("spec")),
 )
-def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subject: files.Object) -> None:
+def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subject: manifests.Object) -> None:
     """What keepalived can run passes as the predecessor's users wrote it."""
     assert refusal(server, subject) == ""
 
@@ -94,11 +94,11 @@ def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subj
         pool("1:2:3:4:5:6:7:8/128", "64:ff9b::192.0.2.0/120", "128.0.0.0/1", "192.0.2.7-192.0.2.7", "192.0.2.8/31"),
         pool(exclude=["192.0.2.1"], autoAssign=False, priority=0, cooldownSeconds=0, maxPerNamespace=0),
         pool(groups=["lb/edge"], reservations=[{"address": "192.0.2.3", "service": "shop/web"}]),
-        *(sample for sample in files.objects(*files.SAMPLES) if sample["kind"] != "Service"),
+        *(sample for sample in manifests.objects(*manifests.SAMPLES) if sample["kind"] != "Service"),
     ],
     ids=lambda subject: json.dumps(subject["spec"]),
 )
-def test_new_fields_are_accepted(server: ControlPlane, subject: files.Object) -> None:
+def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object) -> None:
     """What kavip adds can be written as its descriptions say."""
     assert refusal(server, subject) == ""
 
@@ -211,7 +211,7 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: files.Object) ->
     ],
     ids=lambda value: json.dumps(value.get("spec")) if isinstance(value, dict) else "",
 )
-def test_bad_shapes_are_refused(server: ControlPlane, subject: files.Object, field: str, message: str) -> None:
+def test_bad_shapes_are_refused(server: ControlPlane, subject: manifests.Object, field: str, message: str) -> None:
     """The refusal names the field, and says what would be right."""
     said = refusal(server, subject)
     assert f"{field}: " in said
@@ -231,7 +231,7 @@ def _own_words(message: str) -> str:
     return re.sub(r'^(Duplicate value): .*|^Invalid value: ("[^"]*": |-?[0-9]+: )?', r"\1", message)
 
 
-def _at_home(manifest: Manifest) -> files.Object:
+def _at_home(manifest: Manifest) -> manifests.Object:
     """*manifest* in a namespace that every cluster has."""
     metadata = manifest["metadata"]
     return {**manifest, "metadata": {**metadata, "namespace": "default"} if "namespace" in metadata else metadata}
@@ -281,7 +281,7 @@ def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -
     ],
     ids=["group", "pool"],
 )
-def test_the_largest_objects_stay_inside_the_budget(server: ControlPlane, subject: files.Object) -> None:
+def test_the_largest_objects_stay_inside_the_budget(server: ControlPlane, subject: manifests.Object) -> None:
     """No rule runs out of the API server's time where every list is full."""
     assert refusal(server, subject) == ""
 

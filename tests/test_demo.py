@@ -8,7 +8,7 @@ import pytest
 
 from hack.demo import prober, tour
 from hack.demo.story import MANIFESTS
-from tests import files
+from tests.support import manifests
 
 
 def test_silence_lasts_from_the_last_answer_to_the_next() -> None:
@@ -77,7 +77,7 @@ async def test_who_was_not_there_at_once_is_no_answer() -> None:
 def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:
     """Pool and group of the demo are those of the table, so that no VIP moves when the story goes on."""
     around = tour.cluster()
-    for subject in files.objects(MANIFESTS / "pool.yaml", MANIFESTS / "group.yaml"):
+    for subject in manifests.objects(MANIFESTS / "pool.yaml", MANIFESTS / "group.yaml"):
         if subject["kind"] != "Namespace":
             assert subject in around
 

@@ -13,7 +13,7 @@ import pytest
 import kavip
 from hack.testbed import images
 from hack.testbed.place import Result, run
-from tests.files import ROOT
+from tests.support.manifests import ROOT
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first of all runs builds it
 

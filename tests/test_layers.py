@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
-from tests.files import ROOT
+from tests.support.manifests import ROOT
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 (PURE,) = [contract["source_modules"] for contract in CONTRACTS if contract["name"].startswith("The core")]

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from tests.files import ROOT
+from tests.support.manifests import ROOT
 
 MAP = {"demo", "test", "test-unit", "lint", "bench", "cluster", "cluster-down", "image", "clean"}
 

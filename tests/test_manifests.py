@@ -17,21 +17,21 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.kube import resources
 from kavip.settings import Settings
-from tests import files, schemas
+from tests.support import manifests, openapi
 
 SCHEMAS = {
     crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for crd in files.objects(*files.CRDS)
+    for crd in manifests.objects(*manifests.CRDS)
 }
 STRUCTS: dict[str, type[KeepalivedGroup | VIPPool]] = {names.KEEPALIVED_GROUP: KeepalivedGroup, names.VIP_POOL: VIPPool}
 
 
-TEXTS: files.Object = {
+TEXTS: manifests.Object = {
     "type": "object",
     "x-kubernetes-map-type": "granular",
     "additionalProperties": {"type": "string"},
 }
-OLD_FIELDS: files.Object = {
+OLD_FIELDS: manifests.Object = {
     "nodeSelector": TEXTS,
     "image": {"type": "string", "default": names.DEFAULT_IMAGE},
     "interface": {"type": "string"},
@@ -62,8 +62,8 @@ class TestCustomResources:
         differences = [
             line
             for part in ("spec", "status")
-            for line in schemas.compare(
-                SCHEMAS[kind]["properties"][part], schemas.annotation(STRUCTS[kind], part), part
+            for line in openapi.compare(
+                SCHEMAS[kind]["properties"][part], openapi.annotation(STRUCTS[kind], part), part
             )
         ]
         assert not differences
@@ -77,7 +77,7 @@ class TestCustomResources:
     )
     def test_names_are_those_of_the_code(self, crd: str, group: str, kind: str, plural: str) -> None:
         """Group, kind, plural and version are what the code asks the API server for."""
-        found = files.only(files.objects(*files.CRDS), "CustomResourceDefinition", f"{plural}.{group}")
+        found = manifests.only(manifests.objects(*manifests.CRDS), "CustomResourceDefinition", f"{plural}.{group}")
         spec = found["spec"]
         assert (spec["group"], spec["names"]["kind"], spec["names"]["plural"]) == (group, kind, crd)
         assert [version["name"] for version in spec["versions"]] == [names.VERSION]
@@ -87,7 +87,7 @@ class TestCustomResources:
     def test_old_fields_are_as_wide_as_they_were(self) -> None:
         """The fields of keepalived-operator have its types and defaults; only what is new or touched has limits."""
         schema = SCHEMAS[names.KEEPALIVED_GROUP]
-        spec = schemas.bare(schema["properties"]["spec"], "x-kubernetes-validations", "maxLength", "maxItems")
+        spec = openapi.bare(schema["properties"]["spec"], "x-kubernetes-validations", "maxLength", "maxItems")
         assert {name: spec["properties"][name] for name in OLD_FIELDS} == OLD_FIELDS
         assert spec["required"] == ["interface"]  # image was, beside its default: kubectl then wants it in a List
         assert "required" not in schema
@@ -104,11 +104,11 @@ class TestCustomResources:
         for schema in SCHEMAS.values():
             spec = {**schema["properties"]["spec"]}
             spec["properties"] = {name: each for name, each in spec["properties"].items() if name not in OLD_FIELDS}
-            assert list(schemas.unbounded(spec, "spec")) == []
+            assert list(openapi.unbounded(spec, "spec")) == []
 
     def test_every_rule_says_what_would_be_right(self) -> None:
         """Each CEL rule has a message: most name the value, which old API servers do not."""
-        rules = [rule for schema in SCHEMAS.values() for rule in schemas.validations(schema)]
+        rules = [rule for schema in SCHEMAS.values() for rule in openapi.validations(schema)]
         assert rules
         messages = [rule.get("message") or rule["messageExpression"] for rule in rules]
         assert [each for each in messages if "want " not in each] == [
@@ -120,7 +120,7 @@ class TestCustomResources:
         for kind, schema in SCHEMAS.items():
             cases = (case for case in refusals.cases() if (case.kind, case.by) == (kind, "crd"))
             told = "\n".join(message for case in cases for _, message in case.causes)
-            missing = [words for rule in schemas.validations(schema) for words in _words(rule) if words not in told]
+            missing = [words for rule in openapi.validations(schema) for words in _words(rule) if words not in told]
             # a group without a spec gets one of the mutating webhook; only with kavip down is it seen
             assert missing == (["is missing; want at least interface"] if kind == names.KEEPALIVED_GROUP else [])
 
@@ -131,7 +131,7 @@ class TestCustomResources:
         ip and cidr came with 1.30, which takes them into rules one version later; optional selection (``.?``) costs
         more there than a rule may.
         """
-        rules = [rule for schema in SCHEMAS.values() for rule in schemas.validations(schema)]
+        rules = [rule for schema in SCHEMAS.values() for rule in openapi.validations(schema)]
         text = " ".join(rule["rule"] + " " + rule.get("messageExpression", "") for rule in rules)
         outside_literals = re.sub(r"'[^']*'", "", text)
         tests = {"has", "matches", "size", "all", "exists_one", "hasValue", "value"}
@@ -140,8 +140,8 @@ class TestCustomResources:
 
     def test_the_chart_carries_the_same(self) -> None:
         """The chart's copies are the very files of config/crd."""
-        copies = {path.name: path.read_text() for path in (files.CHART / "files" / "crds").iterdir()}
-        assert copies == {path.name: path.read_text() for path in files.CRDS}
+        copies = {path.name: path.read_text() for path in (manifests.CHART / "files" / "crds").iterdir()}
+        assert copies == {path.name: path.read_text() for path in manifests.CRDS}
 
 
 def _words(rule: dict[str, Any]) -> list[str]:
@@ -154,20 +154,22 @@ def _words(rule: dict[str, Any]) -> list[str]:
 class TestWebhook:
     """config/webhook: what the API server asks."""
 
-    FOUND = files.objects(files.CONFIG / "webhook" / "manifests.yaml", files.CONFIG / "webhook" / "service.yaml")
+    FOUND = manifests.objects(
+        manifests.CONFIG / "webhook" / "manifests.yaml", manifests.CONFIG / "webhook" / "service.yaml"
+    )
 
     def test_configurations_are_those_of_the_code(self) -> None:
         """Rules, conditions, selectors, policies and time-outs are what kavip would register itself."""
-        client = registration.ByService(files.NAMESPACE, "kavip-webhook")
-        for expected in registration.configurations("kavip", client, namespace=files.NAMESPACE):
-            found = files.only(self.FOUND, expected["kind"])
+        client = registration.ByService(manifests.NAMESPACE, "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE):
+            found = manifests.only(self.FOUND, expected["kind"])
             assert found["metadata"]["name"] == expected["metadata"]["name"]
             assert normal(found["webhooks"]) == normal(expected["webhooks"])
 
     def test_the_service_leads_to_the_pods(self) -> None:
         """The Service has the port that the configurations name and the selector that the pods match."""
-        service = files.only(self.FOUND, "Service", "kavip-webhook")
-        deployment = files.only(files.objects(files.CONFIG / "manager" / "manager.yaml"), "Deployment")
+        service = manifests.only(self.FOUND, "Service", "kavip-webhook")
+        deployment = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
         (port,) = service["spec"]["ports"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         assert port["port"] == registration.ByService("", "").port
@@ -178,7 +180,7 @@ class TestWebhook:
 class TestRights:
     """config/rbac: what kavip may do."""
 
-    FOUND = files.objects(files.CONFIG / "rbac" / "role.yaml")
+    FOUND = manifests.objects(manifests.CONFIG / "rbac" / "role.yaml")
     OWN = (resources.SECRETS, resources.LEASES)
     """Read and written in kavip's own namespace only."""
 
@@ -196,11 +198,11 @@ class TestRights:
     def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
         """The ClusterRole grants what the table of resources lists, and what is granted on: no more and no less."""
         expected = used(resource for resource in resources.ALL if resource not in self.OWN) - self.NOT_OURS
-        assert granted(files.only(self.FOUND, "ClusterRole")) == expected | self.GRANTED_ON
+        assert granted(manifests.only(self.FOUND, "ClusterRole")) == expected | self.GRANTED_ON
 
     def test_the_role_has_the_verbs_that_are_used(self) -> None:
         """The Role in kavip's namespace grants what is listed for Secrets and Leases."""
-        assert granted(files.only(self.FOUND, "Role")) == used(self.OWN)
+        assert granted(manifests.only(self.FOUND, "Role")) == used(self.OWN)
 
     def test_names_bind_what_they_can(self) -> None:
         """Rights to Secrets, Leases, Deployments and webhook configurations are by name, but for create."""
@@ -227,7 +229,7 @@ class TestRights:
 class TestDeployment:
     """config/manager and the chart's values: how kavip is run."""
 
-    DEPLOYMENT = files.only(files.objects(files.CONFIG / "manager" / "manager.yaml"), "Deployment")
+    DEPLOYMENT = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
     CONTAINER = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
     ENVIRONMENT = {each["name"]: each.get("value") for each in CONTAINER["env"]}
     OUTSIDE = frozenset({"kubeconfig", "webhook_url"})
@@ -276,8 +278,8 @@ class TestDeployment:
         assert self.DEPLOYMENT["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= sleep + drain + 10
 
 
-@pytest.mark.parametrize("sample", files.objects(*files.SAMPLES), ids=lambda each: each["metadata"]["name"])
-def test_samples_can_be_read(sample: files.Object) -> None:
+@pytest.mark.parametrize("sample", manifests.objects(*manifests.SAMPLES), ids=lambda each: each["metadata"]["name"])
+def test_samples_can_be_read(sample: manifests.Object) -> None:
     """Each sample is an object that kavip reads, and what it reads is what stands there."""
     types: dict[str, Any] = {**STRUCTS, names.SERVICE: Service}
     read = msgspec.convert(sample, types[sample["kind"]])
@@ -295,7 +297,7 @@ def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return folded
 
 
-def granted(role: files.Object) -> set[tuple[str, str, str]]:
+def granted(role: manifests.Object) -> set[tuple[str, str, str]]:
     """The rights of a role as (API group, resource, verb)."""
     return {
         (group, resource, verb)

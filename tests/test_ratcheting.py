@@ -7,14 +7,14 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
-from tests import files, schemas, shapes
-from tests.shapes import GROUP_API, group, new, pool, refusal
+from tests.support import crds, manifests, openapi
+from tests.support.crds import GROUP_API, group, new, pool, refusal
 
 pytestmark = pytest.mark.apiserver
 
 RULES = ("x-kubernetes-validations", "maxLength", "maxItems", "multipleOf")
 ELSEWHERE = {"metadata": {"labels": {"a": "b"}}}
-OLD: dict[str, dict[str, tuple[files.Object, str]]] = {
+OLD: dict[str, dict[str, tuple[manifests.Object, str]]] = {
     "bare": {
         "label": (ELSEWHERE, ""),
         "mend": ({"spec": {"interface": "eth0"}}, ""),
@@ -53,7 +53,7 @@ OLD: dict[str, dict[str, tuple[files.Object, str]]] = {
     },
 }
 """Objects from before the rules, by name: edits of them, and what each is told."""
-FOUND: list[files.Object] = [
+FOUND: list[manifests.Object] = [
     {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": {"name": "bare"}},
     group(interface="an interface that no kernel would take", blacklistRouterIDs=[-5, 0, 999], interfaceFromIP="web"),
     new(vrrpVersion=2, advertIntervalMilliseconds=200, noPreempt=True, preemptDelaySeconds=3),
@@ -67,21 +67,21 @@ FOUND: list[files.Object] = [
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
     """An API server that serves both kinds."""
-    shapes.serve(control_plane)
+    crds.install(control_plane)
     return control_plane
 
 
 @pytest.fixture(scope="module")
-def found(server: ControlPlane) -> Iterator[list[files.Object]]:
+def found(server: ControlPlane) -> Iterator[list[manifests.Object]]:
     """Objects that were stored while the definitions had no rules."""
-    strict = [files.parsed(path.read_text())[0] for path in files.CRDS]
+    strict = [manifests.parsed(path.read_text())[0] for path in manifests.CRDS]
     probes = [group(interface="lo"), pool("lo")]
     objects = [
         {**each, "metadata": {"name": name, "namespace": "default"} if each["kind"] != "VIPPool" else {"name": name}}
         for name, each in zip(OLD, FOUND, strict=True)
     ]
     try:
-        _define(server, [schemas.bare(each, *RULES) for each in strict])
+        _define(server, [openapi.bare(each, *RULES) for each in strict])
         wait_for(
             "the rules are gone", lambda: not any(refusal(server, each) for each in probes), timeout=60, interval=0.2
         )
@@ -96,12 +96,12 @@ def found(server: ControlPlane) -> Iterator[list[files.Object]]:
             server.kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found", check=False)
 
 
-def _define(server: ControlPlane, crds: list[files.Object]) -> None:
-    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": crds})
+def _define(server: ControlPlane, definitions: list[manifests.Object]) -> None:
+    body = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions})
     server.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=body)
 
 
-def test_an_old_violation_may_stay(server: ControlPlane, found: list[files.Object]) -> None:
+def test_an_old_violation_may_stay(server: ControlPlane, found: list[manifests.Object]) -> None:
     """What stands from before the rules passes where an edit leaves it, and is refused where an edit touches it."""
     for old in found:
         kind, name = old["kind"], old["metadata"]["name"]

@@ -28,15 +28,15 @@ from hack.testbed.programs import Programs
 from kavip import names
 from kavip.kube.resources import GROUPS
 from kavip.pki import certificates
-from tests import files
 from tests.app.conftest import a_group, a_service, free_port, object_of
 from tests.chart.release import wait_served
-from tests.rights import Right, granted, used, wait_bound
-from tests.webhook.serving import question
+from tests.support import manifests
+from tests.support.rbac import Right, granted, used, wait_bound
+from tests.webhook.httpclient import question
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
 
-ACCOUNT = f"system:serviceaccount:{files.NAMESPACE}:kavip"
+ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:kavip"
 PROMETHEUS = "the Roles for Prometheus grant it, and nobody may grant what he does not hold"
 HELD = {
     Right(GROUPS.group, "keepalivedgroups/finalizers", "update"): "OwnerReferencesPermissionEnforcement asks for it",
@@ -66,7 +66,7 @@ SIGNS = (
     ["events", "--field-selector=reason=Assigned", "--output=name"],
     ["keepalivedgroup", "edge", "--output=jsonpath={.status.conditions[*].type}"],
     ["vippool", "edge", "--output=jsonpath={.status.ipv4.assigned}"],
-    ["lease", names.LEASE_NAME, f"-n{files.NAMESPACE}", "--output=jsonpath={.spec.holderIdentity}"],
+    ["lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", "--output=jsonpath={.spec.holderIdentity}"],
     ["validatingwebhookconfiguration", "kavip", "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"],
 )
 """What each prints once kavip has done it."""
@@ -83,11 +83,11 @@ class Cluster:
 
     def start(self) -> Process:
         """Start one more replica; the first one answers reviews on :attr:`port`."""
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
         number = len(self.replicas)
         flags = [
             f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
-            *(f"--namespace={files.NAMESPACE}", f"--identity=replica-{number}", "--webhook-host=127.0.0.1"),
+            *(f"--namespace={manifests.NAMESPACE}", f"--identity=replica-{number}", "--webhook-host=127.0.0.1"),
             *(f"--webhook-port={0 if number else self.port}", "--metrics-port=0", "--probe-port=0"),
             *("--lease-seconds=6", "--drain-seconds=0"),
         ]
@@ -112,9 +112,9 @@ class Cluster:
 def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
     """Kinds of OpenShift and Prometheus, then the chart, whose webhooks nobody can reach: there is no pod network."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
-        plane.kubectl("create", f"--filename={files.KINDS}")
+        plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
         plane.wait_established()
-        install = ["install", "kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace"]
+        install = ["install", "kavip", str(manifests.CHART), f"--namespace={manifests.NAMESPACE}", "--create-namespace"]
         down = "--set=webhook.failurePolicy.validating=Ignore"
         run([programs["helm"], *install, down], env={"KUBECONFIG": str(plane.kubeconfig), "HOME": str(state)})
         wait_served(plane)
@@ -144,7 +144,7 @@ def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
     for kind in ("clusterrolebindings", "rolebindings"):
         for binding in json.loads(plane.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]:
             subjects = {(each["kind"], each["name"], each.get("namespace")) for each in binding.get("subjects", ())}
-            if ("ServiceAccount", "kavip", files.NAMESPACE) in subjects:
+            if ("ServiceAccount", "kavip", manifests.NAMESPACE) in subjects:
                 ref, where = binding["roleRef"], binding["metadata"].get("namespace", "")
                 found = json.loads(
                     plane.kubectl("get", ref["kind"], ref["name"], f"--namespace={where}", "-o", "json").stdout
@@ -159,7 +159,7 @@ def do_everything(cluster: Cluster) -> None:
     put_the_old_operator_there(cluster)
     first = cluster.start()
     cluster.plane.kubectl("create", "--filename=-", input=json.dumps(NODE))
-    cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(files.CONFIG / "samples"))
+    cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(manifests.CONFIG / "samples"))
     cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
     wait_for(cluster, "kavip stands aside", "keepalivedgroup", "edge", has="OldOperatorRunning")
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
@@ -176,7 +176,7 @@ def do_everything(cluster: Cluster) -> None:
     process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
     cluster.start()
     process.stop([first])
-    wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{files.NAMESPACE}", has="replica-1")
+    wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", has="replica-1")
 
 
 def put_the_old_operator_there(cluster: Cluster) -> None:
@@ -224,14 +224,14 @@ def make_the_authority_due(cluster: Cluster) -> None:
     """Let the CA be one that is near its end."""
     data = {"tls.crt": DUE, "tls.key": b64encode(PAIR.key_pem).decode(), "ca.crt": DUE}
     cluster.plane.kubectl(
-        *("patch", "secret", names.CA_SECRET_NAME, f"-n{files.NAMESPACE}", "--type=merge"),
+        *("patch", "secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "--type=merge"),
         *("-p", json.dumps({"data": data})),
     )
 
 
 def authority(cluster: Cluster) -> str:
     """The CA certificate in the Secret."""
-    return cluster.shown("secret", names.CA_SECRET_NAME, f"-n{files.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
+    return cluster.shown("secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
 
 
 def did(cluster: Cluster, verb: str, resource: str) -> bool:

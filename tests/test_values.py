@@ -11,14 +11,14 @@ import pytest
 
 import kavip
 from kavip.settings import Settings
-from tests import files
+from tests.support import manifests
 
 
 class TestValues:
     """charts/kavip/values.yaml and its schema."""
 
-    SCHEMA = json.loads((files.CHART / "values.schema.json").read_text())
-    VALUES = files.objects(files.CHART / "values.yaml")[0]
+    SCHEMA = json.loads((manifests.CHART / "values.schema.json").read_text())
+    VALUES = manifests.objects(manifests.CHART / "values.yaml")[0]
 
     def test_the_schema_is_closed_and_described(self) -> None:
         """Every object with named values refuses others, and every value says what it means."""
@@ -55,7 +55,7 @@ class TestValues:
 
     def test_pins_agree(self) -> None:
         """Development and tests run what the image runs, and no index is named."""
-        texts = [(files.ROOT / "requirements" / name).read_text() for name in ("run.txt", "dev.txt")]
+        texts = [(manifests.ROOT / "requirements" / name).read_text() for name in ("run.txt", "dev.txt")]
         run, dev = (dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE)) for text in texts)
         assert run
         assert run.items() <= dev.items()
@@ -63,9 +63,9 @@ class TestValues:
 
     def test_versions_agree(self) -> None:
         """Package, program, chart and image have one version."""
-        chart = files.objects(files.CHART / "Chart.yaml")[0]
-        project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
-        manager = files.only(files.objects(files.CONFIG / "manager" / "manager.yaml"), "Deployment")
+        chart = manifests.objects(manifests.CHART / "Chart.yaml")[0]
+        project = tomllib.loads((manifests.ROOT / "pyproject.toml").read_text())["project"]
+        manager = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
         image = manager["spec"]["template"]["spec"]["containers"][0]["image"]
         found = {project["version"], chart["version"], chart["appVersion"], image.rpartition(":")[2]}
         assert found == {kavip.__version__}

@@ -33,7 +33,7 @@ from kavip.reconcile.plan import Plan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object, Snapshot
-from tests import build
+from tests.support import build
 
 _TYPE = names.Condition.ADDRESS_ASSIGNED
 _NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})

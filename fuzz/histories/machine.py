@@ -24,7 +24,7 @@ from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.errors import ApiError
 from kavip.names import Reason
 from kavip.snapshot import KINDS
-from tests import build
+from tests.support import build
 
 COUNTS: Counter[str] = Counter()
 """What has happened in this process: histories, steps, writes, rests."""

@@ -16,7 +16,7 @@ from kavip.api.address import Address
 from kavip.api.service import Service
 from kavip.errors import Conflict, NotFound
 from kavip.snapshot import KINDS, Object
-from tests import patches
+from tests.support import patches
 
 
 class Change(NamedTuple):

@@ -17,7 +17,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation, VIPPool
 from kavip.api.service import Service
 from kavip.snapshot import Object
-from tests import build
+from tests.support import build
 
 GROUP: Final = "lb/edge"
 SPACES: Final = ("a", "b")

@@ -1,4 +1,4 @@
-"""One stage for all tests of admission."""
+"""One runner for all tests of admission."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ from hack.testbed.programs import Programs
 from kavip import names
 from kavip.admission import registration
 from kavip.webhook import body
-from tests.admission.stage import NAME, Stage, opened
-from tests.files import CRDS
-from tests.loop import Loop
+from tests.admission.caserunner import NAME, CaseRunner, opened
+from tests.support.loopthread import LoopThread
+from tests.support.manifests import CRDS
 
 PROBE = next(case for case in refusals.cases() if case.rule == "group_is_a_reference")
 
@@ -27,7 +27,7 @@ def dual(programs: Programs) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="package")  # what is patched below must not reach other tests
-def stage(dual: ControlPlane) -> Iterator[Stage]:
+def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
     """kavip at the API server, which asks it; namespaces and kinds of the cases are there."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
     dual.kubectl("apply", "--server-side", *manifests)
@@ -35,7 +35,7 @@ def stage(dual: ControlPlane) -> Iterator[Stage]:
     spaces = {each.asked["metadata"].get("namespace", NAME) for each in refusals.cases()}
     for name in sorted({NAME, *spaces}):
         dual.kubectl("create", "namespace", name, check=False)
-    loop = Loop()
+    loop = LoopThread()
     with pytest.MonkeyPatch.context() as patched:
         # a machine that stalls for some seconds fails no test
         patched.setattr(body, "DEADLINE", 25.0)
@@ -49,10 +49,10 @@ def stage(dual: ControlPlane) -> Iterator[Stage]:
             loop.close()
 
 
-def _is_asked(stage: Stage) -> bool:
+def _is_asked(runner: CaseRunner) -> bool:
     """Whether it asks both kinds of webhook; it hears of each by a watch of its own."""
     plain = {**PROBE.asked, "metadata": {"name": "plain", "namespace": PROBE.asked["metadata"]["namespace"]}}
-    with stage.playing(PROBE):
-        refused = stage.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.asked)
-        filled = stage.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=plain)
+    with runner.running(PROBE):
+        refused = runner.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.asked)
+        filled = runner.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=plain)
         return refused.returncode != 0 and names.GROUP_ANNOTATION in filled.stdout

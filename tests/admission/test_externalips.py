@@ -16,8 +16,8 @@ from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from tests.admission.judging import EDGE, SHOP, create, reasons, update
-from tests.build import group, node, pool, service
+from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
+from tests.support.build import group, node, pool, service
 
 ALL = Options(external_ips_scope="all")
 WORLD = (EDGE, pool())

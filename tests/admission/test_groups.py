@@ -10,7 +10,7 @@ from kavip.admission.verdict import Verdict
 from kavip.api.group import KeepalivedGroup
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object, Snapshot
-from tests.build import group, node, service
+from tests.support.build import group, node, service
 
 NODES = (node("n1", "192.0.2.1", labels={"rack": "1"}), node("n2", "192.0.2.2", labels={"rack": "2"}))
 

@@ -7,8 +7,8 @@ import pytest
 from hack import refusals
 from hack.refusals import Case
 from kavip.api.review import Operation
-from tests.admission.asking import MERGE, place
-from tests.admission.stage import Stage
+from tests.admission.apiclient import MERGE, object_path
+from tests.admission.caserunner import CaseRunner
 
 pytestmark = pytest.mark.apiserver
 
@@ -18,19 +18,19 @@ WRONG = [case for case in FIRST.values() if case.operation is not Operation.DELE
 
 
 @pytest.mark.parametrize("case", WRONG, ids=str)
-def test_what_is_wrong_may_go(stage: Stage, case: Case) -> None:
+def test_what_is_wrong_may_go(runner: CaseRunner, case: Case) -> None:
     """It stands there since kavip was down; nobody is kept from reporting on it, nor from ending it."""
-    path = place(case.asked)
+    path = object_path(case.asked)
     held = {**case.asked, "metadata": {**case.asked["metadata"], "finalizers": ["example.com/held"]}}
-    stage.put(held)
-    with stage.playing(case):
+    runner.put(held)
+    with runner.running(case):
         status: dict[str, Any] = {"status": {"conditions": []}}
-        assert stage.api.ask("PATCH", f"{path}/status", status, kind=MERGE).code == 200
+        assert runner.api.request("PATCH", f"{path}/status", status, kind=MERGE).code == 200
         off = {"metadata": {"finalizers": None}}
         on = {"metadata": {"finalizers": ["example.com/held"]}}
         for patch in (off, on):
-            assert stage.api.ask("PATCH", path, patch, kind=MERGE).code == 200
-        assert stage.api.ask("DELETE", path).code == 200
-        assert stage.found(case.asked).body["metadata"]["deletionTimestamp"]
-        assert stage.api.ask("PATCH", path, off, kind=MERGE).code == 200
-        assert stage.found(case.asked).code == 404
+            assert runner.api.request("PATCH", path, patch, kind=MERGE).code == 200
+        assert runner.api.request("DELETE", path).code == 200
+        assert runner.found(case.asked).body["metadata"]["deletionTimestamp"]
+        assert runner.api.request("PATCH", path, off, kind=MERGE).code == 200
+        assert runner.found(case.asked).code == 404

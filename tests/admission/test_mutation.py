@@ -14,7 +14,7 @@ from kavip.api import patch, review
 from kavip.api.meta import LabelSelector
 from kavip.api.review import AdmissionRequest
 from kavip.snapshot import Snapshot
-from tests.build import group, namespace
+from tests.support.build import group, namespace
 
 DEFAULTS = {
     "unicastEnabled": True,

@@ -18,7 +18,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
-from tests.build import group, namespace
+from tests.support.build import group, namespace
 
 PATHS = (names.MUTATE_SERVICE_PATH, names.MUTATE_GROUP_PATH)
 CLUSTER = Snapshot.from_objects([group("lb/edge", default=True), namespace("shop")])

@@ -7,8 +7,8 @@ from kavip.admission import policy
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
-from tests.admission.judging import EDGE, create, reasons, update
-from tests.build import metadata, pool, service
+from tests.admission.evaluation import EDGE, create, reasons, update
+from tests.support.build import metadata, pool, service
 
 
 def test_deleting_a_pool_strands_nobody() -> None:

@@ -14,9 +14,9 @@ from kavip.api.meta import Condition, LabelSelector
 from kavip.api.pool import Cooling, PoolStatus, VIPPool
 from kavip.api.service import Service
 from kavip.names import Reason
-from tests import build
-from tests.admission.judging import EDGE, SHOP, create, reasons, update
-from tests.build import group, metadata, pool, service
+from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
+from tests.support import build
+from tests.support.build import group, metadata, pool, service
 
 
 def test_a_plain_service_of_the_default_group_is_judged() -> None:

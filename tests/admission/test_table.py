@@ -11,8 +11,8 @@ from hack.refusals import Case
 from hack.testbed.place import Result
 from kavip.admission.verdict import shortened
 from kavip.api.review import Operation
-from tests.admission.asking import APPLY, MERGE, STEPS, STRATEGIC, Answer, home, place
-from tests.admission.stage import Stage
+from tests.admission.apiclient import APPLY, MERGE, STEPS, STRATEGIC, Answer, collection_path, object_path
+from tests.admission.caserunner import CaseRunner
 
 pytestmark = pytest.mark.apiserver
 
@@ -36,51 +36,54 @@ def is_told(case: Case, done: Result) -> bool:
 
 
 @pytest.mark.parametrize("case", [case for case in OURS if case.operation is not Operation.DELETE], ids=str)
-def test_kubectl_apply_prints_what_the_table_says(stage: Stage, case: Case) -> None:
+def test_kubectl_apply_prints_what_the_table_says(runner: CaseRunner, case: Case) -> None:
     """Every field, value and remedy, each warning, and no more; in a dry run, and each rule once server-side."""
     ways = [DRY, *([(*DRY, "--server-side")] if str(case) in FIRST else ()), ("apply", "-f", "-")]
-    with stage.playing(case):
-        before = stage.found(case.asked)
+    with runner.running(case):
+        before = runner.found(case.asked)
         for way in ways:
-            done = stage.kubectl(*way, given=case.asked)
+            done = runner.kubectl(*way, given=case.asked)
             assert is_told(case, done), done
         if case.causes:
-            assert stage.found(case.asked) == before
+            assert runner.found(case.asked) == before
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is Operation.DELETE], ids=str)
-def test_kubectl_delete_prints_what_the_table_says(stage: Stage, case: Case) -> None:
+def test_kubectl_delete_prints_what_the_table_says(runner: CaseRunner, case: Case) -> None:
     """A deletion that is refused says why, and the object stays."""
-    with stage.playing(case):
-        before = stage.found(case.asked)
+    with runner.running(case):
+        before = runner.found(case.asked)
         for flags in ((), ("--dry-run=server",)):
-            done = stage.kubectl("delete", "-f", "-", *flags, given=case.asked)
+            done = runner.kubectl("delete", "-f", "-", *flags, given=case.asked)
             assert is_told(case, done), done
-        assert stage.found(case.asked) == before
+        assert runner.found(case.asked) == before
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is not Operation.DELETE], ids=str)
-def test_every_verb_is_refused_alike(stage: Stage, case: Case) -> None:
+def test_every_verb_is_refused_alike(runner: CaseRunner, case: Case) -> None:
     """create, replace, patch of each type, server-side apply: the same causes, and the object stays as it was."""
     edited = case if case.old else replace(case, operation=Operation.UPDATE, old=case.passes)
     if not case.old:
-        with stage.playing(case):
-            assert causes(stage.api.ask("POST", home(case.asked), case.asked)) == case.causes
-            assert causes(stage.api.ask("PATCH", place(case.asked), case.asked, kind=APPLY, **OWNER)) == case.causes
-            assert stage.found(case.asked).code == 404
-    if place(case.passes) != place(case.asked):
+        with runner.running(case):
+            assert causes(runner.api.request("POST", collection_path(case.asked), case.asked)) == case.causes
+            assert (
+                causes(runner.api.request("PATCH", object_path(case.asked), case.asked, kind=APPLY, **OWNER))
+                == case.causes
+            )
+            assert runner.found(case.asked).code == 404
+    if object_path(case.passes) != object_path(case.asked):
         return  # what is right is another object, and no edit makes this one of it
-    with stage.playing(edited):
-        before = stage.found(case.asked)
+    with runner.running(edited):
+        before = runner.found(case.asked)
         assert before.code == 200
-        for answer in changes(stage, edited, before):
+        for answer in changes(runner, edited, before):
             assert causes(answer) == case.causes
-        assert stage.found(case.asked) == before
+        assert runner.found(case.asked) == before
 
 
-def changes(stage: Stage, case: Case, before: Answer) -> Iterator[Answer]:
+def changes(runner: CaseRunner, case: Case, before: Answer) -> Iterator[Answer]:
     """What the API server says to each way of making what is asked of the object that was *before*."""
-    path, asked, ask = place(case.asked), case.asked, stage.api.ask
+    path, asked, ask = object_path(case.asked), case.asked, runner.api.request
     version = before.body["metadata"]["resourceVersion"]
     difference = merge_patch(case.old, asked)
     yield ask("PUT", path, {**asked, "metadata": {**asked["metadata"], "resourceVersion": version}})
@@ -110,19 +113,19 @@ def causes(answer: Answer) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "check"], ids=str)
-def test_what_only_offline_reaches_kavip_is_refused_before(stage: Stage, case: Case) -> None:
+def test_what_only_offline_reaches_kavip_is_refused_before(runner: CaseRunner, case: Case) -> None:
     """The schema says it in words of its own, of the same field."""
-    with stage.playing(case):
-        done = stage.kubectl("apply", "-f", "-", given=case.asked)
+    with runner.running(case):
+        done = runner.kubectl("apply", "-f", "-", given=case.asked)
         assert done.returncode != 0
         assert case.causes[0][0].partition("[")[0] in done.stderr
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
-def test_a_wrong_shape_never_reaches_kavip(stage: Stage, case: Case) -> None:
+def test_a_wrong_shape_never_reaches_kavip(runner: CaseRunner, case: Case) -> None:
     """The schema refuses in the words of the table, and what is right by it is right by kavip."""
-    with stage.playing(case):
-        refused = stage.api.ask("POST", home(case.asked), case.asked)
+    with runner.running(case):
+        refused = runner.api.request("POST", collection_path(case.asked), case.asked)
         said = [f"{field}: {message}" for field, message in refused.causes]
         assert [each for each in case.causes if f"{each[0]}: {each[1]}" not in said] == [], said
-        assert stage.api.ask("POST", home(case.passes), case.passes, dryRun="All").code == 201
+        assert runner.api.request("POST", collection_path(case.passes), case.passes, dryRun="All").code == 201

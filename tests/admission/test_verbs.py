@@ -13,8 +13,8 @@ from hack.refusals import Case, Manifest
 from hack.testbed.place import Result, run
 from hack.testbed.programs import Programs
 from kavip.api.review import Operation
-from tests.admission.asking import place
-from tests.admission.stage import Stage
+from tests.admission.apiclient import object_path
+from tests.admission.caserunner import CaseRunner
 from tests.admission.test_table import merge_patch
 
 pytestmark = pytest.mark.apiserver
@@ -24,7 +24,7 @@ CHANGED = list(
     {
         (case.kind, case.rule): case
         for case in reversed(REFUSED)
-        if case.operation is not Operation.DELETE and place(case.passes) == place(case.asked)
+        if case.operation is not Operation.DELETE and object_path(case.passes) == object_path(case.asked)
     }.values()
 )
 """One case of each rule, where what is right is the same object."""
@@ -67,54 +67,54 @@ def added(parts: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 @each_change
-def test_replace_and_every_patch_are_refused(stage: Stage, case: Case) -> None:
+def test_replace_and_every_patch_are_refused(runner: CaseRunner, case: Case) -> None:
     """kubectl replace and the three types of kubectl patch print the table's words and change nothing."""
     case = edited(case)
-    with stage.playing(case):
-        before = stage.found(case.asked)
-        done = [stage.kubectl("replace", "-f", "-", given=case.asked)]
+    with runner.running(case):
+        before = runner.found(case.asked)
+        done = [runner.kubectl("replace", "-f", "-", given=case.asked)]
         for kind, body in patches(case).items():
-            done.append(stage.kubectl("patch", *target(case), f"--type={kind}", "-p", json.dumps(body)))
+            done.append(runner.kubectl("patch", *target(case), f"--type={kind}", "-p", json.dumps(body)))
         for each in done:
             assert each.returncode != 0 and each.stderr.endswith(case.words), each
-        assert stage.found(case.asked) == before
+        assert runner.found(case.asked) == before
 
 
 @each_change
-def test_an_edit_is_refused_in_the_editor(stage: Stage, case: Case, tmp_path: Path) -> None:
+def test_an_edit_is_refused_in_the_editor(runner: CaseRunner, case: Case, tmp_path: Path) -> None:
     """kubectl edit opens the editor again, with a 422 on top; who gives up leaves the object as it was."""
     case = edited(case)
     seen, asked = tmp_path / "seen", tmp_path / "asked.yaml"
     editor = tmp_path / "editor"
     editor.write_text(f'#!/bin/sh\ncp "$1" {seen}\ncp {asked} "$1"\n')
     editor.chmod(0o755)
-    with stage.playing(case):
-        before = stage.found(case.asked)
+    with runner.running(case):
+        before = runner.found(case.asked)
         metadata = {**before.body["metadata"], **{mark: {} for mark in MARKS}, **case.asked["metadata"]}
         asked.write_text(yaml.safe_dump({**before.body, **case.asked, "metadata": metadata}))
-        command = stage.plane.kubectl_command("edit", *target(case))
+        command = runner.plane.kubectl_command("edit", *target(case))
         done = run(command, env={"KUBE_EDITOR": str(editor), "TMPDIR": str(tmp_path)}, check=False)
         assert done.returncode != 0, done
         comment = " ".join(line.removeprefix("#").strip() for line in seen.read_text().splitlines() if line[:1] == "#")
         for field, message in case.causes:
             assert f"{field}: {message}" in comment or (case.code == 403 and message in done.stderr)
-        assert stage.found(case.asked) == before
+        assert runner.found(case.asked) == before
 
 
 @each_creation
-def test_of_a_list_the_others_come_in(stage: Stage, case: Case) -> None:
+def test_of_a_list_the_others_come_in(runner: CaseRunner, case: Case) -> None:
     """One bad item of a List is refused in the table's words; those before and after it are created."""
     others = [listed(case.passes, name) for name in ("before", "after")]
     items = [others[0], case.asked, others[1]]
     given = {"apiVersion": "v1", "kind": "List", "items": items}
-    with stage.playing(case):
+    with runner.running(case):
         try:
-            done = stage.kubectl("create", "-f", "-", given=given)
+            done = runner.kubectl("create", "-f", "-", given=given)
             assert done.returncode != 0 and done.stderr.endswith(case.words), done
-            assert [stage.found(each).code for each in items] == [200, 404, 200], done
+            assert [runner.found(each).code for each in items] == [200, 404, 200], done
         finally:
             for each in others:
-                stage.api.ask("DELETE", place(each))
+                runner.api.request("DELETE", object_path(each))
 
 
 def listed(manifest: Manifest, name: str) -> Manifest:
@@ -124,30 +124,30 @@ def listed(manifest: Manifest, name: str) -> Manifest:
 
 @pytest.mark.chart
 @each_creation
-def test_helm_upgrade_fails_and_leaves_the_release(stage: Stage, case: Case, helm: Callable[..., Result]) -> None:
+def test_helm_upgrade_fails_and_leaves_the_release(runner: CaseRunner, case: Case, helm: Callable[..., Result]) -> None:
     """The upgrade says what the table says; the object stays, and the next upgrade with the right values passes."""
-    with stage.playing(case):
+    with runner.running(case):
         try:
             assert helm("install", given=case.passes).returncode == 0
-            before = stage.found(case.asked)
+            before = runner.found(case.asked)
             done = helm("upgrade", given=case.asked)
             assert done.returncode != 0
             for field, message in case.causes:
                 assert message in done.stderr, (field, done.stderr)
-            assert stage.found(case.asked) == before
+            assert runner.found(case.asked) == before
         finally:
             helm("uninstall")
 
 
 @pytest.fixture
-def helm(stage: Stage, programs: Programs, tmp_path: Path) -> Callable[..., Result]:
+def helm(runner: CaseRunner, programs: Programs, tmp_path: Path) -> Callable[..., Result]:
     """Helm with a chart whose one object is its values."""
     chart = tmp_path / "chart"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: shop\nversion: 0.1.0\n")
     (chart / "templates" / "object.yaml").write_text("{{ toYaml .Values }}\n")
     own = {f"HELM_{name}_HOME": str(tmp_path / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-    environment = {**own, "KUBECONFIG": str(stage.plane.kubeconfig)}
+    environment = {**own, "KUBECONFIG": str(runner.plane.kubeconfig)}
 
     def call(verb: str, *, given: object = None) -> Result:
         values = tmp_path / "values.json"

@@ -3,8 +3,8 @@
 from kavip.admission import verdict
 from kavip.admission.verdict import Subject, Verdict
 from kavip.names import Reason
-from tests.admission.judging import EDGE, create, reasons
-from tests.build import pool, service
+from tests.admission.evaluation import EDGE, create, reasons
+from tests.support.build import pool, service
 
 
 def test_several_findings_are_422_unless_all_are_403() -> None:

@@ -16,7 +16,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.vrrp.config import render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
-from tests.build import group
+from tests.support.build import group
 
 PASSWORD = "s3cr3t_9"
 DIGEST = "what is next"

@@ -18,14 +18,14 @@ from kavip.errors import UnsafeValue
 from kavip.names import CONFIG_KEY, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object
-from tests import build
-from tests.admission import judging
+from tests.admission import evaluation
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import WEB, WEB_VIP, master, started
 from tests.changes.rig import NEW
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 from tests.vrrp import hostile, reader
 
 CANARY = "canary"
@@ -145,10 +145,10 @@ def everything() -> Tried:
     tried = Tried()
     for text in TEXTS:
         bad = dict(of_services(text))
-        tried.passed |= {place for place, each in bad.items() if not judging.create(each, group()).refusals}
+        tried.passed |= {place for place, each in bad.items() if not evaluation.create(each, group()).refusals}
         planned(tried, "Services", group(), *bad.values())
         for place, each in of_groups(text):
-            if len(judging.create(each).refusals) < len(each.spec.verbatim_config or ("one",)):
+            if len(evaluation.create(each).refusals) < len(each.spec.verbatim_config or ("one",)):
                 tried.passed.add(place)
             planned(tried, place, each)
         node = build.node("n9", "192.0.2.99")

@@ -12,13 +12,13 @@ import pytest
 from kavip import names
 from kavip.controller.prober import Probe
 from kavip.reconcile.plan import Key, Kind, Target
-from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.steps import led, started
 from tests.reconcile.group.grouping import WEB, serving
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.support import build
 from tests.vrrp.samples import STEADY
 
 pytestmark = pytest.mark.netns

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 from tests.vrrp.samples import NEW, shared
 
 pytestmark = pytest.mark.netns

@@ -12,7 +12,6 @@ from kavip.controller.prober import Probe
 from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.objects import Observed
 from kavip.reconcile.plan import Key, Kind, Target
-from tests import build
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
@@ -20,6 +19,7 @@ from tests.agent.steps import master, started
 from tests.reconcile.group.grouping import READY, condition, serving, settled, with_pods
 from tests.reconcile.scenes import GROUP
 from tests.reconcile.scenes import pod as kubernetes_pod
+from tests.support import build
 
 pytestmark = pytest.mark.netns
 

@@ -1,7 +1,7 @@
 """What is read of a Node, which its kubelet writes."""
 
 from kavip.api.cluster import MAX_NODE_ADDRESSES
-from tests import build
+from tests.support import build
 
 
 def test_a_node_that_names_every_address_of_a_pool_has_but_its_first() -> None:

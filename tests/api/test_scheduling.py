@@ -7,7 +7,7 @@ import pytest
 from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec
 from kavip.api.scheduling import fields_of, place_of, placement_of
-from tests import build
+from tests.support import build
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"

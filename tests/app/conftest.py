@@ -91,7 +91,7 @@ class Installation:
         probe_port, metrics_port = free_port(), free_port()
         registered = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
         command = [
-            *(sys.executable, "-m", "tests.app.patient", "run" if webhook else "controller"),
+            *(sys.executable, "-m", "tests.app.longtimeouts", "run" if webhook else "controller"),
             *(f"--kubeconfig={self.plane.kubeconfig}", "--namespace=kavip", f"--identity=replica-{len(self.replicas)}"),
             *("--webhook-host=127.0.0.1", *(registered if webhook else [])),
             *("--probe-host=127.0.0.1", f"--probe-port={probe_port}"),

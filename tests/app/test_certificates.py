@@ -14,9 +14,9 @@ from kavip import names
 from kavip.pki import certificates
 from kavip.pki.certificates import Pair
 from kavip.webhook.certs.selfsigned import CHECK_EVERY
-from tests.app import site as sites
-from tests.app.site import Replica, Site, Writer
-from tests.rights import granted, used
+from tests.app import deployment as deployments
+from tests.app.deployment import Deployment, Replica, Writer
+from tests.support.rbac import granted, used
 from tests.test_rights import roles_of
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytest.mark.timeout(900)]
@@ -31,9 +31,9 @@ CONCERNED = ("secrets", "endpointslices", "mutatingwebhookconfigurations", VALID
 
 
 @pytest.fixture
-def site(programs: Programs) -> Iterator[Site]:
+def deployment(programs: Programs) -> Iterator[Deployment]:
     """A control plane in a machine of its own."""
-    with runs.temporary() as state, sites.opened(programs, state) as found:
+    with runs.temporary() as state, deployments.opened(programs, state) as found:
         yield found
         print("--- API server", process.tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201
         for log in sorted(state.glob("kavip-*.log")):
@@ -41,89 +41,91 @@ def site(programs: Programs) -> Iterator[Site]:
             assert "PRIVATE" not in log.read_text()
 
 
-def test_self(site: Site) -> None:
+def test_self(deployment: Deployment) -> None:
     """Replicas that start at once share a CA; rotated in both ways no write is lost, and the old CA goes."""
-    site.install()
-    one, other = site.start(), site.start()
+    deployment.install()
+    one, other = deployment.start(), deployment.start()
     ready(one, other)
-    first = site.bundle()
-    assert first == certificates.read_bundle(site.data(names.CA_SECRET_NAME)["tls.crt"])
-    assert rotated(site, [])
-    with site.writing() as writer:
-        site.plane.kubectl("annotate", "secret", names.CA_SECRET_NAME, sites.OWN, f"{names.ROTATE_ANNOTATION}=true")
-        until("the CA is another, and alone", lambda: rotated(site, first))
-        second = site.bundle()
-        site.plane.kubectl("delete", "secret", names.CA_SECRET_NAME, sites.OWN)
-        until("old and new CA are trusted", lambda: len(site.bundle()) == 2)
+    first = deployment.bundle()
+    assert first == certificates.read_bundle(deployment.data(names.CA_SECRET_NAME)["tls.crt"])
+    assert rotated(deployment, [])
+    with deployment.writing() as writer:
+        deployment.plane.kubectl(
+            "annotate", "secret", names.CA_SECRET_NAME, deployments.OWN, f"{names.ROTATE_ANNOTATION}=true"
+        )
+        until("the CA is another, and alone", lambda: rotated(deployment, first))
+        second = deployment.bundle()
+        deployment.plane.kubectl("delete", "secret", names.CA_SECRET_NAME, deployments.OWN)
+        until("old and new CA are trusted", lambda: len(deployment.bundle()) == 2)
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
-    site.fall(other)
-    until("the rotation ends without the one that is gone", lambda: rotated(site, second))
-    confirmed = [note for each in site.asked() if each.resource == "secrets" for note in notes(each.body)]
+    deployment.fall(other)
+    until("the rotation ends without the one that is gone", lambda: rotated(deployment, second))
+    confirmed = [note for each in deployment.asked() if each.resource == "secrets" for note in notes(each.body)]
     assert {*confirmed} == {names.CONFIRMED_PREFIX + name for name in ("kavip-0", "kavip-1")}
-    mended(site, one)
-    assert "CA renewed: asked for by annotation" in site.told("CertificateRenewed")
-    rights_are_those_that_are_used(site)
+    mended(deployment, one)
+    assert "CA renewed: asked for by annotation" in deployment.told("CertificateRenewed")
+    rights_are_those_that_are_used(deployment)
 
 
-def test_provided(site: Site) -> None:
+def test_provided(deployment: Deployment) -> None:
     """Not ready until the Secret is good; a new CA in it loses no write, and a bad one leaves the last good served."""
-    site.install("certs.mode=provided")
-    one, other = site.start(), site.start()
+    deployment.install("certs.mode=provided")
+    one, other = deployment.start(), deployment.start()
     missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
     until("readiness says why", lambda: f"{missing} {HOST} into it" in one.unready())
-    until("an Event says so too", lambda: missing in site.told("CertificateUnusable"))
+    until("an Event says so too", lambda: missing in deployment.told("CertificateUnusable"))
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
-    site.write_secret(OTHERS, filled(old, "elsewhere.example"))
+    deployment.write_secret(OTHERS, filled(old, "elsewhere.example"))
     until("readiness says what is wrong", lambda: f"is for elsewhere.example, not for {HOST}" in one.unready())
-    site.write_secret(OTHERS, filled(old))
+    deployment.write_secret(OTHERS, filled(old))
     ready(one, other)
-    assert site.bundle() == [old.certificate]
-    with site.writing() as writer:
-        site.write_secret(OTHERS, filled(new))
+    assert deployment.bundle() == [old.certificate]
+    with deployment.writing() as writer:
+        deployment.write_secret(OTHERS, filled(new))
         until("both serve the new one", lambda: serve_leaves_of(new, one, other))
         ends = one.metric(LEAF)
-        site.write_secret(OTHERS, {**filled(new), "tls.key": old.key_pem})
-        until("an Event says what is wrong", lambda: "do not belong together" in site.told("CertificateUnusable"))
+        deployment.write_secret(OTHERS, {**filled(new), "tls.key": old.key_pem})
+        until("an Event says what is wrong", lambda: "do not belong together" in deployment.told("CertificateUnusable"))
         assert (one.unready(), one.metric(LEAF)) == ("", ends)
         assert serve_leaves_of(new, one)
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
-    site.write_secret(OTHERS, filled(new, life=timedelta(days=3)))
+    deployment.write_secret(OTHERS, filled(new, life=timedelta(days=3)))
     until("the next good one is served", lambda: one.metric(LEAF) < ends)
-    mended(site, one)
-    rights_are_those_that_are_used(site)
+    mended(deployment, one)
+    rights_are_those_that_are_used(deployment)
 
 
 @pytest.mark.parametrize("mode", ["cert-manager", "service-ca"])
-def test_injected(site: Site, mode: str) -> None:
+def test_injected(deployment: Deployment, mode: str) -> None:
     """The test writes Secret and caBundle as the controllers do: kavip serves, waits for trust, and writes neither."""
-    site.install(f"certs.mode={mode}")
-    one, other = site.start(), site.start()
+    deployment.install(f"certs.mode={mode}")
+    one, other = deployment.start(), deployment.start()
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
-    site.write_secret(OTHERS, filled(old))
+    deployment.write_secret(OTHERS, filled(old))
     until("it waits to be trusted", lambda: "caBundle does not vouch for the certificate yet" in one.unready())
-    site.write_bundle(certificates.pem([old.certificate]))
+    deployment.write_bundle(certificates.pem([old.certificate]))
     ready(one, other)
-    with site.writing() as writer:
+    with deployment.writing() as writer:
         renewed = filled(old, life=timedelta(days=3))
-        site.write_secret(OTHERS, renewed)
+        deployment.write_secret(OTHERS, renewed)
         until("a renewed leaf is served", lambda: serves(renewed, one, other))
         replaced = filled(new)
-        site.write_secret(OTHERS, replaced)
-        site.write_bundle(certificates.pem([new.certificate, old.certificate]))
+        deployment.write_secret(OTHERS, replaced)
+        deployment.write_bundle(certificates.pem([new.certificate, old.certificate]))
         until("the leaf of a new CA is served", lambda: serves(replaced, one, other))
-        site.write_bundle(certificates.pem([new.certificate]))
+        deployment.write_bundle(certificates.pem([new.certificate]))
         until("writes go on", further(writer))
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
     # with the old CA gone at the same moment, nobody can promise that no write is lost; but it is over at once
     hasty = filled(old)
-    site.write_secret(OTHERS, hasty)
-    site.write_bundle(certificates.pem([old.certificate]))
+    deployment.write_secret(OTHERS, hasty)
+    deployment.write_bundle(certificates.pem([old.certificate]))
     until("the leaf follows the bundle", lambda: serves(hasty, one, other))
-    until("writes pass again", lambda: not site.writer().write().returncode)
-    rights_are_those_that_are_used(site)
+    until("writes pass again", lambda: not deployment.writer().write().returncode)
+    rights_are_those_that_are_used(deployment)
 
 
 # --- what the tests share ---------------------------------------------------------------------------------------------
@@ -158,11 +160,11 @@ def serve_leaves_of(ca: Pair, *replicas: Replica) -> bool:
     return all(certificates.signed(ca.certificate, each.leaf()) for each in replicas)
 
 
-def rotated(site: Site, before: list[x509.Certificate]) -> bool:
+def rotated(deployment: Deployment, before: list[x509.Certificate]) -> bool:
     """Whether one CA is trusted, none of *before*, and every replica serves a leaf of it."""
-    found = site.bundle()
+    found = deployment.bundle()
     alone = len(found) == 1 and found != before
-    return alone and all(certificates.signed(found[0], each.leaf()) for each in site.replicas)
+    return alone and all(certificates.signed(found[0], each.leaf()) for each in deployment.replicas)
 
 
 def answered(writer: Writer, *replicas: Replica) -> None:
@@ -178,29 +180,29 @@ def further(writer: Writer) -> Callable[[], bool]:
     return lambda: writer.written >= goal
 
 
-def mended(site: Site, replica: Replica) -> None:
+def mended(deployment: Deployment, replica: Replica) -> None:
     """Whoever empties caBundle sees it filled again, with the CA of what is served; kavip is ready throughout."""
-    before = site.bundle()
+    before = deployment.bundle()
     assert before
-    for other in [each for each in site.replicas if each is not replica]:
-        site.fall(other)
+    for other in [each for each in deployment.replicas if each is not replica]:
+        deployment.fall(other)
     for _ in range(5):
-        site.write_bundle(b"")
-        until("the bundle is back", lambda: site.bundle()[:1] == before[:1])
+        deployment.write_bundle(b"")
+        until("the bundle is back", lambda: deployment.bundle()[:1] == before[:1])
     # by looking now and then alone, one replica would need so long each time, however slow whoever empties it is
-    mends = mends_of(site)[-5:]
+    mends = mends_of(deployment)[-5:]
     assert min(later - sooner for sooner, later in pairwise(mends)).total_seconds() < CHECK_EVERY, mends
     assert replica.unready() == ""
 
 
-def mends_of(site: Site) -> list[datetime]:
+def mends_of(deployment: Deployment) -> list[datetime]:
     """When kavip filled the bundle that somebody else had just written, by the API server's clock."""
     found: list[datetime] = []
     is_empty = False
-    for each in site.plane.audit.events(verb="patch", resource=VALIDATING):
-        if each.user == sites.ACCOUNT and is_empty:
+    for each in deployment.plane.audit.events(verb="patch", resource=VALIDATING):
+        if each.user == deployments.ACCOUNT and is_empty:
             found.append(datetime.fromisoformat(each.received))
-        is_empty = each.user != sites.ACCOUNT
+        is_empty = each.user != deployments.ACCOUNT
     return found
 
 
@@ -210,11 +212,11 @@ def notes(body: object) -> Iterator[str]:
     yield from (key for key, value in (metadata.get("annotations") or {}).items() if value and "confirmed" in key)
 
 
-def rights_are_those_that_are_used(site: Site) -> None:
+def rights_are_those_that_are_used(deployment: Deployment) -> None:
     """Of Secrets, configurations and endpoints the chart grants what was asked for, and nothing was refused."""
-    asked = site.asked()
+    asked = deployment.asked()
     assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
     needed = {right for right in used(asked) if right.resource in CONCERNED}
-    held = {right for right in granted(roles_of(site.plane)) if right.resource in CONCERNED}
+    held = {right for right in granted(roles_of(deployment.plane)) if right.resource in CONCERNED}
     assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
     assert {str(right) for right in held if not any(right.covers(one) for one in needed)} == set()

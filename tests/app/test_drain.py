@@ -15,9 +15,9 @@ import pytest
 from kavip import names
 from kavip.http.listener import Limits
 from tests.app.conftest import Installation, Replica, a_group, wait_for
-from tests.build import service
 from tests.http.crowd import crowd
-from tests.webhook.serving import question
+from tests.support.build import service
+from tests.webhook.httpclient import question
 
 pytestmark = pytest.mark.apiserver
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from hack.testbed.controlplane import ControlPlane
-from tests.app.agents import Agents
 from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, free_port, wait_for
+from tests.app.fakeagents import FakeAgents
 from tests.app.test_explain import kubectl_kavip, let_list
 
 pytestmark = pytest.mark.apiserver
@@ -90,7 +90,7 @@ def rest(*counts: Callable[[], int]) -> list[int]:
 
 def test_a_fail_over_is_one_write_for_each_service(installation: Installation, tmp_path: Path) -> None:
     """From the first master to a split brain; `kavip status` shows it, and its watch prints what changes."""
-    with Agents(installation) as agents:
+    with FakeAgents(installation) as agents:
         # with long intervals a machine that stalls for seconds between two answers makes no VIP without a master
         edge = a_group("edge", default=True, metricsPort=agents.port, advertIntervalMilliseconds=3000)
         installation.applied(a_pool("edge", "192.0.2.128/25"), edge)

@@ -28,9 +28,9 @@ from kavip.api.service import Service
 from kavip.reconcile.observed.agent import state_of, summary
 from kavip.reconcile.observed.objects import Hearing
 from kavip.snapshot import Object
-from tests import build
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
+from tests.support import build
 from tests.vrrp.lab import BEFORE_OTHERS
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})

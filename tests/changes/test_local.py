@@ -13,12 +13,12 @@ from kavip import names
 from kavip.api.service import Service
 from kavip.vrrp import tracking
 from kavip.vrrp.priorities import priorities
-from tests import build
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group, service
 from tests.changes.seen import watching
 from tests.reconcile.scenes import GROUP
+from tests.support import build
 from tests.vrrp.lab import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns

@@ -5,10 +5,10 @@ from itertools import count
 import pytest
 
 from kavip.vrrp.priorities import priorities
-from tests import build
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import INTERVAL, Rig, group, service
 from tests.changes.seen import Seen, moves, watching
+from tests.support import build
 
 pytestmark = pytest.mark.netns
 

@@ -13,7 +13,6 @@ from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import predecessor
-from tests import build
 from tests.changes.conftest import lan as lan
 from tests.changes.migration import Migration
 from tests.changes.rig import service
@@ -22,6 +21,7 @@ from tests.changes.test_local import PORT, Proxies
 from tests.predecessor.live import conf, instance
 from tests.reconcile.migration.migrating import tainted
 from tests.reconcile.scenes import GROUP
+from tests.support import build
 
 pytestmark = pytest.mark.netns
 

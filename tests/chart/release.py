@@ -14,29 +14,31 @@ from kavip import names
 from kavip.kube.client import Client
 from kavip.pki import certificates
 from kavip.webhook.certs.cabundle import Injected
-from tests import files
+from tests.support import manifests
 
 Helm = Callable[..., Result]
-RELEASE = ("kavip", str(files.CHART), f"--namespace={files.NAMESPACE}", "--create-namespace")
+RELEASE = ("kavip", str(manifests.CHART), f"--namespace={manifests.NAMESPACE}", "--create-namespace")
 """What `helm install` and `helm upgrade` are told."""
 
 
-def rendered(helm: Helm, *settings: str, namespace: str = files.NAMESPACE) -> list[files.Object]:
+def rendered(helm: Helm, *settings: str, namespace: str = manifests.NAMESPACE) -> list[manifests.Object]:
     """The objects of the chart with *settings* (``key=value``)."""
     values = [argument for setting in settings for argument in ("--set-json", setting)]
-    return files.parsed(helm("template", "kavip", str(files.CHART), f"--namespace={namespace}", *values).stdout)
+    return manifests.parsed(helm("template", "kavip", str(manifests.CHART), f"--namespace={namespace}", *values).stdout)
 
 
-def environment(objects: list[files.Object]) -> dict[str, Any]:
+def environment(objects: list[manifests.Object]) -> dict[str, Any]:
     """The environment of kavip's container."""
-    (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (container,) = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 
 
 def serve_kinds(server: ControlPlane) -> None:
     """Have *server* serve every kind of others that the chart knows: each is established first, and served later."""
-    server.kubectl("create", f"--filename={files.KINDS}")
-    wait_served(server, *(each["spec"]["names"]["kind"] for each in files.parsed(files.KINDS.read_text())))
+    server.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
+    wait_served(
+        server, *(each["spec"]["names"]["kind"] for each in manifests.parsed(manifests.FOREIGN_CRDS.read_text()))
+    )
 
 
 def wait_served(server: ControlPlane, *kinds: str) -> None:
@@ -59,7 +61,7 @@ def served(server: ControlPlane) -> set[str]:
 MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
 
 
-def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> files.Object:
+def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> manifests.Object:
     """A Service, of type LoadBalancer unless *spec* says otherwise."""
     metadata = {"namespace": "default", "name": name, **(metadata or {})}
     body = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
@@ -68,7 +70,7 @@ def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": body}
 
 
-def refused(server: ControlPlane, subject: files.Object) -> bool:
+def refused(server: ControlPlane, subject: manifests.Object) -> bool:
     """Whether the API server would not create *subject*, because kavip does not answer."""
     done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
     assert not done.returncode or "failed calling webhook" in done.stderr, done.stderr
@@ -89,8 +91,8 @@ def write_bundles(server: ControlPlane) -> None:
     asyncio.run(publish())
 
 
-def get(server: ControlPlane, kind: str) -> files.Object:
+def get(server: ControlPlane, kind: str) -> manifests.Object:
     """The object of *kind* called kavip."""
-    namespace = f"--namespace={files.NAMESPACE}"
-    found: files.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
+    namespace = f"--namespace={manifests.NAMESPACE}"
+    found: manifests.Object = json.loads(server.kubectl("get", kind, "kavip", namespace, "--output=json").stdout)
     return found

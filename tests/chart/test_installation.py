@@ -10,12 +10,12 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from kavip.admission import registration
-from tests import files
 from tests.chart.release import BUNDLE, RELEASE, Helm, environment, get, serve_kinds, wait_served, write_bundles
+from tests.support import manifests
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
-NAMESPACE = f"--namespace={files.NAMESPACE}"
+NAMESPACE = f"--namespace={manifests.NAMESPACE}"
 ASKING = "--set=webhook.failurePolicy.validating=Ignore"
 """Nobody answers in these tests: without this no group or pool could be made."""
 SERVER_SIDE, CLIENT_SIDE = "--server-side=true", "--server-side=false"
@@ -29,7 +29,7 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     helm("install", *RELEASE, ASKING, manner, kubeconfig=server.kubeconfig)
     write_bundles(server)
     wait_served(server)
-    server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
+    server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     status = json.dumps({"status": STATUS})
     server.kubectl("patch", "service", "web", "--subresource=status", "--type=merge", "--patch", status)
     users = of_users(server)
@@ -44,9 +44,9 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
     assert bundles(server) == {BUNDLE}
 
     said = helm("uninstall", "kavip", NAMESPACE, kubeconfig=server.kubeconfig)
-    assert all(path.stem in said.stdout + said.stderr for path in files.CRDS), "it says what it leaves"
+    assert all(path.stem in said.stdout + said.stderr for path in manifests.CRDS), "it says what it leaves"
     assert of_the_release(server) == [
-        f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in files.CRDS
+        f"customresourcedefinition.apiextensions.k8s.io/{path.stem}" for path in manifests.CRDS
     ]
     assert of_users(server) == users
     helm("install", *RELEASE, manner, kubeconfig=server.kubeconfig)
@@ -56,7 +56,7 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
 @pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
 def test_releases_may_differ_in_their_webhooks(helm: Helm, server: ControlPlane, tmp_path: Path, manner: str) -> None:
     """One that another version of the chart lacks comes with an upgrade and goes with a rollback, caBundle and all."""
-    other = shutil.copytree(files.CHART, tmp_path / "kavip")
+    other = shutil.copytree(manifests.CHART, tmp_path / "kavip")
     template = other / "templates" / "webhook.yaml"
     without, count = re.subn(r'  - \{\{ include [^\n]*"warn-.*?(?=\n  - )\n', "", template.read_text(), flags=re.DOTALL)
     assert count == 1
@@ -106,7 +106,7 @@ def test_a_bundle_that_others_inject_stays(helm: Helm, server: ControlPlane, mod
 @pytest.mark.parametrize("flags", [(), ("--server-side",)], ids=["client-side", "server-side"])
 def test_without_helm(server: ControlPlane, flags: tuple[str, ...]) -> None:
     """`kubectl apply -k config/default` works, again too, and keeps caBundle; the samples are accepted."""
-    apply = ["apply", *flags, f"--kustomize={files.CONFIG / 'default'}"]
+    apply = ["apply", *flags, f"--kustomize={manifests.CONFIG / 'default'}"]
     server.kubectl(*apply)
     write_bundles(server)
     again = server.kubectl(*apply).stdout
@@ -114,7 +114,7 @@ def test_without_helm(server: ControlPlane, flags: tuple[str, ...]) -> None:
     assert bundles(server) == {BUNDLE}
     server.kubectl("delete", registration.VALIDATING, "kavip")
     wait_served(server)
-    server.kubectl("apply", *flags, f"--kustomize={files.CONFIG / 'samples'}")
+    server.kubectl("apply", *flags, f"--kustomize={manifests.CONFIG / 'samples'}")
 
 
 def bundles(server: ControlPlane) -> set[str]:

@@ -3,8 +3,8 @@
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from tests import files
 from tests.chart.release import RELEASE, Helm, wait_served
+from tests.support import manifests
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -22,7 +22,7 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
     assert "LEFT OUT" not in told
     assert ("Then give it addresses" in told, "-- kavip status" in told) == (True, True)
     wait_served(server)
-    server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
+    server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     assert "LEFT OUT" not in upgrade()
     assert "LEFT OUT" not in upgrade("--set=groupNamespaces={default,lb}")
     told = upgrade("--set=groupNamespaces={lb}")
@@ -44,7 +44,7 @@ def test_certificates_that_nobody_makes_are_told(helm: Helm, server: ControlPlan
     assert "NOBODY WILL FILL SECRET kavip-webhook-tls" in upgrade("--set=certs.mode=service-ca")
     provided = "--set=certs.mode=provided"
     assert "SECRET kavip-webhook-tls IS NOT THERE" in upgrade(provided)
-    create = ("create", "secret", "generic", "kavip-webhook-tls", f"--namespace={files.NAMESPACE}")
+    create = ("create", "secret", "generic", "kavip-webhook-tls", f"--namespace={manifests.NAMESPACE}")
     server.kubectl(*create, "--from-literal=tls.crt=a", "--from-literal=tls.key=b")
     assert "SECRET kavip-webhook-tls LACKS ca.crt." in upgrade(provided)
     server.kubectl("delete", *create[1:2], *create[3:])

@@ -8,8 +8,8 @@ from hack.testbed.controlplane import ControlPlane
 from kavip.api.group import CaFrom, Check, GroupSpec, KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.reconcile.group import manifests
-from tests import files
 from tests.chart.release import RELEASE, Helm, rendered, serve_kinds
+from tests.support.manifests import only
 
 pytestmark = pytest.mark.chart
 
@@ -19,7 +19,7 @@ KIND = "SecurityContextConstraints"
 
 def test_it_lets_in_exactly_the_pods_of_a_group(helm: Helm) -> None:
     """What the pods of a group ask of the node is what the constraints allow, and nothing beyond it."""
-    found = files.only(rendered(helm, ON), KIND)
+    found = only(rendered(helm, ON), KIND)
     check = Check(name="app", url="https://127.0.0.1:8443/", ca_from=CaFrom(name="app"))
     group = KeepalivedGroup(
         metadata=Metadata(name="edge", namespace="lb"), spec=GroupSpec(interface="eth0", checks=[check])
@@ -49,13 +49,13 @@ def test_accounts_that_are_named_may_use_it(helm: Helm) -> None:
         ("edge", [{"kind": "ServiceAccount", "name": "keepalived", "namespace": "edge"}]),
         ("lb", [{"kind": "ServiceAccount", "name": "default", "namespace": "lb"}]),
     ]
-    constraints = files.only(objects, KIND)
+    constraints = only(objects, KIND)
     assert (constraints["users"], constraints["groups"]) == ([], [])
 
 
 def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
     """No user is asked for, since each namespace has users of its own; root is still refused."""
-    context = files.only(rendered(helm, ON), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    context = only(rendered(helm, ON), "Deployment")["spec"]["template"]["spec"]["securityContext"]
     assert "runAsUser" not in context
     assert context["runAsNonRoot"] is True
 

@@ -11,8 +11,8 @@ import pytest
 
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import Process, spawn, stop, tail, wait_for
-from tests import files
 from tests.chart.release import RELEASE, Helm, wait_served
+from tests.support import manifests
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -80,7 +80,7 @@ def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: lis
     assert (after == definitions) is (not flags)
     assert ("files/crds/vippools.kavip.io.yaml" in done.stdout) is (not flags)
     if flags:
-        helm("uninstall", "kavip", f"--namespace={files.NAMESPACE}", kubeconfig=operated.kubeconfig)
+        helm("uninstall", "kavip", f"--namespace={manifests.NAMESPACE}", kubeconfig=operated.kubeconfig)
         assert found(operated) == before, "who gives kavip up has everything that he had"
 
 
@@ -98,7 +98,7 @@ def found(server: ControlPlane) -> dict[str, Any]:
     named = {
         f"{each['kind']} {each['metadata']['namespace']}/{each['metadata']['name']}": each
         for each in listed
-        if each["metadata"]["namespace"] not in (files.NAMESPACE, "kube-system", "kube-node-lease")
+        if each["metadata"]["namespace"] not in (manifests.NAMESPACE, "kube-system", "kube-node-lease")
     }
     named.pop("Service default/kubernetes", None)  # the API server's own, which it makes when it comes to it
     return named
@@ -110,7 +110,7 @@ def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]
     server.kubectl("create", f"--filename={HERE / 'crd.yaml'}")
     wait_served(server, "KeepalivedGroup")
     helm("install", *RELEASE, *SILENT, kubeconfig=server.kubeconfig)
-    server.kubectl("apply", "--server-side", f"--filename={files.CONFIG}/crd/bases/vippools.kavip.io.yaml")
+    server.kubectl("apply", "--server-side", f"--filename={manifests.CONFIG}/crd/bases/vippools.kavip.io.yaml")
     wait_served(server)
     flags = ["--webhook-host=127.0.0.1", "--webhook-port=0", "--metrics-port=0", "--probe-port=0"]
     command = [sys.executable, "-m", "kavip", "run", f"--kubeconfig={server.kubeconfig}", *flags]
@@ -123,7 +123,7 @@ def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]
 def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> None:
     """With a definition that drops every field of kavip's own, a group gets its objects, VRIDs and old conditions."""
     server.kubectl("create", "--filename=-", input=json.dumps(NODE))
-    server.kubectl("create", f"--kustomize={files.CONFIG / 'samples'}")
+    server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     for subject, field, value in (
         ("service/web", "{.status.loadBalancer.ingress[0].ip}", "192.0.2.129"),
         ("daemonset/edge", "{.metadata.name}", "edge"),

@@ -7,8 +7,8 @@ import pytest
 from hack.testbed.place import run
 from hack.testbed.programs import Programs
 from kavip.admission import registration
-from tests import files
 from tests.chart.release import Helm, environment, rendered
+from tests.support import manifests
 from tests.test_manifests import normal
 
 pytestmark = pytest.mark.chart
@@ -21,14 +21,14 @@ class TestRendering:
 
     def test_lint_finds_nothing(self, helm: Helm) -> None:
         """`helm lint --strict` passes."""
-        helm("lint", "--strict", str(files.CHART))
+        helm("lint", "--strict", str(manifests.CHART))
 
     @pytest.mark.parametrize(
         ("base", "settings"), [("default", []), ("openshift", ["openshift.enabled=true"])], ids=["default", "openshift"]
     )
     def test_it_is_what_config_says(self, helm: Helm, programs: Programs, base: str, settings: list[str]) -> None:
         """The chart is config/default, or config/openshift, but for the namespace and the labels of helm."""
-        kustomized = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / base)]).stdout)
+        kustomized = manifests.parsed(run([programs["kubectl"], "kustomize", str(manifests.CONFIG / base)]).stdout)
         expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
         found = {key(each): comparable(each) for each in rendered(helm, *settings) if not hook_of(each)}
         assert found.keys() == expected.keys()
@@ -37,14 +37,16 @@ class TestRendering:
 
     def test_the_monitor_is_what_config_says(self, helm: Helm, programs: Programs) -> None:
         """The PodMonitor of the chart is that of config/prometheus."""
-        (expected,) = files.parsed(run([programs["kubectl"], "kustomize", str(files.CONFIG / "prometheus")]).stdout)
-        found = files.only(rendered(helm, "podMonitor.enabled=true"), "PodMonitor")
+        (expected,) = manifests.parsed(
+            run([programs["kubectl"], "kustomize", str(manifests.CONFIG / "prometheus")]).stdout
+        )
+        found = manifests.only(rendered(helm, "podMonitor.enabled=true"), "PodMonitor")
         assert comparable(found) == comparable(expected)
 
     def test_definitions_are_kept(self, helm: Helm) -> None:
         """The chart's CRDs are those of config/crd, and stay when the release goes."""
         found = [each for each in rendered(helm) if each["kind"] == "CustomResourceDefinition"]
-        assert [each["spec"] for each in found] == [each["spec"] for each in files.objects(*files.CRDS)]
+        assert [each["spec"] for each in found] == [each["spec"] for each in manifests.objects(*manifests.CRDS)]
         assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
         assert not [each for each in rendered(helm, "crds.install=false") if each["kind"] == found[0]["kind"]]
 
@@ -53,7 +55,7 @@ class TestRendering:
         objects = rendered(helm, namespace="lb-system")
         client = registration.ByService("lb-system", "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace="lb-system"):
-            assert normal(files.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
+            assert normal(manifests.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
 
     @pytest.mark.parametrize(
         ("manner", "settings"),
@@ -69,9 +71,9 @@ class TestRendering:
     def test_webhooks_follow_the_choices(self, helm: Helm, manner: registration.Manner, settings: list[str]) -> None:
         """Whose externalIPs are checked and what happens with kavip down are what the code makes of the same choice."""
         objects = rendered(helm, *settings)
-        client = registration.ByService(files.NAMESPACE, "kavip-webhook")
-        for expected in registration.configurations("kavip", client, namespace=files.NAMESPACE, manner=manner):
-            assert normal(files.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
+        client = registration.ByService(manifests.NAMESPACE, "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE, manner=manner):
+            assert normal(manifests.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
 
     @pytest.mark.parametrize(
         ("mode", "annotations"),
@@ -88,10 +90,10 @@ class TestRendering:
         """Where kavip does not write caBundle, annotations ask the one who does, and never the chart itself."""
         objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
         for kind in (registration.MUTATING, registration.VALIDATING):
-            found = files.only(objects, kind)
+            found = manifests.only(objects, kind)
             assert found["metadata"].get("annotations") == annotations
             assert not [hook for hook in found["webhooks"] if "caBundle" in hook["clientConfig"]]
-        serving = files.only(objects, "Service")["metadata"].get("annotations")
+        serving = manifests.only(objects, "Service")["metadata"].get("annotations")
         assert serving == (
             {"service.beta.openshift.io/serving-cert-secret-name": "tls"} if mode == "service-ca" else None
         )
@@ -112,7 +114,7 @@ class TestRendering:
     ) -> None:
         """Only where kavip is the CA may it write a Secret, and only where caBundle is its own may it write that."""
         objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
-        rules = [rule for kind in ("ClusterRole", "Role") for rule in files.only(objects, kind, "kavip")["rules"]]
+        rules = [rule for kind in ("ClusterRole", "Role") for rule in manifests.only(objects, kind, "kavip")["rules"]]
         (configurations,) = [rule for rule in rules if "validatingwebhookconfigurations" in rule["resources"]]
         assert ("patch" in configurations["verbs"]) is writes
         found = [rule for rule in rules if "secrets" in rule["resources"]]
@@ -169,7 +171,7 @@ class TestRendering:
     )
     def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:
         """An unknown or malformed value is refused by its name."""
-        done = helm("template", "kavip", str(files.CHART), "--set-json", setting, check=False)
+        done = helm("template", "kavip", str(manifests.CHART), "--set-json", setting, check=False)
         assert done.returncode
         assert path in done.stderr
 
@@ -185,7 +187,7 @@ class TestRendering:
 
     def test_the_host_network_is_rolled_out_in_place(self, helm: Helm) -> None:
         """In the network of the nodes a pod leaves before its successor comes: they have the same ports."""
-        spec = files.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]
+        spec = manifests.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]
         assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
         assert spec["template"]["spec"]["hostNetwork"] is True
 
@@ -196,8 +198,8 @@ class TestRendering:
     def test_the_policy_lets_in_what_is_served(self, helm: Helm) -> None:
         """The NetworkPolicy names the ports of the container."""
         objects = rendered(helm, "networkPolicy.enabled=true")
-        (rule,) = files.only(objects, "NetworkPolicy")["spec"]["ingress"]
-        (container,) = files.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+        (rule,) = manifests.only(objects, "NetworkPolicy")["spec"]["ingress"]
+        (container,) = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
         assert [each["port"] for each in rule["ports"]] == [each["name"] for each in container["ports"]]
 
     def test_pods_are_placed_as_told(self, helm: Helm) -> None:
@@ -210,22 +212,22 @@ class TestRendering:
             "imagePullSecrets": [{"name": "pull"}],
         }
         objects = rendered(helm, *(f"{name}={json.dumps(value)}" for name, value in pod.items()))
-        spec = files.only(objects, "Deployment")["spec"]["template"]["spec"]
+        spec = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]
         assert {name: spec[name] for name in pod} == pod
 
 
-def hook_of(subject: files.Object) -> str:
+def hook_of(subject: manifests.Object) -> str:
     """When helm makes *subject*, if it is no part of the release."""
     return str(subject["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
 
 
-def key(subject: files.Object) -> tuple[str, str, str]:
+def key(subject: manifests.Object) -> tuple[str, str, str]:
     """What tells objects apart."""
     metadata = subject["metadata"]
     return subject["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def comparable(subject: files.Object) -> files.Object:
+def comparable(subject: manifests.Object) -> manifests.Object:
     """*subject* without what only helm writes."""
     metadata = {**subject["metadata"]}
     labels = {name: value for name, value in metadata.pop("labels", {}).items() if name not in OF_HELM}

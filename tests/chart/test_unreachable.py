@@ -10,8 +10,8 @@ from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
 from hack.testbed.process import wait_for
 from kavip import names
-from tests import files
 from tests.chart.release import MARKED, RELEASE, Helm, refused, service, wait_served
+from tests.support import manifests
 
 pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
@@ -28,7 +28,7 @@ PLAIN = {
     "wish for an address": service("new", loadBalancerIP="192.0.2.7"),
     "external IPs": service("new", externalIPs=EXTERNAL),
     "in kube-system": service("new", metadata={"namespace": "kube-system", **MARKED}),
-    "beside kavip": service("new", metadata={"namespace": files.NAMESPACE, **MARKED}),
+    "beside kavip": service("new", metadata={"namespace": manifests.NAMESPACE, **MARKED}),
 }
 """Services that are none of kavip's business, or that a cluster needs to come up."""
 OURS = {
@@ -41,7 +41,7 @@ OURS = {
 @pytest.fixture
 def before(server: ControlPlane) -> ControlPlane:
     """A control plane with objects that are older than kavip's webhooks, some of them on their way out."""
-    server.kubectl("apply", "--server-side", f"--kustomize={files.CONFIG / 'crd'}")
+    server.kubectl("apply", "--server-side", f"--kustomize={manifests.CONFIG / 'crd'}")
     wait_served(server)
     group = {
         "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
@@ -98,12 +98,12 @@ def test_what_is_ours_waits(installed: Callable[..., ControlPlane]) -> None:
         ("keepalivedgroup/edge", {"spec": {"interface": "eth1"}}),
     ):
         assert unanswered(patch(server, kind, change, check=False)), (kind, change)
-    assert unanswered(server.kubectl("create", f"--filename={files.CONFIG}/samples/vippool.yaml", check=False))
+    assert unanswered(server.kubectl("create", f"--filename={manifests.CONFIG}/samples/vippool.yaml", check=False))
 
 
 def test_pools_cannot_be_deleted_behind_its_back(installed: Callable[..., ControlPlane], before: ControlPlane) -> None:
     """DELETE of a pool is asked about, with no object but the old one; the conditions hold all the same."""
-    before.kubectl("create", f"--filename={files.CONFIG}/samples/vippool.yaml")
+    before.kubectl("create", f"--filename={manifests.CONFIG}/samples/vippool.yaml")
     server = installed()
     assert unanswered(server.kubectl("delete", "vippool", "edge", check=False))
     patch(
@@ -124,7 +124,7 @@ def test_with_all_external_ips_guarded(installed: Callable[..., ControlPlane]) -
     patch(server, "service/external", {"spec": {"externalIPs": []}})
 
 
-def create(server: ControlPlane, subject: files.Object, *, check: bool = True) -> Result:
+def create(server: ControlPlane, subject: manifests.Object, *, check: bool = True) -> Result:
     """Create *subject*."""
     return server.kubectl("create", "--filename=-", input=json.dumps(subject), check=check)
 

@@ -14,7 +14,7 @@ from kavip.admission.verdict import message_of
 from kavip.api.review import Operation
 from kavip.cli.sources import files
 from kavip.cli.views import simulate
-from tests.files import ROOT, SAMPLES
+from tests.support.manifests import ROOT, SAMPLES
 
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
 GROUPS = """

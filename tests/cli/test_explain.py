@@ -23,9 +23,9 @@ from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.reconcile.plan import Options
 from kavip.snapshot import Object, Snapshot
-from tests.build import group, namespace, node, pool, service
-from tests.files import ROOT
 from tests.ipam.deciding import SHARE, ours, told
+from tests.support.build import group, namespace, node, pool, service
+from tests.support.manifests import ROOT
 
 SHOP, EDGE = namespace("shop"), group("lb/edge", default=True)
 AROUND = (SHOP, EDGE, node("n1", "192.0.2.11"))

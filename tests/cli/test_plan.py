@@ -11,9 +11,9 @@ from kavip.admission.chain import Options as PolicyOptions
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.cli.views import simulate, tables
 from kavip.snapshot import Object
-from tests.build import group, namespace, node, pool, service
 from tests.cli.test_explain import new
 from tests.ipam.deciding import PREFER, SHARE, ours
+from tests.support.build import group, namespace, node, pool, service
 
 AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
 

@@ -9,8 +9,8 @@ from hack.demo.__main__ import image
 from hack.demo.story import Story
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import tail
-from tests import files
 from tests.cluster.ground import release
+from tests.support import manifests
 
 HERE = Path(__file__).parent
 
@@ -19,7 +19,7 @@ LOOKS = (
     ("describe", "services", "--all-namespaces"),
     ("describe", "keepalivedgroups,vippools", "--all-namespaces"),
     ("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"),
-    ("logs", "deployment/kavip", f"--namespace={files.NAMESPACE}", "--all-pods", "--tail=60"),
+    ("logs", "deployment/kavip", f"--namespace={manifests.NAMESPACE}", "--all-pods", "--tail=60"),
 )
 GROUPED = "--selector=keepalivedGroup"
 

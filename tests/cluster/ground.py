@@ -14,9 +14,9 @@ from hack.demo.__main__ import REPOSITORY, TAG
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.process import wait_for
-from tests import files
+from tests.support import manifests
 
-OWN = f"--namespace={files.NAMESPACE}"
+OWN = f"--namespace={manifests.NAMESPACE}"
 IMAGE = f"--set=image.repository={REPOSITORY},image.tag={TAG}"
 PATIENCE = 240.0
 _WEBHOOK = Path("templates") / "webhook.yaml"
@@ -31,7 +31,7 @@ def chart(cluster: Cluster) -> Path:
     """
     folder = cluster.state / "chart"
     if not folder.exists():
-        shutil.copytree(files.CHART, folder)
+        shutil.copytree(manifests.CHART, folder)
         text, changed = re.subn(r"timeoutSeconds: \d+", _LONGEST, (folder / _WEBHOOK).read_text())
         assert changed
         (folder / _WEBHOOK).write_text(text)

@@ -18,10 +18,10 @@ from hack.demo.story import MANIFESTS, Story
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import stop, wait_for
 from kavip import names
-from tests import files
 from tests.app.conftest import a_pool, a_service, crd, object_of
 from tests.cluster.ground import PATIENCE, applied, made, release, removed
 from tests.cluster.prometheus import ACCOUNT, Prometheus, scraping
+from tests.support import manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -90,7 +90,7 @@ def kavips(story: Story) -> str:
     """kavip's pods and how often their containers were started."""
     path = "{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{'\\n'}{end}"
     selected = ("--selector=app.kubernetes.io/name=kavip", f"--output=jsonpath={path}")
-    return "".join(sorted(story.cluster.kubectl("get", "pods", f"--namespace={files.NAMESPACE}", *selected).stdout))
+    return "".join(sorted(story.cluster.kubectl("get", "pods", f"--namespace={manifests.NAMESPACE}", *selected).stdout))
 
 
 def test_the_demo_of_the_predecessor_on_openshift(story: Story, tmp_path: Path) -> None:
@@ -174,15 +174,15 @@ def check_monitoring(story: Story, home: Path) -> None:
     story.cluster.helm("upgrade", *release(story.cluster), "--reuse-values", "--set=serviceMonitor.enabled=true")
     assert kavips(story) == before, "nothing was restarted"
     pod_monitor = story.get("podmonitor", NAME, "-n", HOME)
-    service_monitor = story.get("servicemonitor", "kavip", "-n", files.NAMESPACE)
+    service_monitor = story.get("servicemonitor", "kavip", "-n", manifests.NAMESPACE)
     account = f"{ACCOUNT[0]}:{ACCOUNT[1]}"
     reader = ("rolebinding", "prometheus", "--clusterrole=view", f"--serviceaccount={account}")
-    story.cluster.kubectl("create", *reader, f"--namespace={files.NAMESPACE}")  # as its operator's users give it
+    story.cluster.kubectl("create", *reader, f"--namespace={manifests.NAMESPACE}")  # as its operator's users give it
     try:
         with scraping(story.cluster, home, pod_monitor, service_monitor) as prometheus:
             check_metrics(story, prometheus)
     finally:
-        story.cluster.kubectl("delete", "rolebinding", "prometheus", f"--namespace={files.NAMESPACE}")
+        story.cluster.kubectl("delete", "rolebinding", "prometheus", f"--namespace={manifests.NAMESPACE}")
         # a release cannot be upgraded any more when the kind of one of its objects is gone
         story.cluster.helm("upgrade", *release(story.cluster), "--reuse-values", "--set=serviceMonitor.enabled=false")
 

@@ -10,8 +10,8 @@ from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile.observed.objects import Objects, Observed
 from kavip.reconcile.plan import Key, Notice, Options, Plan, Target
 from kavip.snapshot import Object, Snapshot
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, cluster
+from tests.support import build
 
 PATIENCE = 60.0
 

@@ -21,9 +21,9 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind, Plan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests import build
 from tests.controller.shop import Shop
 from tests.reconcile.scenes import GROUP, NOW, cluster
+from tests.support import build
 
 SIX = "2001:db8::1"
 POOL = build.pool("edge", "192.0.2.128/32")

@@ -4,9 +4,9 @@ import asyncio
 
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind, StatusPatch
-from tests import build
 from tests.controller.shop import Shop, web
 from tests.reconcile.scenes import cluster
+from tests.support import build
 
 
 async def test_a_service_created_while_a_term_begins_passes_those_that_are_settled() -> None:

@@ -15,8 +15,8 @@ from kavip.ipam.request import read_request
 from kavip.names import Contest
 from kavip.reconcile.observed.objects import Collision, Hearing, NodeState, Observed
 from kavip.snapshot import Snapshot
-from tests import build
 from tests.reconcile.service.planning import told
+from tests.support import build
 
 GROUP = "lb/edge"
 

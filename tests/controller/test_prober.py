@@ -19,7 +19,7 @@ from kavip.reconcile.observed.agent import Report, state_of, summary
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.objects import LeftOut, NodeState
 from kavip.reconcile.plan import Target
-from tests import build
+from tests.support import build
 
 PATIENCE = 60.0  # seconds; the machine may be busy, nothing here takes one
 

@@ -17,9 +17,9 @@ from kavip.names import Reason
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import KINDS, Object
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
+from tests.support import build
 
 VIP = "192.0.2.128"
 PROD = LabelSelector(match_labels={"env": "prod"})

@@ -19,9 +19,9 @@ from kavip.reconcile.plan import Apply, Key, Kind, Plan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
-from tests import build
 from tests.controller.shop import web, working
 from tests.reconcile.scenes import GROUP, NOW
+from tests.support import build
 
 WEB = Key(Kind.SERVICE, "shop/web")
 EDGE = Key(Kind.GROUP, GROUP)

@@ -24,8 +24,8 @@ from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import is_echo
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
-from tests import build
 from tests.reconcile.scenes import NOW, running
+from tests.support import build
 
 pytestmark = pytest.mark.apiserver
 

@@ -17,8 +17,8 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.observed.objects import Observed
 from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
 from kavip.snapshot import Object
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.support import build
 
 PATIENCE = 60.0
 COUNT = 8

@@ -21,8 +21,8 @@ from kavip.errors import SettingsError
 from kavip.http.listener import FAREWELL, Limits, Listener, Reply
 from kavip.pki import certificates
 from kavip.settings import Settings
-from tests.clock import skip
-from tests.files import ROOT
+from tests.support.clock import skip
+from tests.support.manifests import ROOT
 
 HOST = "127.0.0.1"
 SERVERS = ("webhook", "metrics", "probe")

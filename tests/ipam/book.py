@@ -12,7 +12,7 @@ from kavip.ipam.allocate import settle, waits_for
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
-from tests.build import pool
+from tests.support.build import pool
 
 EDGE = pool("edge", "192.0.2.0/29", "2001:db8::/125")
 SHARE = {names.SHARING_KEY_ANNOTATION: "web"}

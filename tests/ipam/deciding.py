@@ -11,8 +11,8 @@ from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.world import entered
+from tests.support.build import pool, service
 
 EDGE = pool("edge", "192.0.2.128/28")
 LAB = pool("lab", "198.51.100.0/24", "2001:db8::/64", priority=200)

@@ -21,8 +21,8 @@ from kavip.ipam.allocate import Allocation
 from kavip.ipam.pools import check_pool
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Reason
-from tests.build import metadata, service
 from tests.ipam.world import World
+from tests.support.build import metadata, service
 
 Json = Mapping[str, Any]
 

@@ -12,7 +12,6 @@ from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.deciding import (
     EDGE,
     FULL,
@@ -26,6 +25,7 @@ from tests.ipam.deciding import (
     outcome,
 )
 from tests.ipam.world import World, entered
+from tests.support.build import pool, service
 
 
 # --- new addresses ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from kavip.api.pool import VIPPool
 from kavip.ipam.eligibility import Audience
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import Request, read_request
-from tests.build import pool, service
+from tests.support.build import pool, service
 
 KEYS, VALUES = ("team", "env", "tier"), ("a", "b", "c")
 

@@ -14,10 +14,10 @@ from kavip.ipam.allocate import settle
 from kavip.ipam.explain import Explanation, Looked, Role, explain
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELECTIVE, SHARE, ours, told
 from tests.ipam.test_histories import services
 from tests.ipam.world import World, entered
+from tests.support.build import pool, service
 
 
 def look(subject: Any, *others: Any, pools: Any = (EDGE, LAB), **more: Any) -> Explanation:

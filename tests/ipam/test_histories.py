@@ -13,8 +13,8 @@ from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation
 from kavip.ipam.ledger.claims import can_share
 from kavip.ipam.request import read_request
-from tests.build import pool, service
 from tests.ipam.world import Fate, World, entered
+from tests.support.build import pool, service
 
 KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in ("a", "b") for name in ("p", "q", "r", "s")])
 POOLS = (

@@ -15,7 +15,6 @@ from kavip.ipam.allocate import Allocation, breaks_sharing, settle
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.deciding import (
     EDGE,
     FOREIGN,
@@ -30,6 +29,7 @@ from tests.ipam.deciding import (
     told,
 )
 from tests.ipam.world import entered
+from tests.support.build import pool, service
 
 
 # --- keeping ----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.names import Reason
 from kavip.snapshot import Object, Snapshot
-from tests import build
-from tests.admission.judging import reasons, update
+from tests.admission.evaluation import reasons, update
+from tests.support import build
 
 VIP = "192.0.2.129"
 BEFORE, AFTER = "2025-12-01T00:00:00Z", "2026-02-01T00:00:00Z"

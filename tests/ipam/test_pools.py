@@ -16,8 +16,8 @@ from kavip.ipam.pools import Pools, check_pool
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from tests.build import metadata, pool, service
 from tests.ipam.world import entered
+from tests.support.build import metadata, pool, service
 
 
 def refused(new: VIPPool, *others: VIPPool) -> list[str]:

@@ -13,7 +13,6 @@ from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.deciding import (
     EDGE,
     FULL,
@@ -27,6 +26,7 @@ from tests.ipam.deciding import (
     given,
     outcome,
 )
+from tests.support.build import pool, service
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.ipam.annotations import REGISTRY, remarks
 from kavip.ipam.request import Request, read_request, request_of
 from kavip.names import Reason
-from tests.build import service
+from tests.support.build import service
 
 
 def request(key: str = "shop/web", **more: Any) -> Request:

@@ -12,7 +12,7 @@ from structlog.testing import LogCapture
 
 from kavip.kube import auth, informer, leader
 from kavip.kube.client import Client
-from tests.kube.fake import FakeApi, serving
+from tests.kube.fakeapi import FakeApi, serving
 
 
 @pytest.fixture

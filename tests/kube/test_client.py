@@ -14,7 +14,7 @@ from kavip.kube.client import Client
 from kavip.kube.codec import Malformed
 from kavip.kube.resources import CONFIGMAPS, NODES, POOLS
 from tests.kube.conftest import until
-from tests.kube.fake import FakeApi, configmap, kubeconfig, refusal, serving
+from tests.kube.fakeapi import FakeApi, configmap, kubeconfig, refusal, serving
 
 Api = tuple[FakeApi, Client]
 KUBECONFIG = """

@@ -9,9 +9,9 @@ from aiohttp import web
 from kavip.api.event import Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
-from tests.clock import skip
 from tests.kube.conftest import running, until
-from tests.kube.fake import FakeApi, refusal, status
+from tests.kube.fakeapi import FakeApi, refusal, status
+from tests.support.clock import skip
 
 Api = tuple[FakeApi, Client]
 

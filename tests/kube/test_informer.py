@@ -9,8 +9,8 @@ from aiohttp import web
 from kavip.api.workload import ConfigMap
 from kavip.kube.resources import Resource
 from tests.kube.conftest import running, until
-from tests.kube.fake import configmap, line, refusal
-from tests.kube.following import OPTIONAL, SPARE, Api, Log, follow, following, once, phrases, recorder
+from tests.kube.fakeapi import configmap, line, refusal
+from tests.kube.informers import OPTIONAL, SPARE, Api, Log, follow, following, once, phrases, recorder
 
 
 async def test_the_store_follows_and_subscribers_see_what_it_holds(api: Api) -> None:

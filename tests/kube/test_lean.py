@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.files import ROOT
+from tests.support.manifests import ROOT
 
 PROGRAM = """
 import sys

@@ -7,8 +7,8 @@ from aiohttp import web
 
 from kavip.kube.informer import Timing
 from tests.kube.conftest import running, until
-from tests.kube.fake import configmap, line, status
-from tests.kube.following import Api, Log, follow, once, phrases, recorder
+from tests.kube.fakeapi import configmap, line, status
+from tests.kube.informers import Api, Log, follow, once, phrases, recorder
 
 SILENCE = 1.0
 """Seconds: who stalls for less says something in time."""

@@ -6,8 +6,8 @@ from aiohttp import web
 
 from kavip.kube.informer import Informer, Timing
 from tests.kube.conftest import running, until
-from tests.kube.fake import FakeApi, configmap, refusal
-from tests.kube.following import OPTIONAL, Api, follow, once
+from tests.kube.fakeapi import FakeApi, configmap, refusal
+from tests.kube.informers import OPTIONAL, Api, follow, once
 
 SLOW = Timing(lifetime=60, silence=30, settled=0.05, base=600, cap=600)
 

@@ -24,10 +24,10 @@ from kavip.cli.views.simulate import Planned
 from kavip.names import Condition
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object, Snapshot
-from tests import build
 from tests.agent import scene
 from tests.agent.config.test_localize import facts
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 MANIFESTS = Path(__file__).parent / "manifests"
 ROUTER, SECOND = "keepalived-operator/keepalivedgroup-router", "test-keepalived-operator/keepalivedgroup-test2"

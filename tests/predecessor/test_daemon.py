@@ -8,9 +8,9 @@ import pytest
 from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip import names
-from tests import build
 from tests.predecessor.test_acceptance import BAD, external, settled
 from tests.reconcile.scenes import GROUP
+from tests.support import build
 from tests.vrrp import lab
 
 pytestmark = pytest.mark.netns

@@ -17,12 +17,12 @@ from kavip.api.address import read_address
 from kavip.api.group import Check
 from kavip.cli.sources import files as inputs
 from kavip.cli.views import simulate
-from tests import files, shapes
 from tests.agent import scene
 from tests.agent.config.test_localize import facts
+from tests.support import crds, manifests
 from tests.vrrp import lab
 
-PAGE = files.ROOT / "docs" / "howto" / "ingress-vip.md"
+PAGE = manifests.ROOT / "docs" / "howto" / "ingress-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
 PASSWORD = "5e0d8c1a"
 NODES = """
@@ -86,7 +86,7 @@ def test_no_setting_is_missing() -> None:
 
 def test_the_fields_that_it_names_are_there() -> None:
     """Every ``spec.`` and ``checks[].`` of the page stands in the definition."""
-    (version,) = files.parsed(files.CRDS[0].read_text())[0]["spec"]["versions"]
+    (version,) = manifests.parsed(manifests.CRDS[0].read_text())[0]["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     named = re.findall(r"`(?:spec\.)?((?:virtualIPs\[\]|checks\[\])?\.?[A-Za-z]+)", PAGE.read_text())
     for name in {each for each in named if each.startswith(("virtualIPs[]", "checks[]"))}:
@@ -121,7 +121,7 @@ def test_the_example_is_what_the_old_chart_rendered(tmp_path: Path) -> None:
 @pytest.mark.apiserver
 def test_the_example_installs(control_plane: ControlPlane, tmp_path: Path) -> None:
     """A real API server takes it, and everything that kavip makes of it."""
-    shapes.serve(control_plane)
+    crds.install(control_plane)
     control_plane.kubectl("create", "namespace", "vip")
     control_plane.kubectl("apply", "--server-side", "--filename=-", input=EXAMPLE)
     for body in planned(tmp_path).objects:

@@ -10,7 +10,7 @@ import yaml
 
 from kavip import names
 from kavip.agent.http import exporters
-from tests.files import ROOT
+from tests.support.manifests import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "keepalived-operator.md"
 OLD = yaml.safe_load((ROOT / "tests" / "chart" / "predecessor" / "crd.yaml").read_text())

@@ -32,8 +32,8 @@ from kavip.reconcile.plan import Apply, Key, Kind, Options, Plan, PodAnnotation,
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object, Snapshot
-from tests import build
-from tests.patches import merged, strategic
+from tests.support import build
+from tests.support.patches import merged, strategic
 
 MONITORING = {"PodMonitor": PodMonitor, "Role": Role, "RoleBinding": RoleBinding}
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -13,8 +13,8 @@ from kavip.api.service import ServiceStatus
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import KINDS, Object, Snapshot
-from tests import build
 from tests.reconcile.scenes import GROUP, cluster
+from tests.support import build
 
 WEB, EDGE, POOL = Key(Kind.SERVICE, "shop/web"), Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")
 

@@ -10,8 +10,8 @@ from kavip.reconcile.plan import Kind, Notice, Plan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
+from tests.support import build
 
 
 def conditions_of(*objects: Object, name: str = "edge") -> dict[str, tuple[str, str]]:

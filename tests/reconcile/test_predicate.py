@@ -12,8 +12,8 @@ from kavip.kube.client import Client
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind, StatusPatch
 from kavip.reconcile.predicate import is_echo
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 WEB, EDGE, POOL = Key(Kind.SERVICE, "shop/web"), Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")
 THEIRS = Condition(type="example.com/Told", status="True", reason="Theirs")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances
 from kavip.api.service import Service
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster, running, seen
+from tests.support import build
 
 _FAMILIES = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
 _POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")

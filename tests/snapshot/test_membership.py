@@ -11,7 +11,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.snapshot import Snapshot
-from tests import build
+from tests.support import build
 
 KEYS = [f"{namespace}/{name}" for namespace in ("lab", "shop") for name in ("a", "b", "c")]
 GROUPS = ("lb/edge", "lb/inner")

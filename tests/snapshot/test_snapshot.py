@@ -11,7 +11,7 @@ from kavip.api.meta import Condition, LabelSelector
 from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 from kavip.snapshot import Object, Snapshot
-from tests import build
+from tests.support import build
 
 
 def test_an_annotated_load_balancer_belongs_to_its_group() -> None:

@@ -14,7 +14,7 @@ from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of, peer_of
-from tests import build
+from tests.support import build
 
 GOLDEN = Path(__file__).parent / "golden"
 NEW: dict[str, Any] = {

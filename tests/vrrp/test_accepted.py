@@ -16,7 +16,7 @@ from kavip.agent.config.localize import Mounted, localize
 from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp import config
-from tests import build
+from tests.support import build
 from tests.vrrp import hostile, lab
 from tests.vrrp.samples import annotated, model, nodes
 

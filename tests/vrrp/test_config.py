@@ -15,7 +15,7 @@ from kavip.vrrp import config
 from kavip.vrrp.config import guard, render
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Model
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import GOLDEN, NEW, SAMPLES, annotated, conf, model, nodes
 
 # What a line may be: nothing else is ever in a configuration.

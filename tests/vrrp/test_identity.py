@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.vrrp import config
 from kavip.vrrp.identity import agree, identities_of, identity_of
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
 SERVICES = [annotated("a/web", "192.0.2.130", "192.0.2.131", "2001:db8::1"), annotated("b/one", "192.0.2.9")]

@@ -20,8 +20,8 @@ from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGr
 from kavip.names import Reason
 from kavip.vrrp import groups, routerids, verbatim
 from kavip.vrrp.virtualips import VirtualIP
-from tests import build
 from tests.agent.scene import mounted
+from tests.support import build
 from tests.vrrp.inputs import CASES, LISTS, TEXT
 from tests.vrrp.samples import NEW, annotated, conf, nodes
 

@@ -15,7 +15,7 @@ from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer, member_of, peer_of
 from kavip.vrrp.shares import slot_names, slot_of
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
 

@@ -8,7 +8,7 @@ from hack.testbed import process
 from hack.testbed.fixtures import MakeSegment
 from kavip.api.service import Service
 from kavip.vrrp import config
-from tests import build
+from tests.support import build
 from tests.vrrp import lab
 from tests.vrrp.samples import STEADY, annotated, model, nodes
 

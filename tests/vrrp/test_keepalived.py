@@ -10,7 +10,7 @@ from hack.testbed.segment import Host
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keywords
-from tests import build
+from tests.support import build
 from tests.vrrp import lab
 from tests.vrrp.samples import NEW, SAMPLES, STEADY, annotated, conf, model, nodes, shared
 

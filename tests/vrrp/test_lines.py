@@ -3,7 +3,7 @@
 from typing import Any
 
 from kavip.vrrp.grammar import Line
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import annotated, model, nodes
 
 

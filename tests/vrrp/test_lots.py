@@ -12,7 +12,7 @@ from kavip.vrrp import verbatim
 from kavip.vrrp.lots import _tally, lots_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.shares import Shares, shares_of
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import shared
 
 GROUP = build.group(instances=shared(3))

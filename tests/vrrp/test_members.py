@@ -3,7 +3,7 @@
 import msgspec
 
 from kavip.vrrp.members import member_of
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import annotated
 
 

@@ -13,8 +13,8 @@ from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp import keywords, verbatim
 from kavip.vrrp.virtualips import VirtualIP
-from tests import build
 from tests.agent.scene import mounted
+from tests.support import build
 from tests.vrrp import hostile, reader
 from tests.vrrp.samples import annotated, conf, nodes
 

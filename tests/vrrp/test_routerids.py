@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kavip.names import SPREAD_ANNOTATION
 from kavip.vrrp import routerids
 from kavip.vrrp.routerids import ALL, assign
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import shared
 
 NONE: frozenset[int] = frozenset()

@@ -12,7 +12,7 @@ from kavip.vrrp.identity import agree, identities_of, identity_of
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of
 from kavip.vrrp.staging import hold
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import NEW, annotated, nodes, shared
 
 WEB, API = annotated("shop/web", "192.0.2.130", "192.0.2.131"), annotated("shop/api", "192.0.2.140")

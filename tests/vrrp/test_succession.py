@@ -11,8 +11,8 @@ from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import TOP
 from kavip.vrrp.succession import Succession, stranded
-from tests import build
 from tests.predecessor.live import conf, instance
+from tests.support import build
 
 NODES = tuple(Peer(f"n{n}", parse_address(f"192.0.2.{10 + n}")) for n in range(1, 5))
 WEB, API = "shop/web", "shop/api"

@@ -8,7 +8,7 @@ from kavip.api.group import Check, Instances
 from kavip.vrrp import tracking
 from kavip.vrrp.priorities import BOTTOM, STEP_DOWN, TOP, UNLISTED
 from kavip.vrrp.tracking import FAULT, Track, effective, local_track
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import NEW, annotated, model, nodes, shared
 
 EVERY = range(BOTTOM, TOP + 1)

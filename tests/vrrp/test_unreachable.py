@@ -11,7 +11,7 @@ from kavip.api.group import GroupVirtualIP, Instances
 from kavip.errors import UnsafeValue
 from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
 from kavip.vrrp.members import is_name, peer_of
-from tests import build
+from tests.support import build
 from tests.vrrp import hostile, reader
 from tests.vrrp.inputs import LISTS
 from tests.vrrp.samples import NEW, annotated, conf, nodes

@@ -11,7 +11,7 @@ from kavip.api.refusal import Refusal
 from kavip.names import VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import grammar, keywords, members, verbatim
 from kavip.vrrp.grammar import Line
-from tests import build
+from tests.support import build
 from tests.vrrp.samples import annotated
 
 

@@ -27,8 +27,8 @@ from kavip.webhook import body as bodies
 from kavip.webhook.certs.cabundle import Injected, Registered
 from kavip.webhook.certs.selfsigned import Rotation
 from kavip.webhook.server import Server
-from tests.build import group, service
-from tests.loop import Loop
+from tests.support.build import group, service
+from tests.support.loopthread import LoopThread
 
 pytestmark = pytest.mark.apiserver
 
@@ -79,7 +79,7 @@ def manifest(obj: Object, **metadata: object) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(loop: Loop, plane: ControlPlane, snapshot: Snapshot) -> Iterator[None]:
+def _serving(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> Iterator[None]:
     """A server over *snapshot* that is registered by URL."""
     server, client = Server(snapshot), Client.from_settings(str(plane.kubeconfig))
     port = loop.run(server.start("127.0.0.1", 0))
@@ -99,15 +99,15 @@ def _serving(loop: Loop, plane: ControlPlane, snapshot: Snapshot) -> Iterator[No
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
+def loop() -> Iterator[LoopThread]:
     """One loop for the module."""
-    started = Loop()
+    started = LoopThread()
     yield started
     started.close()
 
 
 @pytest.fixture(scope="module")
-def kavip(control_plane: ControlPlane, loop: Loop) -> Iterator[Kavip]:
+def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
     """The CRDs, the namespaces of the cases, and a registered webhook that has been asked."""
     control_plane.kubectl("apply", "-f", str(CRDS))
     control_plane.wait_established()
@@ -193,7 +193,7 @@ def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
 
 
 # --- certificates -------------------------------------------------------------------------------------------------
-def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane, loop: Loop) -> None:
+def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane, loop: LoopThread) -> None:
     """The caBundle has no owner: applying the chart's configuration again leaves it, and each webhook may go alone."""
     name = "kavip-injected-test"
     bodies = registration.configurations(name, ByService("nowhere", "nothing"), namespace=NAMESPACE)
@@ -241,7 +241,7 @@ def _bundles(items: list[dict[str, Any]]) -> list[str]:
     return [webhook["clientConfig"]["caBundle"] for item in items for webhook in item["webhooks"]]
 
 
-def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane, loop: Loop) -> None:
+def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane, loop: LoopThread) -> None:
     """Four replicas that start at once make one Secret, and trust each other's leaves."""
     namespace = "kavip-replicas-test"
     control_plane.kubectl("create", "namespace", namespace, check=False)

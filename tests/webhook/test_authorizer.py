@@ -19,7 +19,7 @@ from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
 from kavip.webhook.authorizer import REMEMBERED, Access
 from kavip.webhook.server import Route, Server
-from tests.webhook.serving import connected, question
+from tests.webhook.httpclient import connected, question
 
 NAMESPACE = "kavip-access-test"
 GRANTED = UserInfo(username="ann", groups=["system:authenticated"])

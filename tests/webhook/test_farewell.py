@@ -14,7 +14,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.http.listener import FAREWELL
 from kavip.pki import certificates
-from tests.loop import Loop
+from tests.support.loopthread import LoopThread
 
 pytestmark = pytest.mark.apiserver
 
@@ -74,7 +74,7 @@ def registered(plane: ControlPlane, webhook: Webhook, folder: Path) -> Iterator[
     (folder / "leaf.pem").write_bytes(leaf.certificate_pem + leaf.key_pem)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(folder / "leaf.pem")
-    loop = Loop()
+    loop = LoopThread()
     server = loop.run(asyncio.start_server(webhook.serve, "127.0.0.1", 0, ssl=tls))
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     configuration = {

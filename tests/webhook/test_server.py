@@ -23,9 +23,9 @@ from kavip.snapshot import Snapshot
 from kavip.webhook import body
 from kavip.webhook import server as serving
 from kavip.webhook.server import ROUTES, Route, Server
-from tests.build import group, pool, service
 from tests.pki.secrets import issued
-from tests.webhook.serving import HOSTS, Connection, connected, question, send, status_of
+from tests.support.build import group, pool, service
+from tests.webhook.httpclient import HOSTS, Connection, connected, question, send, status_of
 
 PATHS = sorted(ROUTES)
 SERVICE_PATH = names.VALIDATE_SERVICE_PATH

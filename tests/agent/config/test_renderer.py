@@ -13,7 +13,7 @@ from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent.scene import FAST, PASSWORD, mounted, peer
-from tests.build import group
+from tests.support.build import group
 
 GOLDEN = sorted((Path(__file__).parents[2] / "vrrp" / "golden").glob("*.conf"))
 FACTS = Facts(

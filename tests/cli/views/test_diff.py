@@ -17,8 +17,8 @@ from kavip.cli.views import diff as drift
 from kavip.cli.views import simulate
 from kavip.reconcile.group.manifests import config_map
 from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
-from tests.build import group, namespace, node, pool, service
 from tests.cli.test_explain import new
+from tests.support.build import group, namespace, node, pool, service
 
 EDGE = group("lb/edge", default=True, router_ids={"shop/web": 7})
 CLUSTER = (

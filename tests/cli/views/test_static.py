@@ -18,11 +18,11 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
 from kavip.cli.main import cli
-from tests import files
 from tests.agent import webserver
 from tests.agent.pod import connected
+from tests.support import manifests
 
-PAGE = files.ROOT / "docs" / "howto" / "api-vip.md"
+PAGE = manifests.ROOT / "docs" / "howto" / "api-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
 PORT: int = yaml.safe_load(EXAMPLE)["spec"]["metricsPort"]
 NODES = ("--node", "n1=192.0.2.11", "--node", "n2=192.0.2.12")
@@ -36,11 +36,11 @@ def render(text: str, *flags: str) -> Result:
     return CliRunner().invoke(cli, ["render", "--filename=-", *flags], input=text)
 
 
-def pod(text: str = EXAMPLE, *flags: str) -> files.Object:
+def pod(text: str = EXAMPLE, *flags: str) -> manifests.Object:
     """The static pod of the one group in *text*."""
     found = render(text, "--static", *NODES, *flags)
     assert found.exit_code == 0, found.output
-    (body,) = files.parsed(found.stdout)
+    (body,) = manifests.parsed(found.stdout)
     return body
 
 
@@ -128,8 +128,8 @@ def test_one_of_several_groups() -> None:
     """--group picks; without it there is one document for each."""
     two = EXAMPLE.replace("name: api", "name: two").replace("192.0.2.200", "192.0.2.201").replace(f": {PORT}", ": 9751")
     both = f"{EXAMPLE}---\n{two}"
-    assert len(files.parsed(render(both, "--static", *NODES).stdout)) == 2
-    (body,) = files.parsed(render(both, "--static", *NODES, "--group=kube-system/two").stdout)
+    assert len(manifests.parsed(render(both, "--static", *NODES).stdout)) == 2
+    (body,) = manifests.parsed(render(both, "--static", *NODES, "--group=kube-system/two").stdout)
     assert body["metadata"]["name"] == "kavip-two"
 
 

@@ -14,8 +14,8 @@ from kavip.api.service import Service
 from kavip.cli.views import status as overview
 from kavip.cli.views.status import VirtualIP
 from kavip.snapshot import Object
-from tests import build
 from tests.reconcile.service.planning import told
+from tests.support import build
 
 GROUP = "lb/edge"
 

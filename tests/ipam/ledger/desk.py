@@ -8,7 +8,7 @@ from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
-from tests.build import pool, service
+from tests.support.build import pool, service
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FIRST = parse_address("192.0.2.128")

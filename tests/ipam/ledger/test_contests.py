@@ -9,7 +9,7 @@ from kavip.api.address import parse_address
 from kavip.api.service import Service
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
-from tests.build import pool, service
+from tests.support.build import pool, service
 
 ADDRESS = "192.0.2.0"
 SHARE = {names.SHARING_KEY_ANNOTATION: "web"}

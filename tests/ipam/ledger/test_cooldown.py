@@ -10,9 +10,9 @@ from kavip.api.service import Service
 from kavip.ipam.ledger.cooldown import MOST
 from kavip.ipam.request import read_request
 from kavip.names import Reason
-from tests.build import pool, service
 from tests.ipam.deciding import SHARE
 from tests.ipam.ledger.desk import EDGE, FIRST, Desk, freed
+from tests.support.build import pool, service
 
 
 # --- whose it is ------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from kavip.api.address import Address
 from kavip.api.pool import Cooling
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
-from tests.build import pool, service
 from tests.ipam.ledger.desk import EDGE, FIRST, NOW, Desk, freed
+from tests.support.build import pool, service
 
 
 # --- status: restart, fail-over, other replicas -----------------------------------------------------------------------

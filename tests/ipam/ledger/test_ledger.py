@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.pools import Pools
-from tests.build import metadata, pool, service
 from tests.ipam.book import EDGE, SHARE, at, ip, ledger_of
+from tests.support.build import metadata, pool, service
 
 
 @given(

@@ -8,8 +8,8 @@ from kavip.api.pool import Reservation
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pools import Pools
-from tests.build import pool, service
 from tests.ipam.book import DUAL, SHARE, ip, wait
+from tests.support.build import pool, service
 
 
 def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:

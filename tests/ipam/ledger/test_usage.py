@@ -15,7 +15,7 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
 from kavip.ipam.selection import Case
-from tests.build import pool, service
+from tests.support.build import pool, service
 
 TEAM = LabelSelector(match_labels={"team": "a"})
 

@@ -12,8 +12,8 @@ from kavip.ipam.allocate import settle, waits_for
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
 from kavip.ipam.request import read_request
-from tests.build import pool, service
 from tests.ipam.deciding import ours
+from tests.support.build import pool, service
 
 SHARE = {names.SHARING_KEY_ANNOTATION: "web"}
 FOUR = ("192.0.2.0", "192.0.2.1", "198.51.100.0")

@@ -4,8 +4,8 @@ from typing import Any
 
 from kavip import names
 from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 WEB, API = "shop/web", "shop/api"
 ACCEPTED, READY, PROGRAMMED = names.Condition.ACCEPTED, names.Condition.READY, names.Condition.PROGRAMMED

@@ -5,8 +5,8 @@ import pytest
 from kavip.api.event import Event, ObjectReference
 from kavip.api.meta import Metadata
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster, pod
+from tests.support import build
 
 REFUSED = (
     'Error creating: pods "edge-{}" is forbidden: violates PodSecurity "baseline:latest": '

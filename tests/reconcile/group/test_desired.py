@@ -10,9 +10,9 @@ from kavip.reconcile.group.desired import roster_of
 from kavip.reconcile.plan import Options
 from kavip.snapshot import Snapshot
 from kavip.vrrp.shares import share_of
-from tests import build
 from tests.reconcile.group.grouping import serving
 from tests.reconcile.scenes import GROUP, cluster
+from tests.support import build
 from tests.vrrp.samples import shared
 
 VIP = "192.0.2.130"

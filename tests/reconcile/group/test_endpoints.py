@@ -7,8 +7,8 @@ from kavip import names
 from kavip.api.service import Service
 from kavip.reconcile.plan import Apply, Key, Kind
 from kavip.vrrp.tracking import local_track
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster, pod
+from tests.support import build
 
 LOCAL: dict[str, Any] = {"group": GROUP, "external_traffic_policy": "Local"}
 WEB = build.service("shop/web", holds=["192.0.2.130"], health_check_node_port=30100, **LOCAL)

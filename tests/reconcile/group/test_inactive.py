@@ -13,8 +13,8 @@ from kavip.cli.views import simulate
 from kavip.reconcile.enqueue import everything
 from kavip.reconcile.plan import Key, Kind, StatusPatch
 from kavip.snapshot import Snapshot
-from tests import build
 from tests.reconcile.scenes import GROUP, World, body_of, pod
+from tests.support import build
 
 WEB = "shop/web"
 

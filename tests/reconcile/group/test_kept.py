@@ -24,8 +24,8 @@ from kavip.vrrp import units
 from kavip.vrrp.identity import identities_of
 from kavip.vrrp.lots import Lot
 from kavip.vrrp.shares import Shares
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 SERVICES = [f"shop/s{number}" for number in range(8)]
 NODES = ("n1", "n2")

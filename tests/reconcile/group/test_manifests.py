@@ -17,7 +17,7 @@ from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, Secret
 from kavip.names import Exporter
 from kavip.reconcile.group import manifests
 from kavip.reconcile.rollout.configmap import Bundle, Means, Published, folder_of, means_of
-from tests import build
+from tests.support import build
 
 IMAGE = "registry.example/kavip:1.2.3"
 

@@ -13,8 +13,8 @@ from kavip.reconcile.group.monitoring import bodies_of
 from kavip.reconcile.observed.objects import Objects, Rejected, Stranger
 from kavip.reconcile.observed.ownership import Foreign
 from kavip.reconcile.plan import Apply, Key, Kind, Options
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.support import build
 
 ROLE = f"{GROUP}-prometheus-k8s"
 KINDS = ["PodMonitor", "Role", "RoleBinding"]

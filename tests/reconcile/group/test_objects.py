@@ -10,9 +10,9 @@ from kavip.reconcile.group.objects import RECHECK
 from kavip.reconcile.observed.objects import Rejected, Stranger
 from kavip.reconcile.observed.ownership import Foreign
 from kavip.reconcile.plan import Apply, Key, Kind
-from tests import build
 from tests.reconcile.group.grouping import ACCEPTED, WEB, applied, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
+from tests.support import build
 
 
 # --- objects of others, drift -----------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from kavip.agent.config.localize import _password_fault
 from kavip.reconcile.group.pods import NUDGE
 from kavip.reconcile.plan import Key, Kind, PodAnnotation
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
+from tests.support import build
 
 
 def told(world: World) -> set[str]:

@@ -13,9 +13,9 @@ from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import Objects
 from kavip.reconcile.plan import Key, Kind, Options, Plan
-from tests import build
 from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+from tests.support import build
 
 
 # --- order of things --------------------------------------------------------------------------------------------------

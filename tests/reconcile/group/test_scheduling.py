@@ -10,9 +10,9 @@ from kavip.api.cluster import NodeCondition
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind
 from kavip.reconcile.service.programmed import Ground
-from tests import build
 from tests.reconcile.group.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
+from tests.support import build
 
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -8,8 +8,8 @@ from kavip import names
 from kavip.api.group import Instances
 from kavip.reconcile.plan import Key, Kind
 from kavip.vrrp import config
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 WEB, HUGE = "shop/web", "shop/huge"
 PROGRAMMED = names.Condition.SERVICE_PROGRAMMED

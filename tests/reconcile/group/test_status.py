@@ -15,7 +15,6 @@ from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import LeftOut, NodeState, Sight
 from kavip.reconcile.plan import Key, Kind, StatusPatch
-from tests import build
 from tests.reconcile.group.grouping import (
     ACCEPTED,
     PROGRAMMED,
@@ -28,6 +27,7 @@ from tests.reconcile.group.grouping import (
     with_pods,
 )
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod, running, seen
+from tests.support import build
 
 
 # --- conditions and the rest of status --------------------------------------------------------------------------------

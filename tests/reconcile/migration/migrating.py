@@ -9,10 +9,10 @@ from kavip.api.cluster import NodeCondition, Taint
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.objects import NodeState, Sight
 from kavip.vrrp import predecessor
-from tests import build
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 from tests.reconcile.group.grouping import WEB, serving
 from tests.reconcile.scenes import GROUP, World, cluster
+from tests.support import build
 
 VIP = "192.0.2.140"
 NODES = ("n1", "n2", "n3")

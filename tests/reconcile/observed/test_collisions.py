@@ -6,9 +6,9 @@ from kavip.reconcile.observed.agent import counts_of, state_of
 from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.observed.objects import Collision, NodeState
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.reconcile.group.grouping import READY, WEB, condition, serving, settled, with_pods
 from tests.reconcile.scenes import GROUP, pod, seen
+from tests.support import build
 
 TRACE = Trace(WEB, 7, "eth0", Sign.ADDRESSES)
 FOUND = Collision(WEB, 7, "eth0", "other addresses")

@@ -14,8 +14,8 @@ from kavip.reconcile.plan import Key, Kind
 from kavip.vrrp.identity import identities_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.shares import shares_of
-from tests import build
 from tests.reconcile.scenes import World, cluster, pod
+from tests.support import build
 from tests.vrrp.samples import shared
 
 ONE, OTHER = "lb/one", "lb/other"

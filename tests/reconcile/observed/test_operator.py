@@ -8,8 +8,8 @@ from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
 from kavip.reconcile.group.inactive import plan_hindered
 from kavip.reconcile.observed.operator import DURATION, Hindrance, Rivals
 from kavip.reconcile.plan import Key, Kind, Plan
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
+from tests.support import build
 
 KEY = "old/03846a46.redhat.io"
 

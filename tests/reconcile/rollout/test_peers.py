@@ -22,9 +22,9 @@ from kavip.vrrp.config import Config, render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer, peer_of
 from kavip.vrrp.participants import Participants, participants_of
-from tests import build
 from tests.reconcile.group.grouping import WEB, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, pod, running
+from tests.support import build
 
 UNICAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3}
 NODES = [f"n{number}" for number in range(1, 8)]

@@ -17,9 +17,9 @@ from kavip.reconcile.observed.objects import Hearing, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
 from kavip.vrrp.identity import agree, identities_of
-from tests import build
 from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, World, pod
+from tests.support import build
 
 MULTICAST: dict[str, Any] = {"vrrp_version": 3, "unicast_enabled": False}
 UNICAST: dict[str, Any] = {**MULTICAST, "unicast_enabled": True}

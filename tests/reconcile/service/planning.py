@@ -8,8 +8,8 @@ from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.reconcile.plan import Plan
-from tests import build
 from tests.reconcile.scenes import GROUP, World, body_of
+from tests.support import build
 
 ASSIGNED = names.Condition.ADDRESS_ASSIGNED
 PROGRAMMED = names.Condition.SERVICE_PROGRAMMED

@@ -14,10 +14,10 @@ from kavip.reconcile.observed.objects import Hearing, NodeState, Observed, Sight
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track
-from tests import build
 from tests.reconcile.group.grouping import with_pods
 from tests.reconcile.scenes import GROUP, World, body_of, cluster, pod
 from tests.reconcile.service.planning import VIP, WEB, conditions_of, web
+from tests.support import build
 
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.Condition.ADVERTISED

@@ -5,8 +5,8 @@ import asyncio
 from kavip.errors import Throttled
 from kavip.reconcile.plan import Key, Kind
 from kavip.reconcile.service import budget
-from tests import build
 from tests.controller.shop import web, working
+from tests.support import build
 
 WEB = Key(Kind.SERVICE, "shop/web")
 

@@ -11,8 +11,8 @@ from kavip.ipam.allocate import breaks_sharing
 from kavip.ipam.request import read_request
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object, Snapshot
-from tests import build
 from tests.reconcile.scenes import GROUP, World
+from tests.support import build
 
 SHARED = {names.SHARING_KEY_ANNOTATION: "web"}
 VIP = "192.0.2.130"

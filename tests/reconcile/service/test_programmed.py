@@ -13,9 +13,9 @@ from kavip.names import Reason
 from kavip.reconcile.observed.objects import LeftOut, Observed
 from kavip.reconcile.plan import Key, Kind, Plan
 from kavip.reconcile.service.reconcile import plan_service
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, told, web
+from tests.support import build
 
 
 def reason_of(plan: Plan) -> str:

@@ -13,9 +13,9 @@ from kavip.names import Reason
 from kavip.reconcile.plan import Options, Plan, Verdict
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, body_of, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
+from tests.support import build
 
 PROD = LabelSelector(match_labels={"env": "prod"})
 EDGE = build.pool("edge", "192.0.2.128-192.0.2.141")

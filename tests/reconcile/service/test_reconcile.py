@@ -10,9 +10,9 @@ from kavip.api.service import Ingress, LoadBalancer
 from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
+from tests.support import build
 
 
 # --- address and conditions -------------------------------------------------------------------------------------------

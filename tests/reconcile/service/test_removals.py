@@ -12,9 +12,9 @@ from kavip.reconcile.observed.objects import Objects
 from kavip.reconcile.plan import Plan
 from kavip.reconcile.service import removals
 from kavip.reconcile.service.reconcile import plan_service
-from tests import build
 from tests.reconcile.scenes import NOW, body_of, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, conditions_of, web
+from tests.support import build
 
 GIVEN = "192.0.2.140"
 WORDS = f"{GIVEN} from pool edge"

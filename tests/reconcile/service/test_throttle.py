@@ -7,9 +7,9 @@ import pytest
 from kavip import names
 from kavip.reconcile.observed.objects import Observed
 from kavip.reconcile.plan import Key, Kind
-from tests import build
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import PROGRAMMED, VIP, WEB, programmed_of, web
+from tests.support import build
 
 
 def pending(*, nodes: int = 2) -> World:

@@ -4,9 +4,9 @@ from typing import Any
 
 from kavip import names
 from kavip.reconcile.plan import Key, Kind, Plan, StatusPatch
-from tests import build
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
+from tests.support import build
 
 KEY = Key(Kind.SERVICE, WEB)
 ONE = build.pool("edge", f"{VIP}/32")

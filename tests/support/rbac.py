@@ -8,7 +8,7 @@ from typing import Any
 from hack.testbed.audit import Event
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
-from tests import files
+from tests.support import manifests
 
 _WRITES_NEW = frozenset({"create"})
 
@@ -36,7 +36,7 @@ class Right:
 
 def wait_bound(plane: ControlPlane, account: str) -> None:
     """Wait until the API server lets *account* do what the chart grants: it hears of roles and bindings by watches."""
-    own = f"--namespace={files.NAMESPACE}"
+    own = f"--namespace={manifests.NAMESPACE}"
     for asked in (
         ("list", "vippools.kavip.io"),
         ("list", "services", "-A"),

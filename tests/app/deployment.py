@@ -27,13 +27,13 @@ from hack.testbed.process import Process
 from hack.testbed.programs import Programs
 from kavip import names
 from kavip.admission import registration
-from tests import files
-from tests.app.patient import LONGEST
-from tests.rights import wait_bound
+from tests.app.longtimeouts import LONGEST
+from tests.support import manifests
+from tests.support.rbac import wait_bound
 
 ADDRESS = "192.0.2.10"
-ACCOUNT = f"system:serviceaccount:{files.NAMESPACE}:kavip"
-OWN = f"--namespace={files.NAMESPACE}"
+ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:kavip"
+OWN = f"--namespace={manifests.NAMESPACE}"
 KINDS = (registration.MUTATING, registration.VALIDATING)
 _ASK = "import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1]), timeout=60).read().decode())"
 _SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=60))"
@@ -113,7 +113,7 @@ class Writer:
 
 
 @dataclass(slots=True)
-class Site:
+class Deployment:
     """A machine with a control plane in it, and what was started there."""
 
     programs: Programs
@@ -124,10 +124,10 @@ class Site:
 
     def install(self, *settings: str) -> None:
         """``helm install``; both kinds of webhook must answer."""
-        kinds = self.plane.kubectl("create", f"--filename={files.KINDS}")
+        kinds = self.plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
         assert kinds.returncode == 0
         self.plane.wait_established()
-        command = ["install", "kavip", str(files.CHART), OWN, "--create-namespace"]
+        command = ["install", "kavip", str(manifests.CHART), OWN, "--create-namespace"]
         strict = "--set=webhook.failurePolicy.mutating=Fail"
         values = [f"--set={each}" for each in settings]
         helm = self.machine.command(self.programs["helm"], *command, strict, *values)
@@ -138,17 +138,17 @@ class Site:
     def start(self) -> Replica:
         """Start a replica, and let it stand behind the Service; it may not be ready yet."""
         number = len(self.replicas)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{files.NAMESPACE}", "system:authenticated")
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
         log = self.state / f"kavip-{number}.log"
         command = [
             *(
                 sys.executable,
                 "-m",
-                "tests.app.patient",
+                "tests.app.longtimeouts",
                 "webhook",
                 f"--kubeconfig={self.plane.user(ACCOUNT, *groups)}",
             ),
-            *(f"--namespace={files.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
+            *(f"--namespace={manifests.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
             *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0"),
             *(f"--certs-mode={self._told('KAVIP_CERTS_MODE')}", f"--certs-secret={self._told('KAVIP_CERTS_SECRET')}"),
         ]
@@ -164,12 +164,12 @@ class Site:
     def stand(self, replica: Replica) -> None:
         """Write the EndpointSlice of *replica*, as a controller would."""
         owner = {names.SERVICE_NAME_LABEL: "kavip-webhook", "endpointslice.kubernetes.io/managed-by": "test"}
-        pod = {"kind": "Pod", "namespace": files.NAMESPACE, "name": replica.name}
+        pod = {"kind": "Pod", "namespace": manifests.NAMESPACE, "name": replica.name}
         ready = {"ready": True, "serving": True, "terminating": False}
         body = {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {"name": replica.name, "namespace": files.NAMESPACE, "labels": owner},
+            "metadata": {"name": replica.name, "namespace": manifests.NAMESPACE, "labels": owner},
             "addressType": "IPv4",
             "ports": [{"name": "webhook", "port": replica.port, "protocol": "TCP"}],
             "endpoints": [{"addresses": [ADDRESS], "conditions": ready, "targetRef": pod}],
@@ -198,7 +198,7 @@ class Site:
 
     def write_secret(self, name: str, data: Mapping[str, bytes]) -> None:
         """Fill *name* as somebody else does."""
-        made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": files.NAMESPACE}}
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": manifests.NAMESPACE}}
         text = {key: b64encode(value).decode() for key, value in data.items()}
         self.plane.kubectl(
             *("apply", "--server-side", "--field-manager=somebody", "--force-conflicts", "--filename=-"),
@@ -243,7 +243,7 @@ class Site:
 
 
 @contextmanager
-def opened(programs: Programs, state: Path) -> Iterator[Site]:
+def opened(programs: Programs, state: Path) -> Iterator[Deployment]:
     """A site in *state*; nothing of it is left."""
     machine = Machine("site", state / "site")
     machine.start()
@@ -251,6 +251,6 @@ def opened(programs: Programs, state: Path) -> Iterator[Site]:
         run(machine.command("ip", "address", "add", f"{ADDRESS}/24", "dev", "lo"))
         address = Address(ADDRESS, 6443, 2379, 2380)
         with ControlPlane(programs, state, address=address, place=machine) as plane:
-            yield Site(programs, machine, plane, state)
+            yield Deployment(programs, machine, plane, state)
     finally:
         machine.stop()

@@ -5,7 +5,7 @@ from kavip.admission.chain import Options
 from kavip.admission.verdict import Verdict
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object, Snapshot
-from tests.build import group, namespace
+from tests.support.build import group, namespace
 
 SHOP = namespace("shop")
 EDGE = group("lb/edge", segment="default")

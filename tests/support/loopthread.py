@@ -11,7 +11,7 @@ PATIENCE = 60.0  # seconds for what takes a moment
 T = TypeVar("T")
 
 
-class Loop:
+class LoopThread:
     """An event loop in a thread of its own, so that tests may wait for kubectl while it serves."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Api:
+class ApiClient:
     """One connection to *plane*, as its administrator."""
 
     plane: ControlPlane
@@ -50,7 +50,7 @@ class Api:
         address = self.plane.address
         self._connection = HTTPSConnection(address.host, address.port, context=trust, timeout=60)
 
-    def ask(
+    def request(
         self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
     ) -> Answer:
         """Send one request."""
@@ -70,13 +70,13 @@ class Api:
         self._connection.close()
 
 
-def home(manifest: Manifest) -> str:
+def collection_path(manifest: Manifest) -> str:
     """The path under which objects like *manifest* are created."""
     version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     return f"{root}/{f'namespaces/{namespace}/' if namespace else ''}{_PLURALS[manifest['kind']]}"
 
 
-def place(manifest: Manifest) -> str:
+def object_path(manifest: Manifest) -> str:
     """The path of the object *manifest*."""
-    return f"{home(manifest)}/{manifest['metadata']['name']}"
+    return f"{collection_path(manifest)}/{manifest['metadata']['name']}"

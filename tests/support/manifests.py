@@ -6,12 +6,12 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"
 CHART = ROOT / "charts" / "kavip"
 CRDS = sorted((CONFIG / "crd" / "bases").glob("*.yaml"))
 SAMPLES = [CONFIG / "samples" / name for name in ("vippool.yaml", "keepalivedgroup.yaml", "services.yaml")]
-KINDS = ROOT / "tests" / "kinds.yaml"  # of OpenShift and other operators, for a real API server
+FOREIGN_CRDS = Path(__file__).parent / "foreign-crds.yaml"  # of OpenShift and other operators
 NAMESPACE = "kavip"  # where config/ puts everything
 
 Object = dict[str, Any]

@@ -25,19 +25,19 @@ from kavip.snapshot import Snapshot
 from kavip.webhook.certs.cabundle import Registered
 from kavip.webhook.certs.selfsigned import Rotation
 from kavip.webhook.server import ROUTES, Route, Server
-from tests.admission.asking import APPLY, MERGE, Answer, Api, place
-from tests.loop import Loop
+from tests.admission.apiclient import APPLY, MERGE, Answer, ApiClient, object_path
+from tests.support.loopthread import LoopThread
 
-NAME = "kavip-stage"  # of the configurations, and the namespace of the CA
+NAME = "kavip-cases"  # of the configurations, and the namespace of the CA
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(slots=True)
-class Stage:
+class CaseRunner:
     """The API server of *plane*, kubectl, and the case that is played."""
 
     plane: ControlPlane
-    api: Api
+    api: ApiClient
     case: Case | None = None
     _snapshot: Snapshot = field(default_factory=Snapshot)
 
@@ -52,7 +52,7 @@ class Stage:
         return self.case is not None and self.case.exempt
 
     @contextmanager
-    def playing(self, case: Case) -> Iterator[None]:
+    def running(self, case: Case) -> Iterator[None]:
         """Put what *case* starts from into the API server, judge by its cluster, and clean up."""
         start = case.old
         if start:
@@ -62,8 +62,8 @@ class Stage:
             yield
         finally:
             self.case = None
-            for path in {place(each) for each in (case.asked, start) if each}:
-                self.api.ask("DELETE", path)
+            for path in {object_path(each) for each in (case.asked, start) if each}:
+                self.api.request("DELETE", path)
 
     def put(self, manifest: Manifest) -> None:
         """Create *manifest* as somebody's ``kubectl apply`` would have done, of either kind; its status too."""
@@ -71,18 +71,18 @@ class Stage:
         body["metadata"] = {key: value for key, value in body["metadata"].items() if key != "creationTimestamp"}
         note = {"metadata": {"annotations": {_APPLIED: json.dumps(body)}}}
         named = {key: manifest[key] for key in ("apiVersion", "kind")}
-        self._written(place(manifest), body, kind=APPLY, fieldManager="kubectl")
-        self._written(place(manifest), {**named, **note}, kind=APPLY, fieldManager="kubectl-last-applied")
+        self._written(object_path(manifest), body, kind=APPLY, fieldManager="kubectl")
+        self._written(object_path(manifest), {**named, **note}, kind=APPLY, fieldManager="kubectl-last-applied")
         if status := manifest.get("status"):
-            self._written(f"{place(manifest)}/status", {"status": status}, kind=MERGE)
+            self._written(f"{object_path(manifest)}/status", {"status": status}, kind=MERGE)
 
     def _written(self, path: str, body: object, **how: str) -> None:
-        answer = self.api.ask("PATCH", path, body, **how)
+        answer = self.api.request("PATCH", path, body, **how)
         assert answer.code in (200, 201), answer.body
 
     def found(self, manifest: Manifest) -> Answer:
         """The object that *manifest* names, as it is now."""
-        return self.api.ask("GET", place(manifest))
+        return self.api.request("GET", object_path(manifest))
 
     def kubectl(self, *args: str, given: object = None) -> Result:
         """Run kubectl with *given* on its standard input; never raises."""
@@ -90,12 +90,12 @@ class Stage:
 
 
 @contextmanager
-def opened(plane: ControlPlane, loop: Loop) -> Iterator[Stage]:
-    """A stage at *plane*, registered for every Service that could be ours."""
-    stage = Stage(plane, Api(plane))
-    routes = {path: replace(route, decide=partial(stage.decide, route)) for path, route in ROUTES.items()}
+def opened(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
+    """A runner at *plane*, registered for every Service that could be ours."""
+    runner = CaseRunner(plane, ApiClient(plane))
+    routes = {path: replace(route, decide=partial(runner.decide, route)) for path, route in ROUTES.items()}
     server, client = (
-        Server(Snapshot(), routes=routes, may_set_external_ips=stage.exempts),
+        Server(Snapshot(), routes=routes, may_set_external_ips=runner.exempts),
         Client.from_settings(str(plane.kubeconfig)),
     )
     port = loop.run(server.start("127.0.0.1", 0))
@@ -104,9 +104,9 @@ def opened(plane: ControlPlane, loop: Loop) -> Iterator[Stage]:
     rotation = Rotation(client, namespace=NAME, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
     try:
         loop.run(rotation.tick())
-        yield stage
+        yield runner
     finally:
         plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
         loop.run(client.__aexit__(None, None, None))
         loop.run(server.stop())
-        stage.api.close()
+        runner.api.close()

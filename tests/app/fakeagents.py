@@ -1,4 +1,4 @@
-"""Agents that say what a test wants: HTTP servers on loopback, asked by a controller that runs."""
+"""FakeAgents that say what a test wants: HTTP servers on loopback, asked by a controller that runs."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from typing import Any, Self
 from tests.app.conftest import Installation, free_port, object_of, wait_for
 
 
-class Agents:
+class FakeAgents:
     """The agents of the group lb/edge on nodes n1, n2, ...; *masters* says which node holds everything."""
 
     def __init__(self, installation: Installation, *, nodes: int = 2) -> None:

@@ -1,14 +1,14 @@
 """
-``python -m tests.app.patient ...`` is ``python -m kavip ...``, whose reviews may take as long as an API server waits.
+``python -m tests.app.longtimeouts ...`` runs ``python -m kavip ...`` with the longest timeouts that an API server has.
 
-A machine that stalls for some seconds would else cost a call, and with it a test that is about something else.
+Otherwise a machine that stalls for some seconds fails a review, and a test that is about something else.
 """
 
 from kavip.admission import registration
 from kavip.cli.main import main
 from kavip.webhook import body
 
-LONGEST = 30  # seconds: the API server takes no more
+LONGEST = 30  # seconds: the API server accepts no more
 
 if __name__ == "__main__":
     body.DEADLINE = LONGEST - 5.0  # type: ignore[misc]  # on purpose

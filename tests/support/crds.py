@@ -6,17 +6,17 @@ from typing import Any
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.process import wait_for
 from kavip import names
-from tests import files
+from tests.support import manifests
 
 GROUP_API = f"{names.REDHATCOP_GROUP}/{names.VERSION}"
 POOL_API = f"{names.KAVIP_GROUP}/{names.VERSION}"
 PLURALS = ("keepalivedgroups", "vippools")
 
 
-def serve(control_plane: ControlPlane) -> None:
+def install(control_plane: ControlPlane) -> None:
     """Have *control_plane* serve both kinds."""
-    manifests = [argument for path in files.CRDS for argument in ("--filename", str(path))]
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", *manifests)
+    arguments = [argument for path in manifests.CRDS for argument in ("--filename", str(path))]
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", *arguments)
     control_plane.wait_established()
     for plural in PLURALS:  # established is not yet served
 
@@ -26,29 +26,29 @@ def serve(control_plane: ControlPlane) -> None:
         wait_for(f"the API server serves {plural}", is_served, timeout=60, interval=0.2)
 
 
-def group(**spec: Any) -> files.Object:
+def group(**spec: Any) -> manifests.Object:
     """A KeepalivedGroup."""
     metadata = {"name": "shape", "namespace": "default"}
     return {"apiVersion": GROUP_API, "kind": "KeepalivedGroup", "metadata": metadata, "spec": spec}
 
 
-def new(**spec: Any) -> files.Object:
+def new(**spec: Any) -> manifests.Object:
     """A KeepalivedGroup with some of kavip's own fields."""
     return group(interface="eth0", **spec)
 
 
-def pool(*addresses: str, **spec: Any) -> files.Object:
+def pool(*addresses: str, **spec: Any) -> manifests.Object:
     """A VIPPool."""
     spec = {"addresses": list(addresses) or ["192.0.2.0/28"], **spec}
     return {"apiVersion": POOL_API, "kind": "VIPPool", "metadata": {"name": "shape"}, "spec": spec}
 
 
-def check(name: str = "web", **more: Any) -> files.Object:
+def check(name: str = "web", **more: Any) -> manifests.Object:
     """A health check."""
     return {"name": name, "url": "http://192.0.2.1/", **more}
 
 
-def refusal(server: ControlPlane, subject: files.Object) -> str:
+def refusal(server: ControlPlane, subject: manifests.Object) -> str:
     """What the API server says against *subject*; "" where it would accept it."""
     done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
     return done.stderr if done.returncode else ""

@@ -12,7 +12,7 @@ from kavip.kube.client import Client
 from kavip.kube.informer import Informer, Timing
 from kavip.kube.resources import CONFIGMAPS, Resource
 from tests.kube.conftest import running
-from tests.kube.fake import FakeApi
+from tests.kube.fakeapi import FakeApi
 
 FAST = Timing(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
 OPTIONAL = Resource("v1", "configmaps", "ConfigMap", ConfigMap, optional=True)
