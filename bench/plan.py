@@ -16,7 +16,7 @@ from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.ipam.request import read_request
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Plan, StatusPatch
+from kavip.reconcile.plan import ServicePlan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 
@@ -70,17 +70,17 @@ def in_a_cluster(*, nodes: int) -> float:
         return best(300, planning(snapshot, service(NEW)))
 
 
-def plan(snapshot: Snapshot, subject: Service) -> Plan:
+def plan(snapshot: Snapshot, subject: Service) -> ServicePlan:
     """The plan of *subject*."""
     return plan_service(snapshot, subject.key, now=NOW)
 
 
-def planning(snapshot: Snapshot, subject: Service) -> Callable[[], Plan]:
+def planning(snapshot: Snapshot, subject: Service) -> Callable[[], ServicePlan]:
     """To be timed."""
     return lambda: plan(snapshot, subject)
 
 
-def written(subject: Service, decided: Plan) -> Service:
+def written(subject: Service, decided: ServicePlan) -> Service:
     """*subject* after the write of *decided*."""
     (patch,) = decided.writes
     assert isinstance(patch, StatusPatch)

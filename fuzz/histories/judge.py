@@ -145,8 +145,8 @@ class Judge:
             if self._is_open(fresh, service):
                 self.moved.add(key)
         for name in sorted(fresh.pools):
-            plan = plan_pool(fresh, name, now=now)
-            assert not plan.writes, f"left undone: pool {name}: {plan.writes}"
+            writes = plan_pool(fresh, name, now=now).writes
+            assert not writes, f"left undone: pool {name}: {writes}"
         self._same(lived, fresh)
         for address, one, other in self._doubles():
             pair = [self._server.services[key] for key in (one, other)]

@@ -27,7 +27,8 @@ from kavip.reconcile.enqueue import Start
 from kavip.reconcile.group.inactive import plan_hindered
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import Objects, Observed
-from kavip.reconcile.plan import Key, Kind, Notice, Options, Plan, StatusPatch, Target
+from kavip.reconcile.observed.operator import Hindrance
+from kavip.reconcile.plan import GroupPlan, Key, Kind, Notice, Options, Plan, PoolPlan, ServicePlan, StatusPatch, Target
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.budget import Restraint
 from kavip.reconcile.service.reconcile import plan_service
@@ -191,8 +192,8 @@ class Worker:
         started = self._clock()
         decided = self._decide(key)
         gives = self._gives(key, decided)
-        service = self._snapshot.services.get(key.name) if key.kind is Kind.SERVICE and decided.writes else None
-        is_claimed = key.kind is Kind.SERVICE and self._snapshot.ledger.is_expecting(key.name)
+        service = self._snapshot.services.get(key.name) if isinstance(decided, ServicePlan) and decided.writes else None
+        is_claimed = self._snapshot.ledger.is_expecting(key.name)
         self._remember(key, decided)
         self._rest(key, decided, spent=self._clock() - started)
         if decided.writes:
@@ -201,7 +202,7 @@ class Worker:
             except (Conflict, Refused, Forbidden, LeaseLost) as error:
                 if gives and isinstance(error, Conflict):
                     ADDRESS_CONFLICTS.labels(Contest.WRITE_CONFLICT).inc()
-                if decided.claims is not None and not is_claimed:
+                if isinstance(decided, ServicePlan) and decided.claims is not None and not is_claimed:
                     self._forget_claims(key)
                 raise
             if service is not None:
@@ -220,12 +221,14 @@ class Worker:
 
     def _gives(self, key: Key, decided: Plan) -> bool:
         """Whether the Service gets an address that its status does not show."""
-        service = self._snapshot.services.get(key.name) if decided.claims else None
-        return service is not None and not set(decided.claims or ()).issubset(service.ingress_addresses)
+        service = self._snapshot.services.get(key.name)
+        if service is None or not isinstance(decided, ServicePlan):
+            return False
+        return not set(decided.claims or ()).issubset(service.ingress_addresses)
 
     def _decide(self, key: Key) -> Plan:
         if hindrance := self._objects.rivals.hindrance(self._clock()):
-            return plan_hindered(self._snapshot, key, hindrance, now=self._now())
+            return self._decide_hindered(key, hindrance)
         match key.kind:
             case Kind.SERVICE:
                 return plan_service(
@@ -248,36 +251,49 @@ class Worker:
             case Kind.POOL:
                 return plan_pool(self._snapshot, key.name, now=self._now())
 
+    def _decide_hindered(self, key: Key, hindrance: Hindrance) -> Plan:
+        match key.kind:
+            case Kind.SERVICE:
+                return ServicePlan()
+            case Kind.GROUP:
+                return plan_hindered(self._snapshot, key.name, hindrance, now=self._now())
+            case Kind.POOL:
+                return PoolPlan()
+
     def _remember(self, key: Key, decided: Plan) -> None:
-        """What must be known before anything else is decided: no `await` lies between the decision and this."""
-        service = self._snapshot.services.get(key.name) if key.kind is Kind.SERVICE else None
-        if service is not None:
-            ledger = self._snapshot.ledger
-            if decided.claims is not None:
-                ledger.expect(key.name, decided.claims, resource_version=service.metadata.resource_version)
-            if decided.waits == () and not decided.unmet:
-                ledger.serve(key.name)
-            elif decided.waits is not None:
-                request, _ = read_request(service, group=self._snapshot.group_of(service))
-                ledger.wait(request, decided.waits, reason=decided.unmet)
-            ledger.answer(key.name)
-            self.wake()
-        elif key.kind is Kind.SERVICE:
-            self._objects.removals.pop(key.name, None)
-            self._restraint.forget(key.name)
+        """Record what later decisions need. There is no `await` between the decision and this."""
+        match decided:
+            case ServicePlan():
+                self._remember_service(key.name, decided)
+            case GroupPlan():
+                self._remember_group(key.name, decided)
+
+    def _remember_service(self, key: str, decided: ServicePlan) -> None:
+        service, ledger = self._snapshot.services.get(key), self._snapshot.ledger
+        if service is None:
+            self._objects.removals.pop(key, None)
+            self._restraint.forget(key)
+            return
+        if decided.claims is not None:
+            ledger.expect(key, decided.claims, resource_version=service.metadata.resource_version)
+        if decided.waits == () and not decided.unmet:
+            ledger.serve(key)
+        elif decided.waits is not None:
+            request, _ = read_request(service, group=self._snapshot.group_of(service))
+            ledger.wait(request, decided.waits, reason=decided.unmet)
+        ledger.answer(key)
+        self.wake()
         if decided.removal is not None:
-            self._objects.removals[key.name] = decided.removal
-        if key.kind is Kind.GROUP and key.name not in self._snapshot.groups:
-            self._objects.forget(key.name)
-            self._eye.aim(key.name, None)
-        if decided.reserves is not None:
-            self._objects.reserved[key.name] = decided.reserves
-        if decided.left_out is not None:
-            self._objects.left_out[key.name] = decided.left_out
-        if decided.doubts is not None:
-            self._objects.doubts[key.name] = decided.doubts
+            self._objects.removals[key] = decided.removal
+
+    def _remember_group(self, key: str, decided: GroupPlan) -> None:
+        if key not in self._snapshot.groups:
+            self._objects.forget(key)
+            self._eye.aim(key, None)
+        if decided.memory is not None:
+            self._objects.groups[key] = decided.memory
         if decided.target is not None:
-            self._eye.aim(key.name, decided.target)
+            self._eye.aim(key, decided.target)
 
     def wake(self) -> None:
         """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""

@@ -1,14 +1,15 @@
 """
-What a decision of the controller amounts to: keys in, a Plan out.
+The result of a reconcile: a key goes in, a Plan of its kind comes out.
 
-A Plan is a value: the writes that are still needed, the Events, and what the worker must remember until the writes come
-back through the watch. Nothing to do is ``Plan()``.
+A Plan is a value: the writes that are still needed, the Events, and what the worker must remember until the watch shows
+the writes. Without work to do it is empty: ``ServicePlan()``, ``GroupPlan()``, ``PoolPlan()``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from kavip import names
@@ -173,30 +174,65 @@ class Doubt:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
+    """
+    What the worker remembers of the last plan of a group, before its writes are seen.
+
+    *left_out*: by Service, why the configuration has no room for it. *doubts*: by Service, instance or VIP.
+    """
+
+    reserves: Reserved = Reserved()
+    left_out: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    doubts: Mapping[str, Doubt] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """
-    The difference between what is and what should be.
+    The difference between the observed and the desired state of one object, whatever its kind.
 
-    *claims*: the addresses that the Service holds from now on; None leaves the ledger alone. *waits*: the pools that it
-    waits for, None leaves it where it is; *unmet*: why it has not what it asks for. *reserves*, *left_out* (by Service,
-    why there is no room for it), *doubts* (by Service, instance or VIP) and *target* are a group's. *requeue_after*:
-    look again in so many seconds. *also*: keys whose plan is no longer empty. *removal*: somebody has removed what
-    kavip wrote.
+    *requeue_after*: reconcile the same key again after so many seconds. *also*: other keys to reconcile now.
     """
 
     writes: tuple[Write, ...] = ()
     events: tuple[Notice, ...] = ()
+    requeue_after: float | None = None
+    also: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan(Plan):
+    """
+    The plan of one Service.
+
+    *claims*: the addresses that the Service holds from now on; None leaves the ledger unchanged. *waits*: the pools
+    that it waits for; None leaves them unchanged. *unmet*: the reason why it lacks an address. *removal*: another
+    controller removed the addresses that kavip wrote; None leaves what is remembered of that unchanged.
+    """
+
     claims: tuple[Address, ...] | None = None
     waits: tuple[str, ...] | None = None
     unmet: str = ""
-    reserves: Reserved | None = None
-    left_out: Mapping[str, Refusal] | None = field(default=None, hash=False)
-    doubts: Mapping[str, Doubt] | None = field(default=None, hash=False)
-    target: Target | None = None
-    requeue_after: float | None = None
-    also: tuple[Key, ...] = ()
     removal: Removal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan(Plan):
+    """
+    The plan of one KeepalivedGroup.
+
+    *memory*: what is remembered until the next plan; None leaves that unchanged. *target*: where the prober asks the
+    agents; None leaves that unchanged.
+    """
+
+    memory: GroupMemory | None = None
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan(Plan):
+    """The plan of one VIPPool."""
 
 
 def timestamp(now: datetime) -> str:

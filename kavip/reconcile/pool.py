@@ -17,11 +17,11 @@ from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.mergepatch import merge_patch
-from kavip.reconcile.plan import Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import Kind, Notice, PoolPlan, StatusPatch, Verdict, timestamp
 from kavip.snapshot import Snapshot
 
 
-def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
+def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     """
     What is to be written for the pool called *key*; nothing where its status says it all.
 
@@ -29,7 +29,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
     """
     pool = snapshot.pools.get(key)
     if pool is None or pool.metadata.deletion_timestamp:
-        return Plan()
+        return PoolPlan()
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
@@ -48,11 +48,11 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> Plan:
     changes = merge_patch(_json(pool.status), _json(status))
     ends = max((rests[0].until - now).total_seconds(), 0.0) if rests else None
     if not changes:
-        return Plan(requeue_after=ends)
+        return PoolPlan(requeue_after=ends)
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
     telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
     events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind])))
-    return Plan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
+    return PoolPlan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
 
 
 def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> Verdict:

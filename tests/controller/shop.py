@@ -21,7 +21,7 @@ class Paper:
 
     def __init__(self) -> None:
         """Everything succeeds until told otherwise."""
-        self.sent: list[Plan] = []
+        self.sent: list[Any] = []  # Plans of any kind
         self.answers: list[Exception | Callable[[], bool]] = []
         self.hold = asyncio.Event()
         self.hold.set()

@@ -18,7 +18,7 @@ from kavip.api.service import Service
 from kavip.errors import Conflict, Unavailable
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind, Plan
+from kavip.reconcile.plan import Key, Kind, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.controller.shop import Shop
@@ -50,7 +50,7 @@ async def patient(*objects: Object) -> AsyncIterator[Shop]:
         await task
 
 
-def written(shop: Shop, key: Key) -> list[Plan]:
+def written(shop: Shop, key: Key) -> list[ServicePlan]:
     """What was sent for *key*."""
     return [plan for plan in shop.writer.sent if any(write.key == key.name for write in plan.writes)]
 

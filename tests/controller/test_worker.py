@@ -9,6 +9,8 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.api.lease import Lease, LeaseSpec
+from kavip.api.meta import Metadata
 from kavip.controller import worker
 from kavip.controller.worker import FOLD, POOL_REST
 from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
@@ -385,3 +387,14 @@ async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
         shop.worker.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
         assert shop.writer.sent[0].claims == (VIP,)
+
+
+@pytest.mark.parametrize("key", [WEB, Key(Kind.POOL, "edge")])
+async def test_services_and_pools_are_not_written_while_the_old_operator_may_run(key: Key) -> None:
+    """Services get no address and pools no status."""
+    async with working(web(), build.group(), build.pool()) as shop:
+        lease = Lease(metadata=Metadata(name="x", namespace="old"), spec=LeaseSpec(holder_identity="old"))
+        shop.objects.rivals.see(None, lease, at=0.0)
+        shop.queue.add(key)
+        await shop.until(lambda: not len(shop.queue))
+        assert shop.writer.sent == []

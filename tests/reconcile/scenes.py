@@ -28,7 +28,19 @@ from kavip.api.workload import (
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import Applied, LeftOut, NodeState, Objects, Observed, Replaced, memory_key
-from kavip.reconcile.plan import Apply, Key, Kind, Options, Plan, PodAnnotation, PodRemoval, StatusPatch
+from kavip.reconcile.plan import (
+    Apply,
+    GroupPlan,
+    Key,
+    Kind,
+    Options,
+    Plan,
+    PodAnnotation,
+    PodRemoval,
+    PoolPlan,
+    ServicePlan,
+    StatusPatch,
+)
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object, Snapshot
@@ -102,46 +114,61 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def plan(self, key: Key) -> Plan:
-        """What would be done for *key*."""
-        observed = replace(self.observed, at=(self.now - NOW).total_seconds())
+        """The plan for *key*."""
         match key.kind:
             case Kind.SERVICE:
-                return plan_service(
-                    self.snapshot,
-                    key.name,
-                    now=self.now,
-                    observed=observed,
-                    objects=self.objects,
-                    options=self.options,
-                )
+                return self.plan_service(key.name)
             case Kind.GROUP:
-                return plan_group(
-                    self.snapshot,
-                    key.name,
-                    now=self.now,
-                    observed=observed,
-                    objects=self.objects,
-                    options=self.options,
-                )
+                return self.plan_group(key.name)
             case Kind.POOL:
                 return plan_pool(self.snapshot, key.name, now=self.now)
 
-    def service(self, key: str) -> Plan:
-        """Plan the Service *key* and carry it out."""
-        return self._work(Key(Kind.SERVICE, key))
+    def plan_service(self, key: str) -> ServicePlan:
+        """The plan of the Service *key*."""
+        return plan_service(
+            self.snapshot, key, now=self.now, observed=self._seen, objects=self.objects, options=self.options
+        )
 
-    def group(self, key: str = GROUP) -> Plan:
-        """Plan the group *key* and carry it out."""
-        return self._work(Key(Kind.GROUP, key))
+    def plan_group(self, key: str = GROUP) -> GroupPlan:
+        """The plan of the group *key*."""
+        return plan_group(
+            self.snapshot, key, now=self.now, observed=self._seen, objects=self.objects, options=self.options
+        )
 
-    def pool(self, key: str) -> Plan:
-        """Plan the pool *key* and carry it out."""
-        return self._work(Key(Kind.POOL, key))
+    def service(self, key: str) -> ServicePlan:
+        """Plan the Service *key* and carry the plan out."""
+        plan = self.plan_service(key)
+        self._carry_out(plan)
+        return plan
+
+    def group(self, key: str = GROUP) -> GroupPlan:
+        """Plan the group *key* and carry the plan out."""
+        plan = self.plan_group(key)
+        if plan.memory is not None:
+            self.objects.groups[key] = plan.memory
+        self._carry_out(plan)
+        return plan
+
+    def pool(self, key: str) -> PoolPlan:
+        """Plan the pool *key* and carry the plan out."""
+        plan = plan_pool(self.snapshot, key, now=self.now)
+        self._carry_out(plan)
+        return plan
+
+    def work(self, key: Key) -> Plan:
+        """Plan *key* and carry the plan out."""
+        match key.kind:
+            case Kind.SERVICE:
+                return self.service(key.name)
+            case Kind.GROUP:
+                return self.group(key.name)
+            case Kind.POOL:
+                return self.pool(key.name)
 
     def settle(self, *keys: Key) -> None:
         """Work on *keys* until nothing is left to be written."""
         for _ in range(10):
-            plans = [self._work(key) for key in keys]
+            plans = [self.work(key) for key in keys]
             if not any(plan.writes for plan in plans):
                 return
         raise AssertionError("the plans do not come to rest")
@@ -156,14 +183,11 @@ class World:
         return (self.objects.configmaps[group].data or {})[names.CONFIG_KEY]
 
     # --- what an API server does ------------------------------------------------------------------------------------
-    def _work(self, key: Key) -> Plan:
-        plan = self.plan(key)
-        if plan.reserves is not None:
-            self.objects.reserved[key.name] = plan.reserves
-        if plan.left_out is not None:
-            self.objects.left_out[key.name] = plan.left_out
-        if plan.doubts is not None:
-            self.objects.doubts[key.name] = plan.doubts
+    @property
+    def _seen(self) -> Observed:
+        return replace(self.observed, at=(self.now - NOW).total_seconds())
+
+    def _carry_out(self, plan: Plan) -> None:
         for write in plan.writes:
             match write:
                 case StatusPatch():
@@ -176,7 +200,6 @@ class World:
                     self.objects.replaced[write.group] = Replaced(write.uid, is_done=True)
                     self.removed.append(write.key)
                     del self.objects.pods[write.group][write.key]
-        return plan
 
     def _patch(self, write: StatusPatch) -> None:
         self._version += 1

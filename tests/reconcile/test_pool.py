@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.pool import Cooling
-from kavip.reconcile.plan import Kind, Notice, Plan, StatusPatch
+from kavip.reconcile.plan import Kind, Notice, PoolPlan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
@@ -170,11 +170,11 @@ def test_what_cools_down_stands_in_status_until_its_time() -> None:
     plan = world.pool("edge")
     assert body_of(plan) == {"cooling": [FREED], "ipv4": {"assigned": 0}}
     assert plan.requeue_after == 60
-    assert world.pool("edge") == Plan(requeue_after=60)
+    assert world.pool("edge") == PoolPlan(requeue_after=60)
     world.later(60)
     world.snapshot.rests.expire(world.now)
     assert body_of(world.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
-    assert world.pool("edge") == Plan()
+    assert world.pool("edge") == PoolPlan()
 
 
 def test_what_somebody_else_wrote_into_status_is_put_right() -> None:
@@ -193,7 +193,7 @@ def test_the_next_leader_finds_what_cools_down_in_status() -> None:
     world.pool("edge")
     reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
     reader.rests.lead(NOW)
-    assert plan_pool(reader, "edge", now=NOW) == Plan(requeue_after=60)
+    assert plan_pool(reader, "edge", now=NOW) == PoolPlan(requeue_after=60)
     assert plan_service(reader, "shop/web", now=NOW).claims == (parse_address("192.0.2.129"),)
     reader.put(build.service("shop/other", group=GROUP))
     assert plan_service(reader, "shop/other", now=NOW).claims == (parse_address("192.0.2.128"),)
@@ -211,4 +211,4 @@ def test_a_status_of_ours_does_not_read_the_pools_again() -> None:
 
 def test_a_pool_that_is_gone_is_not_written() -> None:
     """There is nothing to say."""
-    assert plan_pool(cluster(), "edge", now=NOW) == Plan()
+    assert plan_pool(cluster(), "edge", now=NOW) == PoolPlan()

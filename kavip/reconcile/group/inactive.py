@@ -13,28 +13,30 @@ from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.names import Condition as ConditionType
 from kavip.reconcile.observed.operator import Hindrance
-from kavip.reconcile.plan import Key, Kind, Notice, Plan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import GroupPlan, Kind, Notice, StatusPatch, Verdict, timestamp
 from kavip.snapshot import Snapshot
 
 
-def plan_aside(group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also: Iterable[ConditionType] = ()) -> Plan:
+def plan_aside(
+    group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also: Iterable[ConditionType] = ()
+) -> GroupPlan:
     """Write *verdict* as ``Accepted`` and the conditions *also*, once."""
     entries = [verdict.on(group.metadata, kind) for kind in (ConditionType.ACCEPTED, *also)]
     merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     if merged == (group.status.conditions or []):
-        return Plan()
+        return GroupPlan()
     body = {
         "metadata": {"resourceVersion": group.metadata.resource_version},
         "status": {"conditions": msgspec.to_builtins(merged)},
     }
-    return Plan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=notices(group, verdict))
+    return GroupPlan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=notices(group, verdict))
 
 
-def plan_hindered(snapshot: Snapshot, key: Key, hindrance: Hindrance, *, now: datetime) -> Plan:
+def plan_hindered(snapshot: Snapshot, key: str, hindrance: Hindrance, *, now: datetime) -> GroupPlan:
     """What may be written while something is in the way: groups say what, once it is known."""
-    group = snapshot.groups.get(key.name) if key.kind is Kind.GROUP and hindrance.who else None
+    group = snapshot.groups.get(key) if hindrance.who else None
     if group is None or group.metadata.deletion_timestamp:
-        return Plan()
+        return GroupPlan()
     return plan_aside(group, hindrance.verdict, now=now)
 
 

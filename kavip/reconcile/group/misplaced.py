@@ -14,14 +14,14 @@ from kavip.api.group import KeepalivedGroup
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.group.inactive import plan_aside
-from kavip.reconcile.plan import Plan, Verdict
+from kavip.reconcile.plan import GroupPlan, Verdict
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 
 _OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
 
 
-def plan_misplaced(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod], *, now: datetime) -> Plan:
+def plan_misplaced(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod], *, now: datetime) -> GroupPlan:
     """
     Tell a group where groups do not count that it does not, and what its *pods* still do.
 

@@ -38,10 +38,11 @@ from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.objects import Objects, Observed
 from kavip.reconcile.plan import (
     Apply,
+    GroupMemory,
+    GroupPlan,
     Key,
     Kind,
     Options,
-    Plan,
     PodAnnotation,
     PodRemoval,
     StatusPatch,
@@ -70,13 +71,13 @@ def plan_group(
     observed: Observed = _SEEN,
     objects: Objects | None = None,
     options: Options = _DEFAULTS,
-) -> Plan:
+) -> GroupPlan:
     """What is to be written for the group with *key*, and which of its Services have to be looked at again."""
     group = snapshot.any_group(key)
     if group is None:
-        return Plan(also=tuple(Key(Kind.SERVICE, service.key) for service in snapshot.members(key)))
+        return GroupPlan(also=tuple(Key(Kind.SERVICE, service.key) for service in snapshot.members(key)))
     if group.metadata.deletion_timestamp:
-        return Plan()  # what it owns is being collected
+        return GroupPlan()  # what it owns is being collected
     if key in snapshot.outside:
         return plan_misplaced(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
     objects = objects or Objects()
@@ -89,7 +90,7 @@ def _closed(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects) -> fro
     return frozenset(name for name in found if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
 
 
-def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Plan:
+def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> GroupPlan:
     group, objects, now = owned.group, owned.objects, owned.now
     published = owned.published
     sighted, roster = _worked_out(snapshot, owned, observed, options)
@@ -105,7 +106,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     ground = Ground.of(snapshot, group.key, observed)
     pods = objects.pods.get(group.key, {}).values()
     mastership = Mastership.of(group, ground.expected(pods), observed, group.key)
-    judged = judge(ground, roster, mastership, objects.doubts.get(group.key, {}))
+    judged = judge(ground, roster, mastership, objects.memory_of(group.key).doubts)
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
@@ -125,13 +126,11 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         switching=switching.message if switching else "",
     )
     pauses = _pauses(view, needed=bool(needed or monitored), look=switching.look if switching else None)
-    return Plan(
+    return GroupPlan(
         writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
         events=notices(group, view.accepted),
-        reserves=roster.reserved,
-        left_out=roster.left_out,
+        memory=GroupMemory(roster.reserved, roster.left_out, judged.doubts),
         target=_target(roster, config_hash, wanted, sighted.takeover, pods) if config_hash else None,
-        doubts=judged.doubts,
         requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
     )

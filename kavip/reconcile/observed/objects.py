@@ -15,16 +15,17 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.cluster import Pod
 from kavip.api.event import Event
-from kavip.api.refusal import Refusal
 from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBinding
 from kavip.reconcile.observed.operator import Rivals
 from kavip.reconcile.observed.ownership import Foreign, Made
-from kavip.reconcile.plan import Apply, Doubt, Key, Removal, Reserved, StatusPatch
+from kavip.reconcile.plan import Apply, GroupMemory, Key, Removal, Reserved, StatusPatch
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 BACKUP: Final = "BACKUP"
 FAULT: Final = "FAULT"
 BY_KEEPALIVED: Final = "keepalived"  # as the agent says who refuses an instance
+
+_NO_MEMORY: Final = GroupMemory()
 
 EVER: Final = datetime.min.replace(tzinfo=UTC)
 """Before any moment at which agents could have been asked."""
@@ -204,9 +205,8 @@ class Objects:
     then by pod, *monitoring* by ``Kind ns/name``, *complaints* of a DaemonSet that gets no pods by group, then by
     Event. *has_monitors*: there are PodMonitors here. *rivals* is what was seen of keepalived-operator itself.
 
-    The writer fills the rest. By ``Kind ns/name``: *applied*, *strangers* and *refused*. By group: *reserved*;
-    *replaced*, the pod that was deleted last; *left_out*, the Services that it has no room for; *doubts*,
-    what is told of its VIPs only if it lasts. By Service: *sent*, the last status write, until the watch shows
+    The writer fills the rest. By ``Kind ns/name``: *applied*, *strangers* and *refused*. By group: *groups*, what its
+    last plan says; *replaced*, the pod deleted last. By Service: *sent*, the last status write, until the watch shows
     something new of the Service; *removals*, what others took out of its status. *written*: the resourceVersion that
     the last status write was decided on, where that write has made a new one.
     """
@@ -220,14 +220,21 @@ class Objects:
     applied: dict[str, Applied] = field(default_factory=dict)
     strangers: dict[str, Stranger] = field(default_factory=dict)
     refused: dict[str, Rejected] = field(default_factory=dict)
-    reserved: dict[str, Reserved] = field(default_factory=dict)
+    groups: dict[str, GroupMemory] = field(default_factory=dict)
     replaced: dict[str, Replaced] = field(default_factory=dict)
     written: dict[Key, str] = field(default_factory=dict)
     sent: dict[str, StatusPatch] = field(default_factory=dict)
-    left_out: dict[str, Mapping[str, Refusal]] = field(default_factory=dict)
-    doubts: dict[str, Mapping[str, Doubt]] = field(default_factory=dict)
     removals: dict[str, Removal] = field(default_factory=dict)
     rivals: Rivals = field(default_factory=Rivals)
+
+    @property
+    def reserved(self) -> Mapping[str, Reserved]:
+        """By group, what no other group may take."""
+        return {key: memory.reserves for key, memory in self.groups.items()}
+
+    def memory_of(self, group: str) -> GroupMemory:
+        """What the last plan of *group* says; empty before the first."""
+        return self.groups.get(group, _NO_MEMORY)
 
     def see(self, old: Owned | None, new: Owned | None) -> str:
         """Take what an informer tells; return the group that it concerns, "" for none."""
@@ -250,14 +257,12 @@ class Objects:
     def settle(self) -> None:
         """Forget the writes that were not seen to come back: all that can be seen has been."""
         self.written.clear()
-        self.reserved.clear()
+        self.groups = {key: replace(memory, reserves=Reserved()) for key, memory in self.groups.items()}
 
     def forget(self, group: str) -> None:
         """Forget what is remembered about a *group* that is gone."""
-        self.reserved.pop(group, None)
+        self.groups.pop(group, None)
         self.replaced.pop(group, None)
-        self.left_out.pop(group, None)
-        self.doubts.pop(group, None)
         for memory in (self.applied, self.strangers, self.refused):
             for name in [
                 name for name in memory if name.endswith((f" {group}", f" {group}{names.PROMETHEUS_ROLE_SUFFIX}"))

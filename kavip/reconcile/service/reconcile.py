@@ -20,7 +20,7 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.objects import Objects, Observed
-from kavip.reconcile.plan import Kind, Notice, Options, Plan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import GroupMemory, Kind, Notice, Options, ServicePlan, StatusPatch, Verdict, timestamp
 from kavip.reconcile.service import advertised, programmed, removals, throttle, unanswered
 from kavip.reconcile.service.advertised import Found
 from kavip.reconcile.service.allocation import Addressing, addressing_of, told_of
@@ -42,11 +42,11 @@ def plan_service(
     observed: Observed = _SEEN,
     objects: Objects | None = None,
     options: Options = _DEFAULTS,
-) -> Plan:
+) -> ServicePlan:
     """What is to be written for the Service with *key*, and what it holds from then on."""
     service = snapshot.services.get(key)
     if service is None or service.metadata.deletion_timestamp:
-        return Plan(waits=())
+        return ServicePlan(waits=())
     plan = _plan(snapshot, service, now=now, observed=observed, objects=objects, options=options)
     if plan.writes or not snapshot.ledger.is_expecting(key):
         return plan
@@ -61,7 +61,7 @@ def _plan(
     observed: Observed,
     objects: Objects | None,
     options: Options,
-) -> Plan:
+) -> ServicePlan:
     key, group = service.key, snapshot.group_of(service)
     if group is None:
         group = _lost(snapshot, service)
@@ -75,11 +75,12 @@ def _plan(
     )
     given = addressing.addresses if addressing else ()
     ground = Ground.of(snapshot, group, observed)
-    left_out = objects.left_out.get(group, {}).get(key) if objects else None
+    memory = objects.memory_of(group) if objects else GroupMemory()
+    left_out = memory.left_out.get(key)
     case = Case.of(service, given, ground, {key: left_out} if left_out else None)
     pods = objects.pods.get(group, {}).values() if objects else ()
     mastership = Mastership.of(ground.group, ground.expected(pods), observed, group)
-    doubt = objects.doubts.get(group, {}).get(key) if objects else None
+    doubt = memory.doubts.get(key)
     found = advertised.look(case, mastership)
     told = advertised.news_of(service, found, doubt, mastership), found
     return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.began)
@@ -94,7 +95,7 @@ def _difference(
     *,
     now: datetime,
     began: datetime,
-) -> Plan:
+) -> ServicePlan:
     fresh: dict[ConditionType, Verdict] = {}
     events: list[Notice] = []
     if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
@@ -113,7 +114,7 @@ def _difference(
         throttle.next_look(service, verdict, now=now, began=began),
         removals.rest(removed, now) if addressing and removed and not addressing.addresses else None,
     )
-    return Plan(
+    return ServicePlan(
         writes=(_patch(service, status),) if status else (),
         events=tuple(events),
         claims=addressing.addresses if addressing and "loadBalancer" in status else None,
@@ -207,18 +208,18 @@ def _notices(
 
 
 # --- no longer ours ---------------------------------------------------------------------------------------------------
-def _released(snapshot: Snapshot, service: Service) -> Plan:
+def _released(snapshot: Snapshot, service: Service) -> ServicePlan:
     """Take back in one write what kavip wrote; entries of others stay, and a Service that never was ours is let be."""
     present = [kind for kind in OURS if conditions.find(service.status.conditions, kind)]
     if not present:
-        return Plan(waits=())
+        return ServicePlan(waits=())
     status: dict[str, Any] = {"conditions": [_deletion(kind) for kind in present]}
     claims = None
     if written := _written(snapshot, service):
         rest = [address for address in service.ingress_addresses if address not in written]
         status["loadBalancer"] = _load_balancer(service, rest)
         claims = tuple(rest)
-    return Plan(writes=(_patch(service, status),), claims=claims, waits=())
+    return ServicePlan(writes=(_patch(service, status),), claims=claims, waits=())
 
 
 def _lost(snapshot: Snapshot, service: Service) -> str | None:

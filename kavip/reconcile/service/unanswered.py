@@ -15,14 +15,14 @@ from kavip.api import conditions
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.plan import Kind, Plan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import Kind, ServicePlan, StatusPatch, Verdict, timestamp
 
 _UNKNOWN: Final = Verdict(
     "Unknown", Reason.PENDING, "an earlier write to this status was not answered; this one settles whether it was done"
 )
 
 
-def settled(plan: Plan, service: Service, *, now: datetime) -> Plan:
+def settled(plan: ServicePlan, service: Service, *, now: datetime) -> ServicePlan:
     """*plan* of *service*, which writes nothing, with a write that the next plan takes back."""
     entry = _UNKNOWN.on(service.metadata, ConditionType.SERVICE_PROGRAMMED)
     merged = conditions.merged(service.status.conditions, [entry], now=timestamp(now))

@@ -169,10 +169,10 @@ def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
     for key in SERVICES:
         world.service(key)
     for _ in range(2):
-        assert world.plan(Key(Kind.GROUP, GROUP)).also == ()
+        assert world.plan_group().also == ()
     before = world.snapshot.services[SERVICES[3]]
     metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
     world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
     with patch.object(programmed, "verdict", wraps=programmed.verdict) as judged:
-        assert world.plan(Key(Kind.GROUP, GROUP)).also == (Key(Kind.SERVICE, SERVICES[3]),)
+        assert world.plan_group().also == (Key(Kind.SERVICE, SERVICES[3]),)
     assert judged.call_count == 1

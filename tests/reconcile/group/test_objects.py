@@ -9,7 +9,7 @@ from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.objects import RECHECK
 from kavip.reconcile.observed.objects import Rejected, Stranger
 from kavip.reconcile.observed.ownership import Foreign
-from kavip.reconcile.plan import Apply, Key, Kind
+from kavip.reconcile.plan import Apply
 from tests.reconcile.group.grouping import ACCEPTED, WEB, applied, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
 from tests.support import build
@@ -62,7 +62,7 @@ def test_a_stranger_that_the_cache_does_not_show_is_looked_at_again_later() -> N
 def test_a_body_that_was_refused_is_not_sent_again_and_again() -> None:
     """The API server's words stand in the condition; another body is tried at once."""
     world = World(cluster(build.group(metrics_port=9650)))
-    body = next(each for each in world.plan(Key(Kind.GROUP, GROUP)).writes if isinstance(each, Apply)).body
+    body = next(each for each in world.plan_group().writes if isinstance(each, Apply)).body
     world.objects.refused[f"ConfigMap {GROUP}"] = Rejected(digest(body), "exceeded quota", NOW)
     assert not applied(world.group())
     assert condition(world, ACCEPTED) == (

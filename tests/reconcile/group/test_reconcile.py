@@ -12,7 +12,7 @@ from kavip.api.group import GroupStatus, Instances
 from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import Objects
-from kavip.reconcile.plan import Key, Kind, Options, Plan
+from kavip.reconcile.plan import GroupPlan, Key, Kind, Options
 from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.support import build
@@ -124,13 +124,13 @@ def test_a_group_that_goes_is_not_written() -> None:
     metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
     world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
     world.objects = Objects()
-    assert world.group() == Plan()
+    assert world.group() == GroupPlan()
 
 
 def test_a_group_that_is_gone_concerns_its_services() -> None:
     """They have to be told."""
     snapshot = cluster(serving(WEB, "192.0.2.130"))
-    assert plan_group(snapshot, GROUP, now=NOW) == Plan(also=(Key(Kind.SERVICE, WEB),))
+    assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan(also=(Key(Kind.SERVICE, WEB),))
 
 
 # --- one Service alone ------------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def test_a_vrid_on_its_way_into_status_is_taken() -> None:
     )
     objects = Objects()
     first = plan_group(snapshot, "lb/one", now=NOW, objects=objects)
-    assert first.reserves is not None
-    objects.reserved["lb/one"] = first.reserves
+    assert first.memory is not None
+    objects.groups["lb/one"] = first.memory
     second = plan_group(snapshot, "lb/two", now=NOW, objects=objects)
     assert (body_of(first)["routerIDs"], body_of(first)["metricsPort"]) == ({WEB: 1}, 9650)
     assert (body_of(second)["routerIDs"], body_of(second)["metricsPort"]) == ({API: 2}, 9651)

@@ -57,7 +57,7 @@ def test_a_node_that_gets_no_pod_is_nobodys_peer(spec: Any) -> None:
     world = with_control_plane(**spec)
     assert "cp" not in world.text()
     assert "192.0.2.10 " not in world.text()
-    plan = world.plan(Key(Kind.GROUP, GROUP))
+    plan = world.plan_group()
     assert plan.target is not None
     assert sorted(plan.target.hosts) == ["n1", "n2"]
 
@@ -87,7 +87,7 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
         world.observed = seen(n1=runs, n2=runs, n3=runs)
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
     assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
-    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    target = world.plan_group().target
     assert target is not None
     assert sorted(target.hosts) == ["n1", "n2", "n3"]
 

@@ -295,7 +295,7 @@ def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> Non
     nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
     world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
     world.settle(Key(Kind.GROUP, GROUP))
-    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    target = world.plan_group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()

@@ -79,7 +79,6 @@ def test_an_anchor_that_is_still_held_comes_when_it_is_given_up(world: World) ->
     assert f" {MOVED}/" not in world.text(OTHER)
     assert " 192.0.2.151/" in world.text(OTHER)
     assert (world.group(OTHER).requeue_after or 99) <= 1
-    world.objects.left_out[OTHER] = world.plan(Key(Kind.GROUP, OTHER)).left_out or {}
     world.service("shop/new")
     found = next(
         each

@@ -7,7 +7,7 @@ from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
 from kavip.reconcile.group.inactive import plan_hindered
 from kavip.reconcile.observed.operator import DURATION, Hindrance, Rivals
-from kavip.reconcile.plan import Key, Kind, Plan
+from kavip.reconcile.plan import GroupPlan
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
 from tests.support import build
 
@@ -109,7 +109,7 @@ def test_groups_say_who_is_in_the_way() -> None:
     """One write per group, with the object and the next step; the other conditions stay the operator's."""
     world = World(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
     hindrance = Hindrance(("Deployment old/keepalived-operator",))
-    plan = plan_hindered(world.snapshot, Key(Kind.GROUP, GROUP), hindrance, now=NOW)
+    plan = plan_hindered(world.snapshot, GROUP, hindrance, now=NOW)
     (condition,) = body_of(plan)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         names.Condition.ACCEPTED,
@@ -124,13 +124,11 @@ def test_groups_say_who_is_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("key", "hindrance"),
     [
-        (Key(Kind.SERVICE, "shop/web"), Hindrance(("Deployment old/x",))),
-        (Key(Kind.POOL, "edge"), Hindrance(("Deployment old/x",))),
-        (Key(Kind.GROUP, "lb/gone"), Hindrance(("Deployment old/x",))),
-        (Key(Kind.GROUP, GROUP), Hindrance()),
+        ("lb/gone", Hindrance(("Deployment old/x",))),
+        (GROUP, Hindrance()),
     ],
 )
-def test_nothing_else_is_written(key: Key, hindrance: Hindrance) -> None:
-    """Services get no address, pools no status, and groups no word before it is known."""
+def test_nothing_else_is_written(key: str, hindrance: Hindrance) -> None:
+    """A group gets no condition before it is known whether keepalived-operator runs."""
     snapshot = cluster(build.group(), build.service("shop/web", group=GROUP), build.pool())
-    assert plan_hindered(snapshot, key, hindrance, now=NOW) == Plan()
+    assert plan_hindered(snapshot, key, hindrance, now=NOW) == GroupPlan()

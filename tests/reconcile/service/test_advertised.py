@@ -106,9 +106,9 @@ def test_a_fail_over_is_one_write_and_no_event() -> None:
     assert not world.service(WEB).writes
     world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
     assert world.group().also == (SERVICE,)
-    plan = world.service(WEB)
-    assert body_of(plan)["conditions"][0]["message"] == f"node n2 holds {VIP}"
-    assert not plan.events
+    moved = world.service(WEB)
+    assert body_of(moved)["conditions"][0]["message"] == f"node n2 holds {VIP}"
+    assert not moved.events
 
 
 @pytest.mark.parametrize(("milliseconds", "gap"), [(200, 2.0), (1000, 5.0), (3000, 13.0)])
@@ -231,7 +231,7 @@ def test_a_new_controller_takes_nothing_back_before_it_knows() -> None:
     """Nobody has answered it yet; only when that lasts, what stood there is no longer believed."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
-    world.objects.doubts.clear()
+    world.objects.groups.clear()
     say(world)
     world.later(9)
     work(world)

@@ -10,7 +10,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation
 from kavip.api.service import Service
 from kavip.names import Reason
-from kavip.reconcile.plan import Options, Plan, Verdict
+from kavip.reconcile.plan import Options, ServicePlan, Verdict
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, body_of, cluster
@@ -271,12 +271,12 @@ CASES = (
 )
 
 
-def planned(service: Service, *objects: Object, options: Options = Options()) -> Plan:  # noqa: B008
+def planned(service: Service, *objects: Object, options: Options = Options()) -> ServicePlan:  # noqa: B008
     """What is written for *service*."""
     return plan_service(cluster(service, build.group(), *objects), WEB, now=NOW, options=options)
 
 
-def condition(plan: Plan) -> Mapping[str, Any]:
+def condition(plan: ServicePlan) -> Mapping[str, Any]:
     """``AddressAssigned``, as *plan* writes it."""
     found: Mapping[str, Any] = next(each for each in body_of(plan)["conditions"] if each["type"] == ASSIGNED)
     return found

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kavip.api.service import Ingress, LoadBalancer
-from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
+from kavip.reconcile.plan import Key, Kind, Options, ServicePlan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
@@ -240,8 +240,8 @@ def test_a_service_that_is_gone_or_going_is_not_written() -> None:
     leaving = web(holds=[VIP])
     metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
     leaving = msgspec.structs.replace(leaving, metadata=metadata)
-    assert plan_service(cluster(leaving, build.group(), build.pool()), WEB, now=NOW) == Plan(waits=())
-    assert plan_service(cluster(), WEB, now=NOW) == Plan(waits=())
+    assert plan_service(cluster(leaving, build.group(), build.pool()), WEB, now=NOW) == ServicePlan(waits=())
+    assert plan_service(cluster(), WEB, now=NOW) == ServicePlan(waits=())
 
 
 def test_external_ips_alone_get_no_address_and_no_address_condition() -> None:

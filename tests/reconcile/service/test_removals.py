@@ -9,7 +9,7 @@ from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.reconcile.observed.objects import Objects
-from kavip.reconcile.plan import Plan
+from kavip.reconcile.plan import ServicePlan
 from kavip.reconcile.service import removals
 from kavip.reconcile.service.reconcile import plan_service
 from tests.reconcile.scenes import NOW, body_of, cluster
@@ -27,7 +27,7 @@ def spoken(reason: str = "Assigned", words: str = WORDS, status: str = "True", *
     return msgspec.structs.replace(web(), status=ServiceStatus(load_balancer=balancer, conditions=[condition]))
 
 
-def planned(subject: Service, *others: Service, objects: Objects | None = None, after: float = 0.0) -> Plan:
+def planned(subject: Service, *others: Service, objects: Objects | None = None, after: float = 0.0) -> ServicePlan:
     """The plan of *subject*, so many seconds *after* now; what it wants remembered, is."""
     memory = objects or Objects()
     snapshot = cluster(subject, *others, build.group(), build.pool())
@@ -37,7 +37,7 @@ def planned(subject: Service, *others: Service, objects: Objects | None = None, 
     return plan
 
 
-def given(plan: Plan) -> list[str]:
+def given(plan: ServicePlan) -> list[str]:
     """The addresses that are written."""
     return [entry["ip"] for entry in body_of(plan).get("loadBalancer", {}).get("ingress") or []]
 

@@ -36,7 +36,7 @@ def test_a_reported_vip_moves_nothing(world: World, addresses: tuple[str, ...]) 
 def test_an_agent_is_asked_where_its_node_speaks(world: World) -> None:
     """Also while the node reports nothing else than the VIP; that may be another node's at the next moment."""
     world.snapshot.put(build.node("n1", "192.0.2.128"))
-    target = world.plan(Key(Kind.GROUP, GROUP)).target
+    target = world.plan_group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}
 
@@ -50,7 +50,7 @@ def test_an_agent_is_asked_at_the_address_that_its_pod_was_told(world: World) ->
         "192.0.2.128": "198.51.100.1",
     }.items():
         with_pods(world, msgspec.structs.replace(pod("edge-1", "n1"), status=PodStatus(host_ip=told)))
-        target = world.plan(Key(Kind.GROUP, GROUP)).target
+        target = world.plan_group().target
         assert target is not None
         assert target.hosts["n1"] == host
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kavip import names
-from kavip.reconcile.plan import Key, Kind, Plan, StatusPatch
+from kavip.reconcile.plan import Key, Kind, ServicePlan, StatusPatch
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
 from tests.support import build
@@ -12,16 +12,16 @@ KEY = Key(Kind.SERVICE, WEB)
 ONE = build.pool("edge", f"{VIP}/32")
 
 
-def unanswered(world: World) -> Plan:
+def unanswered(world: World) -> ServicePlan:
     """Plan the Service, send its write, and hear nothing of it."""
-    plan = world.plan(KEY)
+    plan = world.plan_service(WEB)
     version = world.snapshot.services[WEB].metadata.resource_version
     assert [str(address) for address in plan.claims or ()] == [VIP]
     world.snapshot.ledger.expect(WEB, plan.claims or (), resource_version=version)
     return plan
 
 
-def since(plan: Plan) -> str:
+def since(plan: ServicePlan) -> str:
     """What the one write of *plan* is conditional on."""
     (write,) = plan.writes
     assert isinstance(write, StatusPatch)
