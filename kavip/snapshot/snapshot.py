@@ -30,6 +30,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import Reports, addresses_of
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import Range, parse_network
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.membership import Rows, ShareOf
 from kavip.snapshot.placement import Crews
 
@@ -79,6 +80,7 @@ class Snapshot:
         self._reports = Reports(self._holders)  # of nodes as they come
         self._crews = Crews(self.nodes)
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
+        self._memories: dict[str, Memory] = {}  # by group
 
     @classmethod
     def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
@@ -144,6 +146,7 @@ class Snapshot:
                 self._own([key])
             case names.KEEPALIVED_GROUP:
                 self._rows.forget(key)
+                self._memories.pop(key, None)
                 self.ledger.reserve(f"{kind} {key}", ())
                 self._own(self._reports.reporting(before))
                 self._choose_default()
@@ -248,6 +251,12 @@ class Snapshot:
     def every_group(self) -> list[KeepalivedGroup]:
         """All groups, also those that do not count, sorted by key."""
         return [group for _, group in sorted({**self.groups, **self.outside}.items())]
+
+    def memory(self, group: str) -> Memory:
+        """Where calculations for *group* keep results for the next decision; nothing is kept without the group."""
+        if self.any_group(group) is None:
+            return KEEPS_NOTHING
+        return self._memories.setdefault(group, Memory())
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of namespace *name*; none where it is not known."""

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kavip.api.address import Address, read_address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.priorities import UNLISTED
@@ -64,22 +64,21 @@ class Config:
         return len(self.text) + self.beside
 
 
-def render(model: Model, *, beside: int = 0) -> Config:
+def render(model: Model, *, beside: int = 0, memory: Memory = KEEPS_NOTHING) -> Config:
     """
     The configuration of *model*; *beside* are the bytes that the ConfigMap holds for it in the agent's own key.
 
     Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
     can bring about.
     """
-    blocks = (_block((model.group, each.name), each) for each in model.instances)
+    blocks = (memory.last(_block, each.name, each) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
     return Config(
         text, hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH], _oversized(model, len(text) + beside), beside
     )
 
 
-@last(4096)
-def _block(_name: tuple[str, str], instance: Instance) -> str:
+def _block(instance: Instance) -> str:
     return _INSTANCE.render(instance=instance, unlisted=UNLISTED, lines=_lines)
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address, read_address
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.instances import Instance
 from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
 
@@ -82,11 +82,13 @@ def identity_of(instance: Instance) -> Identity:
     )
 
 
-@lru_cache(maxsize=16)
-def identities_of(text: str) -> Mapping[str, Running]:
+def identities_of(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str, Running]:
     """What runs where *text* does, by instance; texts and instances that kavip did not write have none."""
-    whose = text.partition("\n")[0]
-    found = (_running((whose, name), block) for name, block in _blocks(text))
+    return memory.last(_identities, "", text, memory)
+
+
+def _identities(text: str, memory: Memory) -> Mapping[str, Running]:
+    found = (memory.last(_running, name, name, block) for name, block in _blocks(text))
     return MappingProxyType({each.name: each for each in found if each is not None})
 
 
@@ -108,9 +110,7 @@ def _essence(identity: Identity) -> Identity:
     return replace(identity, anchor=anchor, also=tuple(sorted(also)))
 
 
-@last(4096)
-def _running(instance: tuple[str, str], block: str) -> Running | None:
-    _, name = instance
+def _running(name: str, block: str) -> Running | None:
     router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
     version, interval = _VERSION.search(block), _INTERVAL.search(block)
     lists = {match[1] or "": _virtual_ips(match[2]) for match in _ADDRESSES.finditer(block)}

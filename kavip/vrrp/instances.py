@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from kavip.api.address import Address, parse_address
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
@@ -133,6 +133,7 @@ def model_of(
     router_ids: Mapping[str, int],
     *,
     anchors: Mapping[str, Address] = NO_ANCHORS,
+    memory: Memory = KEEPS_NOTHING,
 ) -> Model:
     """
     The model of *group* with its *members* on the nodes *peers*.
@@ -140,12 +141,12 @@ def model_of(
     *router_ids* are the VRIDs that were persisted for :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are those that
     nodes advertise now: :func:`kavip.vrrp.config.anchors_of` the text that was written last.
     """
-    draft = Draft(group, peers, router_ids)
+    draft = Draft(group, peers, router_ids, memory=memory)
     draft.add_own()
     draft.add_all(members)
     draft.fill_slots()
     instances = (
-        instance_of(group, unit, family, peers=peers, held=anchors)
+        instance_of(group, unit, family, peers=peers, held=anchors, memory=memory)
         for unit in draft.units.values()
         for family in unit.families
     )
@@ -165,6 +166,7 @@ def instance_of(
     *,
     peers: Sequence[Peer],
     held: Mapping[str, Address],
+    memory: Memory = KEEPS_NOTHING,
 ) -> Instance:
     """The instance of *unit* for *family*; *held* are the anchors that are advertised now, by instance."""
     name = keys.instance_name(unit.name, family)
@@ -181,7 +183,7 @@ def instance_of(
         unit.holders(),
         unit.virtual_ips(family),
     )
-    return _instance((group.key, name), group.spec, made, tuple(peers))
+    return memory.last(_instance, name, group.spec, made, tuple(peers))
 
 
 class _Made(NamedTuple):
@@ -200,8 +202,7 @@ class _Made(NamedTuple):
     vips: tuple[VirtualIP, ...]
 
 
-@last(4096)
-def _instance(_name: tuple[str, str], spec: GroupSpec, made: _Made, peers: Sequence[Peer]) -> Instance:
+def _instance(spec: GroupSpec, made: _Made, peers: Sequence[Peer]) -> Instance:
     family, vips = made.family, made.vips
     if made.slot:
         anchor = virtualips.anchor(family, made.router_id, spec.interface)

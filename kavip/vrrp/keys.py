@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import last
 from kavip.vrrp.members import Member, is_name
 from kavip.vrrp.shares import count_of, shares_of, slot_names
 
@@ -53,12 +52,12 @@ def published_ids(
     """
     if not group.is_shared:
         return dict(sorted(router_ids.items()))
-    return _shown(group.key, shares_of(group, members).names, router_ids, held)
+    shares = shares_of(group, members)
+    return shares.memory.last(_shown, "", shares.names, router_ids, held)
 
 
-@last(64)
 def _shown(
-    _group: str, services: Mapping[str, tuple[str, ...]], router_ids: Mapping[str, int], held: dict[str, int]
+    services: Mapping[str, tuple[str, ...]], router_ids: Mapping[str, int], held: dict[str, int]
 ) -> dict[str, int]:
     every = {key: router_ids[slot] for slot, some in services.items() if slot in router_ids for key in some}
     shown = {**_fitting(every), **router_ids}

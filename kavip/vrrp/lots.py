@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kavip.api.address import Address
-from kavip.memo import last
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import MOST, Shares
+from kavip.vrrp.shares import Shares
 from kavip.vrrp.virtualips import VirtualIP, host
 
 _ADDRESSES: Final = attrgetter("addresses")
@@ -41,14 +40,15 @@ NONE: Final = Lot()
 
 def lots_of(shares: Shares, *, interface: str, reserved: Collection[Address]) -> Mapping[str, Lot]:
     """The lots of *shares*; an address that is *reserved*, or that several have, is special."""
-    found = {slot: _addresses((shares.group, slot), some) for slot, some in shares.members.items()}
-    tally = _tally(shares.group)
+    memory = shares.memory
+    found = {slot: memory.last(_addresses, slot, some) for slot, some in shares.members.items()}
+    tally = memory.state(Tally)
     tally.see({slot: each.every for slot, each in found.items()})
     special = frozenset[Address]().union(
         tally.several, filter(tally.shares.__contains__, reserved), *(each.twice for each in found.values())
     )
     return {
-        slot: _lot((shares.group, slot), some, interface, special & found[slot].every if special else special)
+        slot: memory.last(_lot, slot, some, interface, special & found[slot].every if special else special)
         for slot, some in shares.members.items()
     }
 
@@ -60,8 +60,7 @@ class _Addresses(NamedTuple):
     twice: frozenset[Address]
 
 
-@last(MOST)
-def _addresses(_share: tuple[str, str], members: tuple[Member, ...]) -> _Addresses:
+def _addresses(members: tuple[Member, ...]) -> _Addresses:
     found = list(_flat(members))
     every = frozenset(found)
     if len(every) == len(found):
@@ -75,7 +74,7 @@ def _addresses(_share: tuple[str, str], members: tuple[Member, ...]) -> _Address
     return _Addresses(every, frozenset(twice))
 
 
-class _Tally:
+class Tally:
     """In how many *shares* of one group each address is, and which are in *several*, as they were seen last."""
 
     def __init__(self) -> None:
@@ -101,13 +100,7 @@ class _Tally:
             (self.several.add if number > 1 else self.several.discard)(address)
 
 
-@last(64)
-def _tally(_group: str) -> _Tally:
-    return _Tally()
-
-
-@last(MOST)
-def _lot(_share: tuple[str, str], members: tuple[Member, ...], interface: str, special: frozenset[Address]) -> Lot:
+def _lot(members: tuple[Member, ...], interface: str, special: frozenset[Address]) -> Lot:
     rest = tuple(each for each in members if not each.is_plain or (special and not special.isdisjoint(each.addresses)))
     plain = members
     if rest:

@@ -7,7 +7,7 @@ see that what was made of it still holds takes no look at any of them.
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -15,13 +15,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp.members import Member
 
 SHARED_PREFIX: Final = "group"
 _KEY: Final = attrgetter("key")
-MOST: Final = 1024
-"""Shares of which something is remembered, those of all groups together."""
 
 
 class _Notes(NamedTuple):
@@ -39,6 +37,7 @@ class Shares:
     group: str
     count: int
     members: Mapping[str, tuple[Member, ...]]
+    memory: Memory = field(default=KEEPS_NOTHING, compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Member]:
         """All members."""
@@ -72,10 +71,10 @@ class Shares:
         return replace(self, members=MappingProxyType(found))
 
     def _notes(self) -> Iterator[tuple[str, _Notes]]:
-        return ((share, _noted((self.group, share), some)) for share, some in self.members.items())
+        return ((share, self.memory.last(_noted, share, some)) for share, some in self.members.items())
 
 
-def shares_of(group: KeepalivedGroup, members: Iterable[Member]) -> Shares:
+def shares_of(group: KeepalivedGroup, members: Iterable[Member], memory: Memory = KEEPS_NOTHING) -> Shares:
     """*members* shared out as *group* wants it: as they are where they are so already."""
     count = count_of(group)
     if isinstance(members, Shares) and (members.group, members.count) == (group.key, count):
@@ -83,7 +82,7 @@ def shares_of(group: KeepalivedGroup, members: Iterable[Member]) -> Shares:
     found: dict[str, list[Member]] = {}
     for each in members:
         found.setdefault(share_of(each.key, count), []).append(each)
-    return Shares(group.key, count, MappingProxyType({share: tuple(found[share]) for share in sorted(found)}))
+    return Shares(group.key, count, MappingProxyType({share: tuple(found[share]) for share in sorted(found)}), memory)
 
 
 def count_of(group: KeepalivedGroup) -> int:
@@ -108,8 +107,7 @@ def slot_names(count: int) -> tuple[str, ...]:
     return tuple(f"{SHARED_PREFIX}/{number}" for number in range(count))
 
 
-@last(MOST)
-def _noted(_share: tuple[str, str], members: tuple[Member, ...]) -> _Notes:
+def _noted(members: tuple[Member, ...]) -> _Notes:
     special = [each for each in members if not each.is_plain]
     local = tuple(each for each in special if each.local)
     names = tuple(map(_KEY, members if not local else (each for each in members if not each.local)))

@@ -15,7 +15,7 @@ import msgspec
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys
 from kavip.vrrp.identity import Running, agree, identity_of
 from kavip.vrrp.instances import Instance, Model, instance_of
@@ -32,6 +32,7 @@ class _Ground:
     peers: Sequence[Peer]
     members: Mapping[str, Member]
     owners: Mapping[Address, str]
+    memory: Memory
 
 
 def hold(
@@ -41,14 +42,15 @@ def hold(
     group: KeepalivedGroup,
     members: Iterable[Member],
     peers: Sequence[Peer],
+    memory: Memory = KEEPS_NOTHING,
 ) -> Model:
     """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
-    moving = _moving(wanted, running)
+    moving = _moving(wanted, running, memory)
     if not moving and all(_agrees(each, running) for each in wanted.instances):
         return wanted
     by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
     owners = {address: member.key for member in by_age for address in member.addresses}
-    ground = _Ground(group, peers, {member.key: member for member in by_age}, owners)
+    ground = _Ground(group, peers, {member.key: member for member in by_age}, owners, memory)
     leaving = frozenset(vip.address for each in moving.values() for vip in each)
     now, fresh = [], []
     for each in wanted.instances:
@@ -66,10 +68,10 @@ def hold(
     return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
 
 
-def _moving(wanted: Model, running: Mapping[str, Running]) -> dict[str, list[VirtualIP]]:
+def _moving(wanted: Model, running: Mapping[str, Running], memory: Memory) -> dict[str, list[VirtualIP]]:
     """The VIPs that are in one of the *running* instances and are to be in another, by that in which they are."""
     there = {each.name: each for each in wanted.instances}
-    lost = {name: _lost((wanted.group, name), run, there.get(name)) for name, run in running.items()}
+    lost = {name: memory.last(_lost, name, run, there.get(name)) for name, run in running.items()}
     suspects = {name: some for name, some in lost.items() if some}
     elsewhere = frozenset[Address]().union(*(each.carried for each in there.values() if suspects))
     return {
@@ -79,8 +81,7 @@ def _moving(wanted: Model, running: Mapping[str, Running]) -> dict[str, list[Vir
     }
 
 
-@last(4096)
-def _lost(_name: tuple[str, str], run: Running, wanted: Instance | None) -> frozenset[Address]:
+def _lost(run: Running, wanted: Instance | None) -> frozenset[Address]:
     """What *run* carries and the instance of its name is not to."""
     return run.carried - wanted.carried if wanted else run.carried
 
@@ -114,6 +115,7 @@ def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:
         family,
         peers=ground.peers,
         held={run.name: identity.anchor.address},
+        memory=ground.memory,
     )
     return replace(
         made,

@@ -13,6 +13,7 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.errors import BadInput
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.vrrp import keys, verbatim, virtualips
 from kavip.vrrp.grammar import Line, is_interface
@@ -67,7 +68,15 @@ class Unit:
 class Draft:
     """Gathers units: whoever comes first carries an address."""
 
-    def __init__(self, group: KeepalivedGroup, peers: Sequence[Peer], router_ids: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        group: KeepalivedGroup,
+        peers: Sequence[Peer],
+        router_ids: Mapping[str, int],
+        *,
+        memory: Memory = KEEPS_NOTHING,
+    ) -> None:
+        self._memory = memory
         self.units: dict[str, Unit] = {}
         self.problems: dict[str, Refusal] = {}
         self._group = group
@@ -148,7 +157,8 @@ class Draft:
 
     def _lots(self, members: Iterable[Member]) -> Mapping[str, Lot]:
         reserved = {*self._node_of, *self._carriers}
-        return lots_of(shares_of(self._group, members), interface=self._group.spec.interface, reserved=reserved)
+        shares = shares_of(self._group, members, self._memory)
+        return lots_of(shares, interface=self._group.spec.interface, reserved=reserved)
 
     def _slot(self, key: str) -> str:
         """The slot of *key*; "" where the group has none."""

@@ -10,6 +10,7 @@ from kavip.api.address import parse_address
 from kavip.api.meta import Condition, LabelSelector
 from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
+from kavip.memo import KEEPS_NOTHING
 from kavip.snapshot import Object, Snapshot
 from tests.support import build
 
@@ -217,3 +218,19 @@ def test_what_is_derived_of_a_service_is_made_again_only_where_something_else_st
     assert (ask(), len(made)) == ("shop/api,shop/web", 4)
     snapshot.drop(names.SERVICE, "shop/web")
     assert (ask(), len(made)) == ("shop/api", 4)
+
+
+def test_the_memory_of_a_group_goes_with_it() -> None:
+    """Each group has its own while it exists, in whatever namespace; nothing is kept for a group that is unknown."""
+    snapshot = Snapshot.from_objects(
+        [build.group("lb/edge"), build.group("lb/core"), build.group("shop/theirs")], group_namespaces=["lb"]
+    )
+    memories = [snapshot.memory(key) for key in ("lb/edge", "lb/core", "shop/theirs")]
+    assert memories == [snapshot.memory(key) for key in ("lb/edge", "lb/core", "shop/theirs")]
+    assert len(set(map(id, [*memories, KEEPS_NOTHING]))) == 4
+    assert snapshot.memory("lb/gone") is KEEPS_NOTHING
+    for key in ("lb/edge", "shop/theirs"):
+        snapshot.drop(names.KEEPALIVED_GROUP, key)
+        assert snapshot.memory(key) is KEEPS_NOTHING
+    snapshot.put(build.group("lb/edge"))
+    assert snapshot.memory("lb/edge") not in memories

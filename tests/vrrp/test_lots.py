@@ -1,15 +1,16 @@
 """What is put together for each Shared instance is what somebody would find who looks at all Services anew."""
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kavip.api.address import Address
-from kavip.memo import forget
+from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.vrrp import verbatim
-from kavip.vrrp.lots import _tally, lots_of
+from kavip.vrrp.lots import Tally, lots_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.shares import Shares, shares_of
 from tests.support import build
@@ -38,19 +39,19 @@ def changed(shares: Shares, member: Member) -> Shares:
 @given(st.randoms(use_true_random=False))
 def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:
     """After any history; and whoever has an address that is reserved, or that another one has, is decided by itself."""
-    forget()
-    shares = shares_of(GROUP, [some_member(key, luck) for key in KEYS])
+    memory = Memory()
+    shares = shares_of(GROUP, [some_member(key, luck) for key in KEYS], memory)
     history = []
     for _ in range(20):
         if luck.random() < 0.2:
-            shares = shares_of(GROUP, [some_member(key, luck) for key in luck.sample(KEYS, luck.randint(0, len(KEYS)))])
+            some = luck.sample(KEYS, luck.randint(0, len(KEYS)))
+            shares = shares_of(GROUP, [some_member(key, luck) for key in some], memory)
         shares = changed(shares, some_member(luck.choice(KEYS), luck))
         reserved = set(luck.sample(ADDRESSES, luck.choice((0, 0, 1))))
         history.append((shares, reserved, lots_of(shares, interface="eth0", reserved=reserved)))
-        assert _tally(GROUP.key).shares.keys() == {address for each in shares for address in each.addresses}
+        assert memory.state(Tally).shares.keys() == {address for each in shares for address in each.addresses}
     for then, reserved, kept in history:
-        forget()
-        assert lots_of(then, interface="eth0", reserved=reserved) == kept
+        assert lots_of(replace(then, memory=Memory()), interface="eth0", reserved=reserved) == kept
         several = [address for address in ADDRESSES if sum(address in each.addresses for each in then) > 1]
         for lot in kept.values():
             apart = {each.key for each in lot.members if not reserved.union(several).isdisjoint(each.addresses)}

@@ -97,7 +97,8 @@ def roster_of(
     *scene*: what its nodes do now. *elsewhere*: what other groups run. *succession*: what it owes to pods that ran
     before kavip's; the VRIDs in their text are theirs.
     """
-    held, identities = group.status.router_ids or {}, identities_of(running)
+    memory = snapshot.memory(group.key)
+    held, identities = group.status.router_ids or {}, identities_of(running, memory)
     members, waiting = others.withhold(_members(snapshot, group), identities, elsewhere)
     nodes = snapshot.group_nodes(group)
     taken = vrids.taken(snapshot, group, reserved) | _used(snapshot, group, members=members, elsewhere=elsewhere)
@@ -214,7 +215,7 @@ def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Shares:
 
     made = snapshot.derived(group.key, group.spec, make, lambda key: share_of(key, count))
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
-    members = Shares(group.key, count, made)
+    members = Shares(group.key, count, made, snapshot.memory(group.key))
     return members.map(lambda each: _own(snapshot, group.key, each, found), snapshot.ledger.disputing())
 
 
@@ -256,10 +257,12 @@ def _fitted(
     succession: Succession,
 ) -> tuple[Fitted | None, Refusal | None]:
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
+    memory = members.memory
 
     def build(kept: Iterable[Member]) -> tuple[Model, Config]:
-        model = succession.of(instances.model_of(group, kept, peers, router_ids, anchors=anchors), peers)
-        return model, config.render(model, beside=most_bytes(snapshot, group, model))
+        model = instances.model_of(group, kept, peers, router_ids, anchors=anchors, memory=memory)
+        model = succession.of(model, peers)
+        return model, config.render(model, beside=most_bytes(snapshot, group, model), memory=memory)
 
     try:
         fitted = fit(members, build)
@@ -300,8 +303,9 @@ def _ahead(
     goal = wanted
     if persisted.keys() != assignment.ids.keys():
         anchors = {name: each.identity.anchor.address for name, each in running.items()}
-        goal = succession.of(instances.model_of(group, kept, peers, assignment.ids, anchors=anchors), peers)
-    held = hold(goal, running, group=group, members=kept, peers=peers)
+        goal = instances.model_of(group, kept, peers, assignment.ids, anchors=anchors, memory=members.memory)
+        goal = succession.of(goal, peers)
+    held = hold(goal, running, group=group, members=kept, peers=peers, memory=members.memory)
     if held is wanted:
         return _Ahead(wanted, fitted.config, None)
     held = succession.of(held, peers)
@@ -309,8 +313,9 @@ def _ahead(
     if there == wanted.instances:
         return _Ahead(wanted, fitted.config, None)
     model = replace(wanted, instances=there)
+    text = config.render(model, memory=members.memory)
     is_whole = _addresses(goal) & frozenset[Address]().union(*(each.carried for each in running.values()))
-    return _Ahead(model, config.render(model), fitted.config if is_whole <= _addresses(wanted) else None)
+    return _Ahead(model, text, fitted.config if is_whole <= _addresses(wanted) else None)
 
 
 def _key_of(instance: Instance) -> str:

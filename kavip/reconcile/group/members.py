@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.service import Service
-from kavip.memo import last
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.status import subjects_of
 from kavip.reconcile.observed.mastership import Mastership
@@ -98,16 +97,12 @@ class _Memory:
         """Shares of members that are all fine."""
 
 
-@last(256)
-def _memory(_group: str) -> _Memory:
-    return _Memory()
-
-
 def _recalled(ground: Ground, mastership: Mastership, members: int) -> _Memory:
     """Those that are fine still; whoever finds more enters them."""
-    if not mastership.is_undisputed:
+    kept = ground.snapshot.memory(ground.key)
+    if not mastership.is_undisputed(kept):
         return _Memory()
-    memory, world = _memory(ground.key), _world(ground)
+    memory, world = kept.state(_Memory), _world(ground)
     if memory.world != world or len(memory.fine) > 2 * members + _SPARE:  # most are Services as they once were
         memory.fine.clear()
         memory.whole.clear()

@@ -16,7 +16,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
-from kavip.memo import last
+from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.reconcile.observed.objects import BACKUP, FAULT, MASTER, Hearing, NodeState, Observed
 from kavip.vrrp.timing import SECOND, timing_of
@@ -103,11 +103,10 @@ class Mastership:
             wait = _AGAIN  # not over yet: the next answers decide
         return Held((), None, wait) if wait > 0 else Held((newest.node,), Reason.MASTER)
 
-    @cached_property
-    def is_undisputed(self) -> bool:
+    def is_undisputed(self, memory: Memory) -> bool:
         """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
         masters = tuple(state.masters for state in self.states.values())
-        return _are_apart(tuple(self.states), masters) and not any(map(self._is_silent, self.states))
+        return memory.last(_are_apart, "", masters) and not any(map(self._is_silent, self.states))
 
     @cached_property
     def _leaders(self) -> Mapping[str, Sequence[str]]:
@@ -168,6 +167,5 @@ def _runs(state: NodeState, subject: Subject) -> bool:
     return subject in state.runs
 
 
-@last(256)
-def _are_apart(_nodes: tuple[str, ...], masters: Sequence[frozenset[Address]]) -> bool:
+def _are_apart(masters: Sequence[frozenset[Address]]) -> bool:
     return len(frozenset[Address]().union(*masters)) == sum(map(len, masters))

@@ -6,7 +6,7 @@ the address is on a node of that group, though its Service has lost it and anoth
 is new in a group waits until no other group's text has it, and a new VRID is none that runs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -16,13 +16,13 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
-from kavip.memo import last
+from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.reconcile.observed.objects import Objects
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import MOST, Shares
+from kavip.vrrp.shares import Shares
 
 _ADDRESSES: Final = attrgetter("addresses")
 
@@ -32,9 +32,10 @@ RECHECK: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The *texts* that run, by group; they are read only where something new comes."""
+    """The *texts* that run, by group; they are read only where something new comes. *memory*: that of each group."""
 
     texts: Mapping[str, str]
+    memory: Callable[[str], Memory] = lambda _: KEEPS_NOTHING
 
     def router_ids(self, groups: Iterable[KeepalivedGroup]) -> frozenset[int]:
         """The VRIDs that *groups* run."""
@@ -50,7 +51,7 @@ class Elsewhere:
         return found
 
     def _running(self, group: str) -> Mapping[str, Running]:
-        return identities_of(self.texts[group]) if group in self.texts else NOTHING
+        return identities_of(self.texts[group], self.memory(group)) if group in self.texts else NOTHING
 
 
 NOWHERE: Final = Elsewhere({})
@@ -63,7 +64,7 @@ def elsewhere_of(snapshot: Snapshot, objects: Objects, group: KeepalivedGroup) -
         for key, each in objects.configmaps.items()
         if key != group.key and objects.pods.get(key) and key in snapshot.groups and (data := each.data or {})
     }
-    return Elsewhere(found)
+    return Elsewhere(found, snapshot.memory)
 
 
 def withhold(
@@ -76,7 +77,7 @@ def withhold(
     """
     if not elsewhere.texts:
         return members, {}
-    new = (_new((members.group, share), some, running.get(share)) for share, some in members.members.items())
+    new = (members.memory.last(_new, share, some, running.get(share)) for share, some in members.members.items())
     held = elsewhere.holders(frozenset[Address]().union(*new).difference(*(run.carried for run in running.values())))
     if not held:
         return members, {}
@@ -92,8 +93,7 @@ def withhold(
     return members.map(lambda each: _without(each, held), waiting.keys()), told
 
 
-@last(MOST)
-def _new(_share: tuple[str, str], members: tuple[Member, ...], run: Running | None) -> frozenset[Address]:
+def _new(members: tuple[Member, ...], run: Running | None) -> frozenset[Address]:
     """The addresses of *members* that the instance of their share does not *run* yet."""
     return frozenset(chain.from_iterable(map(_ADDRESSES, members))) - (run.carried if run else frozenset())
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -55,7 +56,7 @@ class Means:
         return f"{folder_of(self.secret)}/{self.secret_key}" if self.secret else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundle:
     """A text with its *means*. *renewed*: with the password that is mounted now, whichever nodes run."""
 
@@ -71,7 +72,7 @@ class Bundle:
         whole = [self.hash, means.interface_from_ip, means.secret, means.secret_key, self.renewed]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
-    @property
+    @cached_property
     def running(self) -> Mapping[str, Running]:
         """The instances."""
         return identities_of(self.text)

@@ -15,7 +15,6 @@ from kavip import names
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
-from kavip.memo import forget
 from kavip.reconcile.observed.objects import BACKUP, MASTER, Hearing, NodeState, Observed, Sight
 from kavip.reconcile.plan import Key, Kind
 from kavip.reconcile.service import programmed
@@ -140,7 +139,6 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
         then.objects, then.now = deepcopy(world.objects), world.now
         histories.append((then, world.group()))
     for then, kept in histories:
-        forget()
         with patch.object(units, "lots_of", one_by_one):
             assert then.plan(Key(Kind.GROUP, GROUP)) == kept
 
@@ -159,7 +157,6 @@ class Fair(random.Random):
 
 def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
     """Its conditions are those of an earlier generation; all others are fine still, and are not looked at again."""
-    forget()
     world = World(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
         world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
