@@ -24,7 +24,7 @@ from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
 from kavip.reconcile.enqueue import Start
-from kavip.reconcile.group.inactive import plan_hindered
+from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import Objects, Observed
 from kavip.reconcile.observed.operator import Hindrance
@@ -256,7 +256,7 @@ class Worker:
             case Kind.SERVICE:
                 return ServicePlan()
             case Kind.GROUP:
-                return plan_hindered(self._snapshot, key.name, hindrance, now=self._now())
+                return plan_while_operator_runs(self._snapshot, key.name, hindrance, now=self._now())
             case Kind.POOL:
                 return PoolPlan()
 

@@ -102,7 +102,7 @@ def test_groups_count_only_where_they_may(installation: Installation) -> None:
 
     wait_for("the group is told", accepted)
     assert list(accepted()) == ["Accepted"]
-    assert "groups count only in namespace other" in accepted()["Accepted"]
+    assert "kavip serves groups only in namespace other" in accepted()["Accepted"]
 
     def named() -> str:
         return installation.condition("named", "kavip.io/Programmed").get("message", "")

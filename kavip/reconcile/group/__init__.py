@@ -2,7 +2,7 @@
 Reconciles one KeepalivedGroup: its objects, its status, and which of its Services are looked at again. PURE.
 
 * :mod:`~kavip.reconcile.group.reconcile`: the plan of one group;
-* :mod:`~kavip.reconcile.group.inactive`, :mod:`~kavip.reconcile.group.misplaced`: groups that kavip does not serve;
+* :mod:`~kavip.reconcile.group.inactive`: groups that kavip does not serve;
 * :mod:`~kavip.reconcile.group.desired`: members, nodes, VRIDs, port, model and text;
   :mod:`~kavip.reconcile.group.sizing`: what fits into one ConfigMap;
   :mod:`~kavip.reconcile.group.endpoints`: Services with policy ``Local``;

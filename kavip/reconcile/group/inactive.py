@@ -1,27 +1,58 @@
 """
-The plan of a group that kavip leaves alone: conditions that say why, and nothing else.
+The plan of a group that kavip does not serve: conditions that say why, and nothing else.
 
-What the group's pods run stays as it is, and so do the conditions and the status that others have written.
+A group is inactive while keepalived-operator runs, and where the setting ``group_namespaces`` leaves its namespace out.
+Its pods go on as they are. Conditions and status fields that other programs wrote stay.
 """
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from kavip.api import conditions
+from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.names import Condition as ConditionType
+from kavip.names import Reason
 from kavip.reconcile.observed.operator import Hindrance
 from kavip.reconcile.plan import GroupPlan, Kind, Notice, StatusPatch, Verdict, timestamp
+from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 
+_OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
 
-def plan_aside(
-    group: KeepalivedGroup, verdict: Verdict, *, now: datetime, also: Iterable[ConditionType] = ()
-) -> GroupPlan:
-    """Write *verdict* as ``Accepted`` and the conditions *also*, once."""
-    entries = [verdict.on(group.metadata, kind) for kind in (ConditionType.ACCEPTED, *also)]
+
+def plan_while_operator_runs(snapshot: Snapshot, key: str, hindrance: Hindrance, *, now: datetime) -> GroupPlan:
+    """The plan of the group with *key* while keepalived-operator runs: its ``Accepted`` reports that."""
+    group = snapshot.groups.get(key) if hindrance.who else None
+    if group is None or group.metadata.deletion_timestamp:
+        return GroupPlan()
+    return _plan(group, hindrance.verdict, [ConditionType.ACCEPTED], now=now)
+
+
+def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod], *, now: datetime) -> GroupPlan:
+    """
+    The plan of a group in a namespace that ``group_namespaces`` leaves out.
+
+    Every condition that kavip wrote while it served the group gets the new verdict: the old ones would never change.
+    """
+    stale = [kind for kind in _OTHERS if conditions.find(group.status.conditions, kind)]
+    return _plan(group, _outside(snapshot, group, pods), [ConditionType.ACCEPTED, *stale], now=now)
+
+
+def accepted_events(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
+    """One Event where the reason of ``Accepted`` changes."""
+    old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
+    if old is not None and old.reason == accepted.reason:
+        return ()
+    return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
+
+
+def _plan(group: KeepalivedGroup, verdict: Verdict, kinds: Iterable[ConditionType], *, now: datetime) -> GroupPlan:
+    """Write *verdict* as the conditions *kinds*, once."""
+    entries = [verdict.on(group.metadata, kind) for kind in kinds]
     merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     if merged == (group.status.conditions or []):
         return GroupPlan()
@@ -29,20 +60,16 @@ def plan_aside(
         "metadata": {"resourceVersion": group.metadata.resource_version},
         "status": {"conditions": msgspec.to_builtins(merged)},
     }
-    return GroupPlan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=notices(group, verdict))
+    return GroupPlan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=accepted_events(group, verdict))
 
 
-def plan_hindered(snapshot: Snapshot, key: str, hindrance: Hindrance, *, now: datetime) -> GroupPlan:
-    """What may be written while something is in the way: groups say what, once it is known."""
-    group = snapshot.groups.get(key) if hindrance.who else None
-    if group is None or group.metadata.deletion_timestamp:
-        return GroupPlan()
-    return plan_aside(group, hindrance.verdict, now=now)
-
-
-def notices(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
-    """One Event where the group is accepted no longer, or again, or for another reason not."""
-    old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
-    if old is not None and old.reason == accepted.reason:
-        return ()
-    return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
+def _outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]) -> Verdict:
+    served = ", ".join(sorted(snapshot.group_namespaces))
+    namespace, nodes = group.metadata.namespace, sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
+    message = f"kavip serves groups only in namespace {served} (chart value groupNamespaces): create the group there"
+    if nodes:
+        message += (
+            f" and delete this one, or add {namespace} to the value; until then its pods on {few(nodes)} keep VIPs "
+            "that kavip may assign to other Services"
+        )
+    return Verdict("False", Reason.INVALID, f"metadata.namespace {namespace}: {message}")

@@ -22,10 +22,9 @@ from kavip.api.instant import instant_text
 from kavip.reconcile.group import monitoring
 from kavip.reconcile.group.accepted import Trouble, accepted, is_served
 from kavip.reconcile.group.desired import Roster, roster_of
-from kavip.reconcile.group.inactive import notices
+from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.manifests import Manifest
 from kavip.reconcile.group.members import judge
-from kavip.reconcile.group.misplaced import plan_misplaced
 from kavip.reconcile.group.objects import RECHECK, Belongings, bodies_of
 from kavip.reconcile.group.pods import NUDGE, errands, lacks_password
 from kavip.reconcile.group.status import View, status_of
@@ -79,7 +78,7 @@ def plan_group(
     if group.metadata.deletion_timestamp:
         return GroupPlan()  # what it owns is being collected
     if key in snapshot.outside:
-        return plan_misplaced(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
+        return plan_outside(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
     objects = objects or Objects()
     return _plan(snapshot, Belongings(group, objects, now, _closed(snapshot, group, objects)), observed, options)
 
@@ -128,7 +127,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     pauses = _pauses(view, needed=bool(needed or monitored), look=switching.look if switching else None)
     return GroupPlan(
         writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
-        events=notices(group, view.accepted),
+        events=accepted_events(group, view.accepted),
         memory=GroupMemory(roster.reserved, roster.left_out, judged.doubts),
         target=_target(roster, config_hash, wanted, sighted.takeover, pods) if config_hash else None,
         requeue_after=min((*judged.waits, *pauses), default=None),

@@ -1,4 +1,4 @@
-"""Groups in namespaces where they do not count: a condition, and nothing else."""
+"""A group outside the setting group_namespaces gets conditions, and nothing else."""
 
 from typing import Any
 
@@ -20,47 +20,47 @@ WEB = "shop/web"
 
 
 def confined(*objects: Any) -> World:
-    """A world in which groups count only in namespace infra."""
+    """A world in which kavip serves groups only in namespace infra."""
     nodes = [build.node("n1", "192.0.2.11")]
     return World(Snapshot.from_objects([*objects, *nodes], group_namespaces=["infra"]))
 
 
 def with_condition(group: KeepalivedGroup, kind: str) -> KeepalivedGroup:
-    """*group* with a condition that somebody else wrote."""
+    """*group* with a condition that another program wrote."""
     condition = Condition(type=kind, status="True", reason="Theirs", last_transition_time="2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, conditions=[condition]))
 
 
-def test_a_misplaced_group_gets_its_condition_and_nothing_else() -> None:
-    """Accepted=False names the namespaces; there is one write and one Event, and what others wrote stays."""
+def test_a_group_outside_gets_its_condition_and_nothing_else() -> None:
+    """Accepted=False names the namespaces. There is one write and one Event. Other programs' conditions stay."""
     world = confined(with_condition(build.group(), "ReconcileSuccess"), build.service(WEB, group=GROUP))
     plan = world.group()
     assert [type(write) for write in plan.writes] == [StatusPatch]
     theirs, ours = body_of(plan)["conditions"]
     assert (theirs["type"], theirs["reason"]) == ("ReconcileSuccess", "Theirs")
     assert (ours["type"], ours["status"], ours["reason"]) == ("Accepted", "False", "Invalid")
-    assert "only in namespace infra" in ours["message"]
+    assert "kavip serves groups only in namespace infra" in ours["message"]
     assert [notice.reason for notice in plan.events] == ["Invalid"]
     assert not world.group().writes
 
 
-def test_one_that_counted_says_where_its_pods_hold_vips() -> None:
-    """What kavip said before would stand for ever; now every condition of its own names the nodes and the remedy."""
+def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
+    """Every condition that kavip wrote before names the nodes and the remedy: the old ones would never change."""
     world = confined(with_condition(build.group(), "Programmed"), build.service(WEB, group=GROUP))
     world.objects.see(None, mine := pod("edge-1", "n1"))
     found = {each["type"]: each for each in body_of(world.group())["conditions"]}
     assert set(found) == {"Accepted", "Programmed"}
     for each in found.values():
         assert (each["status"], each["reason"]) == ("False", "Invalid")
-        assert "its pods still run on n1 and hold VIPs" in each["message"]
-        assert "or add lb to the value again" in each["message"]
+        assert "until then its pods on n1 keep VIPs" in each["message"]
+        assert "or add lb to the value" in each["message"]
     assert not world.group().writes
     world.objects.see(mine, None)
-    assert all("still run" not in each["message"] for each in body_of(world.group())["conditions"])
+    assert all("until then" not in each["message"] for each in body_of(world.group())["conditions"])
 
 
-def test_what_its_pods_may_hold_is_given_to_nobody_else() -> None:
-    """A Service that the group took as the default one keeps its address, which is free when the group is gone."""
+def test_addresses_that_its_pods_may_hold_stay_reserved() -> None:
+    """A Service of the former default group keeps its address. The address is free once the group is deleted."""
     default = build.group(default=True)
     before = World(Snapshot.from_objects([default, build.service(WEB), build.node("n1", "192.0.2.11"), build.pool()]))
     before.service(WEB)
@@ -76,14 +76,14 @@ def test_what_its_pods_may_hold_is_given_to_nobody_else() -> None:
     assert address not in world.snapshot.services["shop/api"].ingress_addresses
     new = build.service("shop/new")
     world.snapshot.put(new)
-    assert not world.service("shop/new").writes, "it gives no address"
+    assert not world.service("shop/new").writes, "the group assigns no address"
     world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
     world.service(WEB)
     assert world.snapshot.services[WEB].ingress_addresses == ()
 
 
-def test_its_services_are_told() -> None:
-    """A Service that names it keeps its address and learns where groups count."""
+def test_its_services_report_it() -> None:
+    """A Service that names the group keeps its address; Programmed names the namespace that kavip serves."""
     world = confined(build.group(), build.service(WEB, group=GROUP), build.pool())
     world.service(WEB)
     assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
@@ -92,7 +92,7 @@ def test_its_services_are_told() -> None:
 
 
 def test_it_is_no_default_group_and_reserves_no_address() -> None:
-    """A plain Service is not managed because of it, and its virtualIPs bar nobody."""
+    """A plain Service stays unmanaged, and the group's virtualIPs stay available to other groups."""
     own = build.group(default=True, virtual_ips=[GroupVirtualIP(address="192.0.2.128")])
     world = confined(own, build.service(WEB), build.group("infra/edge"), build.pool())
     assert world.snapshot.default_group is None
@@ -102,8 +102,8 @@ def test_it_is_no_default_group_and_reserves_no_address() -> None:
     assert [str(each) for each in world.snapshot.services["shop/api"].ingress_addresses] == ["192.0.2.128"]
 
 
-def test_what_its_pods_still_run_is_not_taken() -> None:
-    """VRIDs and port of its status stay out of reach of the other groups of its segment."""
+def test_vrids_and_port_that_its_pods_still_use_are_not_taken() -> None:
+    """Other groups of its segment do not take the VRIDs and the port in its status."""
     theirs = build.group(segment="lan", router_ids={"shop/old": 1})
     theirs = msgspec.structs.replace(theirs, status=msgspec.structs.replace(theirs.status, metrics_port=9650))
     web = build.service(WEB, group="infra/edge", type="ClusterIP", external_ips=["192.0.2.130"])
@@ -113,7 +113,7 @@ def test_what_its_pods_still_run_is_not_taken() -> None:
     assert (status.router_ids, status.metrics_port) == ({WEB: 2}, 9651)
 
 
-def test_a_new_leader_looks_at_it_too() -> None:
+def test_a_new_leader_reconciles_it_too() -> None:
     """Among the keys that a term begins with is every group; one that goes is forgotten."""
     world = confined(build.group(), build.group("infra/edge"))
     assert [key.name for key in everything(world.snapshot)] == ["infra/edge", GROUP]
@@ -121,14 +121,14 @@ def test_a_new_leader_looks_at_it_too() -> None:
     assert world.snapshot.any_group(GROUP) is None
 
 
-def test_offline_commands_see_it_the_same_way() -> None:
-    """With --group-namespaces a group elsewhere renders nothing."""
+def test_offline_commands_do_not_serve_it_either() -> None:
+    """With --group-namespaces, a group in another namespace renders nothing."""
     planned = simulate.plan([build.group(), build.group("infra/edge")], homes=("infra",))
     assert list(planned.configurations) == ["infra/edge"]
 
 
-def test_admission_says_why_it_is_none() -> None:
-    """A Service that names it is refused, with the place as the reason."""
+def test_admission_refuses_a_service_that_names_it() -> None:
+    """The refusal names the namespace as the cause."""
     world = confined(build.group(), build.group("infra/edge"))
     asked = Review(Operation.CREATE, build.service(WEB, group=GROUP))
     (refusal,) = policy.review(asked, world.snapshot).refusals

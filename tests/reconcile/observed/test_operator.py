@@ -5,7 +5,7 @@ import pytest
 from kavip import names
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
-from kavip.reconcile.group.inactive import plan_hindered
+from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.observed.operator import DURATION, Hindrance, Rivals
 from kavip.reconcile.plan import GroupPlan
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
@@ -109,7 +109,7 @@ def test_groups_say_who_is_in_the_way() -> None:
     """One write per group, with the object and the next step; the other conditions stay the operator's."""
     world = World(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
     hindrance = Hindrance(("Deployment old/keepalived-operator",))
-    plan = plan_hindered(world.snapshot, GROUP, hindrance, now=NOW)
+    plan = plan_while_operator_runs(world.snapshot, GROUP, hindrance, now=NOW)
     (condition,) = body_of(plan)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         names.Condition.ACCEPTED,
@@ -131,4 +131,4 @@ def test_groups_say_who_is_in_the_way() -> None:
 def test_nothing_else_is_written(key: str, hindrance: Hindrance) -> None:
     """A group gets no condition before it is known whether keepalived-operator runs."""
     snapshot = cluster(build.group(), build.service("shop/web", group=GROUP), build.pool())
-    assert plan_hindered(snapshot, key, hindrance, now=NOW) == GroupPlan()
+    assert plan_while_operator_runs(snapshot, key, hindrance, now=NOW) == GroupPlan()
