@@ -5,22 +5,20 @@ ConfigMap and DaemonSet are what a group is for: where one of them is somebody e
 neither is written. What Prometheus needs (:mod:`.monitoring`) comes after them and stops nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
+from kavip.api.workload import ConfigMap, Role, RoleBinding
 from kavip.reconcile.group import manifests, monitoring
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.manifests import Manifest, digest
-from kavip.reconcile.migration import takeover
-from kavip.reconcile.migration.takeover import Takeover
+from kavip.reconcile.migration.progress import Takeover
 from kavip.reconcile.observed.objects import Objects
 from kavip.reconcile.observed.ownership import PREDECESSOR, Foreign, Made, foreign
 from kavip.reconcile.plan import Apply, Options
@@ -62,8 +60,8 @@ def bodies_of(
         manifests.config_map(
             group,
             published,
-            key=names.TAKE_OVER_KEY if taken.goes_on else names.CONFIG_KEY,
-            leads=taken.leads,
+            key=names.TAKE_OVER_KEY if taken.is_active else names.CONFIG_KEY,
+            leads=taken.leaders,
             followed=roster.followed,
         ),
         manifests.daemon_set(
@@ -72,7 +70,7 @@ def bodies_of(
             port=roster.port,
             allowed_cidrs=options.agent_allowed_cidrs,
             metrics=options.agent_metrics,
-            strategy=_ON_DEMAND if taken.goes_on else None,
+            strategy=_ON_DEMAND if taken.is_active else None,
             secrets=published.secrets,
         ),
     )
@@ -80,12 +78,12 @@ def bodies_of(
 
 @dataclass(frozen=True)
 class Belongings:
-    """What *group* has, by *objects*, at the time *now*; on *closed* nodes none of its pods may be, nor stay."""
+    """What *group* has, by *objects*, at the time *now*; *taken*: what is there of keepalived-operator's."""
 
     group: KeepalivedGroup
     objects: Objects
     now: datetime
-    closed: Collection[str] = ()
+    taken: Takeover
 
     @property
     def configmap(self) -> ConfigMap | None:
@@ -104,15 +102,6 @@ class Belongings:
         published = self.published
         return published.at(self.now).current if published else None
 
-    @cached_property
-    def taken(self) -> Takeover:
-        """What is there of keepalived-operator's."""
-        seen = self.configmap
-        owner = controller_of(seen.metadata) if seen else None
-        ours = seen if owner is not None and owner.uid == self.group.metadata.uid else None
-        pods = tuple(self.objects.pods.get(self.group.key, {}).values())
-        return takeover.survey(self.group, ours, pods, closed=self.closed)
-
     def holds(self, data: Mapping[str, str]) -> bool:
         """
         Whether the ConfigMap holds *data*, and besides nothing of kavip's but the text of keepalived-operator's pods.
@@ -126,7 +115,7 @@ class Belongings:
     def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
         """The first object of *kinds* that is not ours to write over."""
         taken = self.taken
-        doomed = taken.doomed if taken.agreed else ()
+        doomed = taken.evicted if taken.approved else ()
         for kind in kinds:
             obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
             stranger = self.objects.strangers.get(what)
@@ -135,7 +124,7 @@ class Belongings:
                 why = stranger.why
             if why is not None and not (why.predecessor and taken.may_begin):
                 return InTheWay(what, why, doomed if why.predecessor else ())
-        if names.DAEMON_SET in kinds and taken.is_aside:
+        if names.DAEMON_SET in kinds and taken.is_blocked:
             return InTheWay(f"{names.DAEMON_SET} {self.group.key}", PREDECESSOR, doomed)
         return None
 
@@ -155,7 +144,7 @@ class Belongings:
             kind, key = body["kind"], _key_of(body)
             seen = self._seen(kind, key)
             if seen is None or not self._is_current(seen, body):
-                owner, adopts = self.group.metadata.uid, self.taken.agreed
+                owner, adopts = self.group.metadata.uid, self.taken.approved
                 result.append(Apply(kind, key, body, owner, unseen=seen is None, adopts=adopts))
         return tuple(result)
 

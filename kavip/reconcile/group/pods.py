@@ -14,7 +14,7 @@ from kavip.api.cluster import Pod
 from kavip.api.workload import controller_of
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.status import SECRET_MISSING, View
-from kavip.reconcile.migration.takeover import is_old
+from kavip.reconcile.migration.progress import is_old
 from kavip.reconcile.plan import PodAnnotation
 
 NUDGE: Final = 10.0

@@ -19,6 +19,7 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.instant import instant_text
+from kavip.api.workload import controller_of
 from kavip.reconcile.group import monitoring
 from kavip.reconcile.group.accepted import Trouble, accepted, is_served
 from kavip.reconcile.group.desired import Roster, roster_of
@@ -29,9 +30,8 @@ from kavip.reconcile.group.objects import RECHECK, Belongings, bodies_of
 from kavip.reconcile.group.pods import NUDGE, errands, lacks_password
 from kavip.reconcile.group.status import View, status_of
 from kavip.reconcile.mergepatch import merge_patch
-from kavip.reconcile.migration import replacement
-from kavip.reconcile.migration.replacement import Sighted
-from kavip.reconcile.migration.takeover import Takeover
+from kavip.reconcile.migration.progress import Takeover, takeover_of
+from kavip.reconcile.migration.replacement import plan_replacement, with_leaders
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.objects import Objects, Observed
@@ -43,10 +43,8 @@ from kavip.reconcile.plan import (
     Kind,
     Options,
     PodAnnotation,
-    PodRemoval,
     StatusPatch,
     Target,
-    Verdict,
     timestamp,
 )
 from kavip.reconcile.rollout import peers
@@ -80,24 +78,28 @@ def plan_group(
     if key in snapshot.outside:
         return plan_outside(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
     objects = objects or Objects()
-    return _plan(snapshot, Belongings(group, objects, now, _closed(snapshot, group, objects)), observed, options)
+    taken = _takeover(snapshot, group, objects, observed)
+    return _plan(snapshot, Belongings(group, objects, now, taken), observed, options)
 
 
-def _closed(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects) -> frozenset[str]:
-    """The ready nodes with a pod of *group* where none may stay."""
-    found = {pod.spec.node_name for pod in objects.pods.get(group.key, {}).values()} - snapshot.keeping_nodes(group)
-    return frozenset(name for name in found if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
+def _takeover(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects, observed: Observed) -> Takeover:
+    seen = objects.configmaps.get(group.key)
+    owner = controller_of(seen.metadata) if seen else None
+    ours = seen if owner is not None and owner.uid == group.metadata.uid else None
+    pods = tuple(objects.pods.get(group.key, {}).values())
+    found = takeover_of(snapshot, group, configmap=ours, pods=pods, states=observed.of(group.key))
+    return with_leaders(found)
 
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> GroupPlan:
     group, objects, now = owned.group, owned.objects, owned.now
     published = owned.published
-    sighted, roster = _worked_out(snapshot, owned, observed, options)
+    roster = _worked_out(snapshot, owned, observed, options)
     switching = _switching(owned, published, roster, observed)
     in_the_way = owned.in_the_way(_NEEDED)
     wanted = switching.published if switching else None
     is_ours = in_the_way is None and is_served(group)
-    bodies = bodies_of(group, roster, options, wanted, sighted.takeover) if is_ours else ()
+    bodies = bodies_of(group, roster, options, wanted, owned.taken) if is_ours else ()
     needed = Trouble(in_the_way, owned.refused(bodies))
     if needed.refused:
         bodies = ()
@@ -109,7 +111,13 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
-    removal, taking_over = _taking_over(sighted, owned, roster, quiet=is_written)
+    replacement = plan_replacement(
+        owned.taken,
+        config_hash=roster.config.hash if roster.config else "",
+        model=roster.model,
+        last=objects.replaced.get(group.key),
+        is_written=is_written,
+    )
     view = View(
         snapshot=snapshot,
         group=group,
@@ -121,15 +129,20 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         complaint=objects.complaint(group.key),
         mastership=mastership,
         doubts=judged.doubts,
-        taking_over=taking_over,
+        taking_over=replacement.programmed,
         switching=switching.message if switching else "",
     )
     pauses = _pauses(view, needed=bool(needed or monitored), look=switching.look if switching else None)
     return GroupPlan(
-        writes=(*applies, *_errands(view, bodies, applies, owned), *removal, *_status(view, now)),
+        writes=(
+            *applies,
+            *_errands(view, bodies, applies, owned),
+            *((replacement.delete,) if replacement.delete else ()),
+            *_status(view, now),
+        ),
         events=accepted_events(group, view.accepted),
         memory=GroupMemory(roster.reserved, roster.left_out, judged.doubts),
-        target=_target(roster, config_hash, wanted, sighted.takeover, pods) if config_hash else None,
+        target=_target(roster, config_hash, wanted, owned.taken, pods) if config_hash else None,
         requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
     )
@@ -152,39 +165,19 @@ def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
     return scene_of(snapshot, group, pods, observed, text=text, config_hash=config_hash, now=owned.now)
 
 
-def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> tuple[Sighted, Roster]:
-    """What the group is to run, beside what is there of keepalived-operator's."""
+def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Roster:
+    """What the group is to run."""
     group, running = owned.group, owned.runs.text if owned.runs else ""
-    sighted = Sighted.of(snapshot, owned.taken, observed.of(group.key))
-    sighted = replace(sighted, takeover=replace(owned.taken, leads=sighted.leads()))
-    roster = roster_of(
+    return roster_of(
         snapshot,
         group,
         reserved=owned.objects.reserved,
         running=running,
         options=options,
         scene=_scene(snapshot, owned, observed),
-        succession=sighted.takeover.succession,
+        succession=owned.taken.succession,
         elsewhere=neighbours.elsewhere_of(snapshot, owned.objects, group),
     )
-    return sighted, roster
-
-
-def _taking_over(
-    sighted: Sighted, owned: Belongings, roster: Roster, *, quiet: bool
-) -> tuple[tuple[PodRemoval, ...], Verdict | None]:
-    """The pod that is replaced next, where pods of keepalived-operator's are left, and what the group says of it."""
-    if not sighted.takeover.goes_on:
-        return (), None
-    if not quiet:
-        return (), replacement.verdict(sighted, "its objects are being written")
-    removal, doing = sighted.next(roster.config.hash if roster.config else "", roster.model)
-    last = owned.objects.replaced.get(owned.group.key)
-    olds = (pod.metadata for pod in sighted.takeover.old.values() if not pod.metadata.deletion_timestamp)
-    if removal and last and (shown := next((each for each in olds if each.uid == last.uid), None)):
-        # the watch owes its end, which may be what made another one the next: that would be one too many
-        removal = None if last.is_done else PodRemoval(shown.key, shown.uid, owned.group.key)
-    return (removal,) if removal else (), replacement.verdict(sighted, doing)
 
 
 def _switching(owned: Belongings, published: Published | None, roster: Roster, observed: Observed) -> Switching | None:
@@ -199,7 +192,7 @@ def _switching(owned: Belongings, published: Published | None, roster: Roster, o
     following = Bundle(wanted.text, wanted.hash, means, renewed=renewed)
     current = Bundle(roster.config.text, roster.config.hash, before.current.means if before else means)
     is_new = roster.next is not None or following.means != current.means or following.renewed
-    if owned.taken.goes_on:
+    if owned.taken.is_active:
         is_new = False  # old daemons cannot switch; what runs beside them is decided by them
 
     def vote(on: Bundle) -> Sequence[Voter]:
@@ -266,7 +259,7 @@ def _target(
         {name: host for name, host in hosts if host},
         roster.port,
         config_hash,
-        old=frozenset(taken.old) if taken.goes_on else frozenset(),
+        old=frozenset(taken.old) if taken.is_active else frozenset(),
         instances=taken.instances,
         prepared=following.digest if following else "",
         switch_at=instant_text(published.switch_at) if published else "",

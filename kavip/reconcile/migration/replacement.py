@@ -1,249 +1,248 @@
 """
-The order in which pods of keepalived-operator's are replaced.
+Deletes the pods of keepalived-operator: one at a time, the next one when its successor runs.
 
-One at a time, the next when the last one runs: first those that hold no VIP. When none such is left the new ones take
-the VIPs from their holders (:class:`~kavip.vrrp.succession.Succession`), which are then replaced too. Old pods on nodes
-where the group has none any more come last, for nobody follows them there. Whatever is not as it should be stops it,
-and is told.
+Old pods that hold no VIP go first. When none of them is left, the new pods take the VIPs from the old pods that hold
+them (:class:`~kavip.vrrp.succession.Succession`); then these old pods go too. Old pods on nodes outside the group go
+last, because no new pod follows there. Any deviation pauses the replacement, and the group's ``Programmed`` reports it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip import names
-from kavip.api.cluster import Node, Pod
 from kavip.api.scheduling import fields_of
 from kavip.names import Reason
-from kavip.reconcile.migration.takeover import Takeover
-from kavip.reconcile.observed.objects import FAULT, MASTER, NodeState, Sight
+from kavip.reconcile.migration.progress import Takeover
+from kavip.reconcile.observed.objects import FAULT, MASTER, NodeState, Replaced
 from kavip.reconcile.plan import PodRemoval, Verdict
 from kavip.reconcile.text import few
-from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.succession import stranded
 
 _STAYS: Final = frozenset({"nopreempt"})
-"""With these an instance stays where it is until its holder goes."""
+"""Keywords with which an instance stays on its master until the master goes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class Replacement:
+    """The pod to delete now, if any, and the group's ``Programmed`` while the take-over lasts."""
+
+    delete: PodRemoval | None = None
+    programmed: Verdict | None = None
+
+
+def plan_replacement(
+    takeover: Takeover, *, config_hash: str, model: Model | None, last: Replaced | None, is_written: bool
+) -> Replacement:
     """
-    A take-over with what decides its next step: the *nodes* of the group and the *states* that they tell.
+    Choose the old pod to delete next.
 
-    *strays*: other nodes that are ready and have an old pod, which stays where a taint has come after it.
+    *last*: the pod that was deleted last. *is_written*: the group's objects are as desired; until then no pod goes.
     """
+    if not takeover.is_active:
+        return Replacement()
+    if not is_written:
+        return Replacement(None, _pending(takeover, "its objects are being written"))
+    deletion, action = _next_deletion(takeover, config_hash, model)
+    if deletion is not None and last is not None:
+        deletion = _deletion_after(takeover, last, deletion)
+    return Replacement(deletion, _pending(takeover, action))
 
-    takeover: Takeover
-    nodes: Sequence[Node]
-    states: Mapping[str, NodeState]
-    strays: Collection[str] = frozenset()
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, takeover: Takeover, states: Mapping[str, NodeState]) -> "Sighted":
-        """What *snapshot* has of a take-over."""
-        nodes = snapshot.group_nodes(takeover.group)
-        others = takeover.old.keys() - {node.metadata.name for node in nodes}
-        strays = [name for name in others if (node := snapshot.nodes.get(name)) is not None and node.is_ready]
-        return cls(takeover, nodes, states, frozenset(strays))
+def with_leaders(takeover: Takeover) -> Takeover:
+    """
+    *takeover* with the nodes that take the VIPs over from now on.
 
-    def leads(self) -> frozenset[str]:
-        """
-        The nodes that lead from now on.
+    There are none until no pod is left that can be replaced at no cost. Then they are the nodes with a new pod.
+    """
+    if takeover.leaders or not takeover.approved or not takeover.is_active:
+        return takeover
+    if takeover.unheard or _unfinished(takeover, "") or _idle(takeover):
+        return takeover
+    new = (name for name in takeover.ready_nodes if name in takeover.new)
+    return replace(takeover, leaders=frozenset(name for name in new if _is_known_to_old_pods(takeover, name)))
 
-        No node does until no pod is left that can be replaced at no cost; then those with a new pod do.
-        """
-        take = self.takeover
-        if take.leads or not take.agreed or not take.goes_on or self._unseen() or self._restless(""):
-            return take.leads
-        return frozenset() if self._idle() else frozenset(filter(self._is_heard, self._ready(take.new)))
 
-    def next(self, config_hash: str, model: Model | None) -> tuple[PodRemoval | None, str]:
-        """The pod that is replaced next, if it is time, and what is waited for, if it is not."""
-        if why := self._hindrance(config_hash, model):
-            return None, why
-        candidates = self._ready(self.takeover.old)
-        if not candidates:
-            return self._last(model)
-        node = min(self._idle() or candidates, key=self._cost)
-        return self._removal(node), f"replacing the pod on {node}"
+def _pending(takeover: Takeover, action: str) -> Verdict:
+    return Verdict(
+        "False",
+        Reason.PENDING,
+        f"taking over from keepalived-operator: {len(takeover.new)} of {len(takeover.nodes)} nodes are done; {action}; "
+        "until all nodes are done, changes reach the new pods only",
+    )
 
-    def _last(self, model: Model | None) -> tuple[PodRemoval | None, str]:
-        """What becomes of the old pods that no new one follows: they go, if they need not hold anything any more."""
-        take, fields = self.takeover, fields_of(self.takeover.group.spec)
-        if not self.strays:
-            return None, f"waiting for {few(list(take.old))}, which is not ready: its old pod goes when it is back"
-        for node in sorted(self.strays):
-            pod = take.old[node].metadata
-            if pod.deletion_timestamp:
-                return None, f"waiting for the old pod on {node} to end"
-            if kept := self._kept(node, model):
-                return None, (
-                    f"the old pod on {node}, where the group has none any more ({fields}), holds {few(kept)}, and no "
-                    "new pod is able to take that: let the group have one that is, or lose it for a moment with: "
-                    f"kubectl delete pod {pod.name} -n {pod.namespace}"
-                )
-        node = min(self.strays)
-        return self._removal(node), f"removing the old pod on {node}, where the group has none any more ({fields})"
 
-    def _kept(self, node: str, model: Model | None) -> list[str]:
-        """The instances that the old pod on *node* has to go on with; without a word from it all may be its own."""
-        take, state = self.takeover, self.states.get(node)
-        if not take.leads:
-            return [each.name for each in take.instances]
-        holds = {(each.router_id, each.family) for each in self._sights(node) if each.state == MASTER}
-        led = {each.name for name in take.new for each in self._sights(name) if each.state == MASTER}
-        return [
-            each.name
-            for each in (model.instances if model else ())
-            if (state is None or not state.running or (each.router_id, each.family) in holds)
-            and not (each.name in led or _stays(each))
-        ]
+def _deletion_after(takeover: Takeover, last: Replaced, deletion: PodRemoval) -> PodRemoval | None:
+    """
+    What may be deleted after the *last* pod: that one again, or nothing, until the watch shows its end.
 
-    def _sights(self, node: str) -> Sequence[Sight]:
-        return self.states[node].instances if node in self.states else ()
+    The missing end may be the very reason why *deletion* comes next: that would be one pod too many.
+    """
+    running = (pod.metadata for pod in takeover.old.values() if not pod.metadata.deletion_timestamp)
+    shown = next((each for each in running if each.uid == last.uid), None)
+    if shown is None:
+        return deletion
+    return None if last.is_done else PodRemoval(shown.key, shown.uid, takeover.group.key)
 
-    def _removal(self, node: str) -> PodRemoval:
-        pod = self.takeover.old[node]
-        return PodRemoval(pod.metadata.key, pod.metadata.uid, self.takeover.group.key)
 
-    def _hindrance(self, config_hash: str, model: Model | None) -> str:
-        take = self.takeover
-        if not take.agreed:
-            return (
-                f'paused: annotate the group with {names.TAKE_OVER_ANNOTATION}: "true" again to go on, or start '
-                "keepalived-operator to go back"
+def _next_deletion(takeover: Takeover, config_hash: str, model: Model | None) -> tuple[PodRemoval | None, str]:
+    """The pod to delete now, or None; and what is done or waited for."""
+    if problem := _obstacle(takeover, config_hash, model):
+        return None, problem
+    candidates = takeover.ready_old
+    if not candidates:
+        return _next_orphan(takeover, model)
+    node = min(_idle(takeover) or candidates, key=lambda name: (takeover.held(name), *_address(takeover, name)))
+    return _delete(takeover, node), f"replacing the pod on {node}"
+
+
+def _next_orphan(takeover: Takeover, model: Model | None) -> tuple[PodRemoval | None, str]:
+    """The same for old pods that no new pod follows: each goes when it need not hold anything any more."""
+    fields = fields_of(takeover.group.spec)
+    if not takeover.orphaned:
+        return None, f"waiting for {few(list(takeover.old))}, which is not ready: its old pod is deleted when it is"
+    for node in sorted(takeover.orphaned):
+        pod = takeover.old[node].metadata
+        if pod.deletion_timestamp:
+            return None, f"waiting for the old pod on {node} to end"
+        if kept := _kept_instances(takeover, node, model):
+            return None, (
+                f"the old pod on {node}, which is outside the group ({fields}), holds {few(kept)}, and no new pod can "
+                "take that over: add a node that can, or accept an outage with: "
+                f"kubectl delete pod {pod.name} -n {pod.namespace}"
             )
-        if model is None:
-            return "there is no configuration"
-        if lost := stranded(model, take.instances):
-            return (
-                f"the VIPs of {few(lost)} would be lost on the way: spreadvips, instances.mode or blacklistRouterIDs "
-                "was changed since keepalived-operator stopped; change it back until all is taken over"
-            )
-        if any(each.authenticated for each in take.instances) and not has_password(take.group.spec):
-            return "the old pods use a password: set spec.passwordAuth as it was"
-        if unseen := self._unseen():
-            return f"asking {few(unseen)} which VIPs they hold"
-        return self._restless(config_hash) or self._unled(model)
+    node = min(takeover.orphaned)
+    return _delete(takeover, node), f"deleting the old pod on {node}, which is outside the group ({fields})"
 
-    def _restless(self, config_hash: str) -> str:
-        """What is under way on nodes that are ready; "" where all is quiet."""
-        take = self.takeover
-        for node in self._names():
-            pod = take.new.get(node) or take.old.get(node)
-            if pod is None or pod.metadata.deletion_timestamp:
-                return f"waiting for a new pod on {node}"
-            if node in take.old:
-                continue
-            state = self.states.get(node)
-            if not pod.is_ready or state is None:
-                return f"waiting for the pod on {node}: {state.refused if state and state.refused else 'it starts'}"
-            if not take.leads and (why := self._rivalry(node, state)):
-                return why
-            if config_hash and state.config_hash != config_hash:
-                return f"waiting for {node} to run configuration {config_hash}" + (
-                    f", which it refuses: {state.refused}" if state.refused else ""
+
+def _kept_instances(takeover: Takeover, node: str, model: Model | None) -> list[str]:
+    """The instances that the old pod on *node* has to keep. Without an answer it may hold all of them."""
+    state = takeover.states.get(node)
+    if not takeover.leaders:
+        return [each.name for each in takeover.instances]
+    holds = {(each.router_id, each.family) for each in takeover.sights(node) if each.state == MASTER}
+    taken = {each.name for name in takeover.new for each in takeover.sights(name) if each.state == MASTER}
+    return [
+        each.name
+        for each in (model.instances if model else ())
+        if (state is None or not state.running or (each.router_id, each.family) in holds)
+        and not (each.name in taken or _stays(each))
+    ]
+
+
+def _delete(takeover: Takeover, node: str) -> PodRemoval:
+    pod = takeover.old[node]
+    return PodRemoval(pod.metadata.key, pod.metadata.uid, takeover.group.key)
+
+
+# --- what has to be waited for ----------------------------------------------------------------------------------------
+def _obstacle(takeover: Takeover, config_hash: str, model: Model | None) -> str:
+    """Why no pod may be deleted now; "" where one may."""
+    if not takeover.approved:
+        return (
+            f'paused: annotate the group with {names.TAKE_OVER_ANNOTATION}: "true" again to go on, or start '
+            "keepalived-operator to go back"
+        )
+    if model is None:
+        return "there is no configuration"
+    if lost := stranded(model, takeover.instances):
+        return (
+            f"the VIPs of {few(lost)} would be lost on the way: spreadvips, instances.mode or blacklistRouterIDs was "
+            "changed after keepalived-operator stopped; change it back until all nodes are done"
+        )
+    if any(each.authenticated for each in takeover.instances) and not has_password(takeover.group.spec):
+        return "the old pods use a password: set spec.passwordAuth as it was"
+    if unheard := takeover.unheard:
+        return f"asking {few(unheard)} which VIPs they hold"
+    return _unfinished(takeover, config_hash) or _untaken(takeover, model)
+
+
+def _unfinished(takeover: Takeover, config_hash: str) -> str:
+    """What is under way on ready nodes; "" where nothing is."""
+    for node in takeover.ready_nodes:
+        pod = takeover.new.get(node) or takeover.old.get(node)
+        if pod is None or pod.metadata.deletion_timestamp:
+            return f"waiting for a new pod on {node}"
+        if node in takeover.old:
+            continue
+        state = takeover.states.get(node)
+        if not pod.is_ready or state is None:
+            return f"waiting for the pod on {node}: {state.refused if state and state.refused else 'it is starting'}"
+        if not takeover.leaders and (problem := _two_masters(takeover, node, state)):
+            return problem
+        if config_hash and state.config_hash != config_hash:
+            refused = f", which it refuses: {state.refused}" if state.refused else ""
+            return f"waiting for {node} to run configuration {config_hash}{refused}"
+    return ""
+
+
+def _two_masters(takeover: Takeover, node: str, state: NodeState) -> str:
+    """The instance of which the new pod on *node* is master beside an old pod: they do not hear each other."""
+    mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
+    for other in (*takeover.ready_old, *sorted(takeover.orphaned)):
+        for sight in takeover.sights(other):
+            identity = sight.router_id, sight.family
+            if sight.state == MASTER and identity in mine:
+                return (
+                    f"{node} and {other} are both master of {mine[identity]}, because they do not hear each other: "
+                    f"compare {names.TAKE_OVER_KEY} with {names.CONFIG_KEY} in the ConfigMap"
                 )
+    return ""
+
+
+def _untaken(takeover: Takeover, model: Model) -> str:
+    """The instance that a leader has still to take over, which takes seconds; "" where there is none."""
+    for instance in model.instances:
+        if _stays(instance):
+            continue
+        leaders = [each for each in takeover.succession.heirs(instance) if each in takeover.ready_nodes]
+        states = {each: _electable_state(takeover, each, instance) for each in leaders}
+        able = [each for each in leaders if states[each]]
+        if able and MASTER not in states.values():
+            return f"waiting for {able[0]} to hold {instance.name}"
+    return ""
+
+
+def _electable_state(takeover: Takeover, node: str, instance: Instance) -> str:
+    """
+    The state of *instance* on *node*; "" where it cannot become master beside the old pods.
+
+    A health check, or a missing endpoint, may have lowered its priority: then it wins only after the old master goes.
+    """
+    sight = next((each for each in takeover.sights(node) if each.name == instance.name), None)
+    if sight is None or sight.state == FAULT:
         return ""
-
-    def _rivalry(self, node: str, state: NodeState) -> str:
-        """Whether *node*, which is new and below all, is master beside an old one: they do not hear each other."""
-        mine = {(sight.router_id, sight.family): sight.name for sight in state.instances if sight.state == MASTER}
-        for other in (*self._ready(self.takeover.old), *sorted(self.strays)):
-            for sight in self._sights(other):
-                identity = sight.router_id, sight.family
-                if sight.state == MASTER and identity in mine:
-                    return (
-                        f"{node} and {other} are both master of {mine[identity]}: they do not hear each other; "
-                        f"compare {names.TAKE_OVER_KEY} with {names.CONFIG_KEY} in the ConfigMap"
-                    )
-        return ""
-
-    def _unled(self, model: Model) -> str:
-        """The instance that a node has still to take, which it does in seconds."""
-        take = self.takeover
-        ready = self._names()
-        for instance in model.instances:
-            if _stays(instance):
-                continue
-            heirs = [each for each in take.succession.heirs(instance) if each in ready]
-            found = {each: self._able(each, instance) for each in heirs}
-            able = [each for each in heirs if found[each]]
-            if able and MASTER not in found.values():
-                return f"waiting for {able[0]} to hold {instance.name}"
-        return ""
-
-    def _able(self, node: str, instance: Instance) -> str:
-        """
-        The state of *instance* on *node*; "" where it cannot become master beside the old pods.
-
-        A check may have lowered it, or the want of an endpoint, so that it comes first only when its holder goes.
-        """
-        sight = next((each for each in self._sights(node) if each.name == instance.name), None)
-        if sight is None or sight.state == FAULT:
-            return ""
-        identity = instance.router_id, instance.family
-        old = (each.priority for each in self.takeover.instances if (each.router_id, each.family) == identity)
-        return sight.state if sight.state == MASTER or sight.priority > max(old, default=0) else ""
-
-    def _unseen(self) -> list[str]:
-        return [node for node in self._ready(self.takeover.old) if node not in self.states]
-
-    def _idle(self) -> list[str]:
-        """
-        Nodes with an old pod that holds no VIP.
-
-        Where none of them says, the highest address is taken to hold all: so keepalived decides between equals.
-        """
-        olds = self._ready(self.takeover.old)
-        if self.takeover.leads:
-            return []
-        if not any(self.states[node].running for node in olds if node in self.states):
-            return sorted(olds, key=self._address)[:-1]
-        return [node for node in olds if self._held(node) == 0]
-
-    def _is_heard(self, name: str) -> bool:
-        """Whether the old pods speak to the node: one that has joined since they were made is held out until then."""
-        node = self._node(name)
-        return all(not each.peers or node.internal_ip(each.family) in each.peers for each in self.takeover.instances)
-
-    def _cost(self, node: str) -> tuple[int, int, int]:
-        return (self._held(node), *self._address(node))
-
-    def _held(self, node: str) -> int:
-        """How many instances the old pod on *node* is master of; one that does not say may have all."""
-        state = self.states.get(node)
-        if state is None or not state.running:
-            return len(self.takeover.instances)
-        return sum(sight.state == MASTER for sight in state.instances)
-
-    def _address(self, name: str) -> tuple[int, int]:
-        return next(iter(self._node(name).host_addresses), (0, 0))
-
-    def _node(self, name: str) -> Node:
-        return next(each for each in self.nodes if each.metadata.name == name)
-
-    def _names(self) -> list[str]:
-        return [node.metadata.name for node in self.nodes if node.is_ready]
-
-    def _ready(self, pods: Mapping[str, Pod]) -> list[str]:
-        ready = self._names()
-        return sorted(name for name in pods if name in ready)
+    identity = instance.router_id, instance.family
+    old = (each.priority for each in takeover.instances if (each.router_id, each.family) == identity)
+    return sight.state if sight.state == MASTER or sight.priority > max(old, default=0) else ""
 
 
 def _stays(instance: Instance) -> bool:
     return any(line.keyword in _STAYS for line in instance.lines)
 
 
-def verdict(sighted: Sighted, doing: str) -> Verdict:
-    """What the group's ``Programmed`` says while it is being taken over."""
-    take = sighted.takeover
-    return Verdict(
-        "False",
-        Reason.PENDING,
-        f"taking over from keepalived-operator, {len(take.new)} of {len(sighted.nodes)} nodes so far; {doing}; until "
-        "all are taken over, changes reach the new pods only",
-    )
+# --- which pod costs least --------------------------------------------------------------------------------------------
+def _idle(takeover: Takeover) -> list[str]:
+    """
+    The nodes whose old pod holds no VIP; none once leaders take over.
+
+    Where no old pod reports, the node with the highest address counts as the master of all: so keepalived decides
+    between equal priorities.
+    """
+    if takeover.leaders:
+        return []
+    old = takeover.ready_old
+    if not any(takeover.states[node].running for node in old if node in takeover.states):
+        return sorted(old, key=lambda name: _address(takeover, name))[:-1]
+    return [node for node in old if takeover.held(node) == 0]
+
+
+def _address(takeover: Takeover, name: str) -> tuple[int, int]:
+    return next(iter(takeover.node(name).host_addresses), (0, 0))
+
+
+def _is_known_to_old_pods(takeover: Takeover, name: str) -> bool:
+    """Whether the old pods send to node *name*. A node that joined later hears nothing, and must not lead."""
+    node = takeover.node(name)
+    return all(not each.peers or node.internal_ip(each.family) in each.peers for each in takeover.instances)

@@ -80,7 +80,9 @@ def test_nodes_that_do_not_hear_each_other_stop_it() -> None:
     start(found, "n1", state="MASTER")
     found.group()
     assert done(found) == ["n1"]
-    assert "n1 and n3 are both master of shop/web: they do not hear each other" in condition(found, PROGRAMMED)[2]
+    assert (
+        "n1 and n3 are both master of shop/web, because they do not hear each other" in condition(found, PROGRAMMED)[2]
+    )
 
 
 def test_the_family_that_old_pods_did_not_serve_has_no_rival() -> None:
@@ -146,7 +148,7 @@ def test_an_old_pod_where_the_group_has_none_any_more_goes_last(holder: str) -> 
     assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
 
 
-@pytest.mark.parametrize(("without", "told"), [("", "to hold shop/web"), ("n2 n3", "n1, where the group has none")])
+@pytest.mark.parametrize(("without", "told"), [("", "to hold shop/web"), ("n2 n3", "n1, which is outside the group")])
 def test_such_a_pod_keeps_what_no_new_one_can_take(without: str, told: str) -> None:
     """The group names it, why it is still there, and what would end it."""
     found = tainted(world("n1", tolerations=[]), "n1")
@@ -163,7 +165,7 @@ def test_a_group_that_has_no_nodes_any_more_keeps_its_old_pods(silent: bool) -> 
     for node in NODES if silent else ():
         see(found, node, exporter.SILENT)
     assert not roll(found)
-    assert "and no new pod is able to take that" in condition(found, PROGRAMMED)[2]
+    assert "and no new pod can take that over" in condition(found, PROGRAMMED)[2]
 
 
 def test_such_a_pod_that_is_silent_goes_when_all_is_led_elsewhere() -> None:

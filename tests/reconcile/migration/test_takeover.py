@@ -141,7 +141,7 @@ def test_called_off_it_stays_where_it_is() -> None:
     assert len(done(found)) == count
     status, reason, message = condition(found, PROGRAMMED)
     assert (status, reason) == ("False", "Pending")
-    assert message.startswith("taking over from keepalived-operator, ")
+    assert message.startswith("taking over from keepalived-operator: ")
     assert "paused: annotate the group" in message
     found.snapshot.put(serving("shop/new", "192.0.2.150"))
     catch_up(found, "n1", "n2")

@@ -1,0 +1,175 @@
+"""
+How far a group is taken over from keepalived-operator.
+
+Everything follows from what is observed: the group's annotation, its ConfigMap, its pods and their answers. So kavip
+may be restarted, and the take-over paused, at any moment. While an old pod exists, the key ``keepalived.conf`` of the
+ConfigMap stays as it was found, and the new pods read ``kavip.conf``.
+
+This module only observes. :mod:`~kavip.reconcile.migration.replacement` deletes the old pods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from kavip import names
+from kavip.api.cluster import Node, Pod
+from kavip.api.group import KeepalivedGroup
+from kavip.api.workload import ConfigMap, controller_of
+from kavip.reconcile.observed.objects import MASTER, NodeState, Sight
+from kavip.snapshot import Snapshot
+from kavip.vrrp import predecessor
+from kavip.vrrp.predecessor import Inherited
+from kavip.vrrp.succession import Succession
+
+_OLD_CONTAINERS: Final = frozenset({"keepalived", "config-reloader"})
+"""Containers of a pod of keepalived-operator. A pod of kavip has the first one too, and its agent."""
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """The part of ``agent.json`` that kavip writes for itself."""
+
+    leads: list[str] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Takeover:
+    """
+    The progress of one group.
+
+    *approved*: the group has the annotation. *begun*: the ConfigMap holds kavip's text beside the old one. *old* and
+    *new*: the pods of keepalived-operator and of kavip, by node. *instances*: what the old pods run. *leaders*: the
+    nodes that take the VIPs over (:class:`Succession`). *config_lost*: the ConfigMap is gone, so what the old pods run
+    is unknown. *evicted*: the nodes whose old pods Kubernetes would delete, all at once, if kavip applied the
+    DaemonSet.
+
+    *nodes*: those of the group. *orphaned*: other ready nodes with an old pod, which a later taint does not end.
+    *states*: the last answer from each node.
+    """
+
+    group: KeepalivedGroup
+    approved: bool
+    begun: bool
+    old: Mapping[str, Pod]
+    new: Mapping[str, Pod]
+    instances: tuple[Inherited, ...]
+    leaders: frozenset[str]
+    config_lost: bool = False
+    evicted: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    orphaned: frozenset[str] = frozenset()
+    states: Mapping[str, NodeState]
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether it is approved, and its beginning loses no VIP."""
+        return self.approved and (self.begun or not self.evicted)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether old pods exist beside which kavip's text has to stand."""
+        return bool(self.old) and (self.may_begin or self.begun)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether old pods run that kavip may not replace."""
+        stays = any(not pod.metadata.deletion_timestamp for pod in self.old.values())
+        return stays and (self.config_lost or not self.is_active)
+
+    @property
+    def succession(self) -> Succession:
+        """What the model must keep for the old pods. It holds before the approval too: VRIDs are persisted already."""
+        return Succession(self.instances, self.leaders)
+
+    @cached_property
+    def ready_nodes(self) -> tuple[str, ...]:
+        """The names of the group's nodes that are ready."""
+        return tuple(node.metadata.name for node in self.nodes if node.is_ready)
+
+    @property
+    def ready_old(self) -> list[str]:
+        """The ready nodes of the group with an old pod, sorted."""
+        return sorted(name for name in self.old if name in self.ready_nodes)
+
+    @property
+    def unheard(self) -> list[str]:
+        """Those that have not answered yet."""
+        return [name for name in self.ready_old if name not in self.states]
+
+    def node(self, name: str) -> Node:
+        """The node of the group with that *name*."""
+        return next(each for each in self.nodes if each.metadata.name == name)
+
+    def sights(self, node: str) -> Sequence[Sight]:
+        """The instances that *node* reports."""
+        return self.states[node].instances if node in self.states else ()
+
+    def held(self, node: str) -> int:
+        """The number of instances that the old pod on *node* is master of: all where it does not report."""
+        state = self.states.get(node)
+        if state is None or not state.running:
+            return len(self.instances)
+        return sum(sight.state == MASTER for sight in state.instances)
+
+
+def takeover_of(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    *,
+    configmap: ConfigMap | None,
+    pods: Sequence[Pod],
+    states: Mapping[str, NodeState],
+) -> Takeover:
+    """
+    The take-over of *group* as it stands, with the leaders that ``agent.json`` names.
+
+    *configmap* is the one that the group controls, *pods* are those with its label.
+    """
+    data = (configmap.data if configmap else None) or {}
+    approved = group.metadata.annotation(names.TAKE_OVER_ANNOTATION) == "true"
+    begun = names.TAKE_OVER_KEY in data
+    old = {pod.spec.node_name: pod for pod in pods if is_old(pod, group)}
+    is_theirs = begun or (configmap is not None and names.AGENT_KEY not in data)
+    nodes = snapshot.group_nodes(group)
+    return Takeover(
+        group=group,
+        approved=approved,
+        begun=begun,
+        old=dict(sorted(old.items())),
+        new={pod.spec.node_name: pod for pod in pods if not is_old(pod, group)},
+        instances=predecessor.read(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
+        leaders=_noted_leaders(data.get(names.AGENT_KEY, "")) if approved or (begun and old) else frozenset(),
+        config_lost=configmap is None,
+        evicted=_evicted(snapshot, group, old),
+        nodes=nodes,
+        orphaned=frozenset(_ready(snapshot, old.keys() - {node.metadata.name for node in nodes})),
+        states=states,
+    )
+
+
+def is_old(pod: Pod, group: KeepalivedGroup) -> bool:
+    """Whether *pod* was made from keepalived-operator's template; its DaemonSet may be gone."""
+    owner = controller_of(pod.metadata)
+    if owner is not None and (owner.kind, owner.name) != (names.DAEMON_SET, group.metadata.name):
+        return False
+    containers = pod.spec.containers
+    return containers is not None and {each.name for each in containers} >= _OLD_CONTAINERS
+
+
+def _evicted(snapshot: Snapshot, group: KeepalivedGroup, old: Mapping[str, Pod]) -> tuple[str, ...]:
+    running = {node for node, pod in old.items() if not pod.metadata.deletion_timestamp}
+    return tuple(_ready(snapshot, running - snapshot.keeping_nodes(group)))
+
+
+def _ready(snapshot: Snapshot, nodes: set[str]) -> list[str]:
+    return sorted(name for name in nodes if (node := snapshot.nodes.get(name)) is not None and node.is_ready)
+
+
+def _noted_leaders(text: str) -> frozenset[str]:
+    try:
+        return frozenset(msgspec.json.decode(text, type=_Noted).leads) if text else frozenset()
+    except (msgspec.DecodeError, RecursionError):
+        return frozenset()
