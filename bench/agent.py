@@ -26,7 +26,7 @@ from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.reconcile.group.manifests import config_map
-from kavip.reconcile.rollout.configmap import Bundle, Published, means_of
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
 from kavip.vrrp.config import render
 from kavip.vrrp.members import Peer
 
@@ -77,7 +77,7 @@ def manifest(host: Host, count: int) -> dict[str, str]:
     edge = group("PerService")
     text = render(built("PerService", members(count), [Peer(host.name, parse_address(host.ipv4))])).text
     config_hash = sha256(text.encode()).hexdigest()[:16]
-    data: dict[str, str] = config_map(edge, Published(Bundle(text, config_hash, means_of(edge))))["data"]
+    data: dict[str, str] = config_map(edge, PublishedRevisions(Revision(text, config_hash, settings_of(edge))))["data"]
     return data
 
 

@@ -23,7 +23,7 @@ from hack.testbed import process
 from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
-from kavip.reconcile.rollout.configmap import folder_of
+from kavip.reconcile.rollout.configmap import secret_folder
 from tests.agent.scene import Mount
 from tests.vrrp.lab import BEFORE_OTHERS, GRACE
 
@@ -154,7 +154,7 @@ class Pod:
 
     def mount_password(self, secret: str, **keys: str) -> None:
         """Mount the Secret with these keys, or what has become of it."""
-        (folder := self.passwords / folder_of(secret)).mkdir(exist_ok=True)
+        (folder := self.passwords / secret_folder(secret)).mkdir(exist_ok=True)
         for key, password in keys.items():
             (folder / f".{key}").write_text(password)
             (folder / f".{key}").replace(folder / key)

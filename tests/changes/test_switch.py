@@ -13,7 +13,7 @@ import pytest
 from hack.testbed import process
 from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.reconcile.rollout import switchover
-from kavip.reconcile.rollout.configmap import Published, means_of, published_in
+from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import INTERVAL, Rig, group, service
@@ -63,14 +63,14 @@ def edited(rig: Rig, **spec: Any) -> KeepalivedGroup:
     return msgspec.structs.replace(rig.world.snapshot.groups[GROUP], spec=group(**spec).spec)
 
 
-def published(rig: Rig) -> Published:
+def published(rig: Rig) -> PublishedRevisions:
     """What stands in the ConfigMap."""
-    found = published_in(rig.world.objects.configmaps[GROUP], means_of(rig.world.snapshot.groups[GROUP]))
+    found = read_published(rig.world.objects.configmaps[GROUP], settings_of(rig.world.snapshot.groups[GROUP]))
     assert found is not None
     return found
 
 
-def stepped(rig: Rig) -> Published:
+def stepped(rig: Rig) -> PublishedRevisions:
     """What is published after one round in which one mount is late."""
     rig.step(delays=LATE)
     return published(rig)

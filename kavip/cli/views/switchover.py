@@ -15,7 +15,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap
 from kavip.reconcile.rollout import switchover
-from kavip.reconcile.rollout.configmap import Published, means_of, published_in
+from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 
 _OF_THE_SWITCH: Final = ("blame", "next", "nextHash", "switchAt", "tries")
 _OF_THE_NEXT: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
@@ -39,8 +39,8 @@ class Together:
 
 def together(group: KeepalivedGroup, found: ConfigMap, wanted: ConfigMap) -> tuple[Together, ...]:
     """What of the change of *group* from the ConfigMap *found* to the one *wanted* is made at one instant."""
-    means = means_of(group)
-    before, after = published_in(found, means), published_in(wanted, means)
+    settings = settings_of(group)
+    before, after = read_published(found, settings), read_published(wanted, settings)
     if before is None or after is None:
         return ()
     if before.next is not None and not switchover.difference(before.next, after.current):
@@ -53,7 +53,7 @@ def together(group: KeepalivedGroup, found: ConfigMap, wanted: ConfigMap) -> tup
 def settled(group: KeepalivedGroup, found: ConfigMap) -> Mapping[str, str]:
     """The texts of *found* as they will stand when what waits in it is made."""
     data = dict(found.data or {})
-    published: Published | None = published_in(found, means_of(group))
+    published: PublishedRevisions | None = read_published(found, settings_of(group))
     if published is None or published.next is None:
         return data
     meta: dict[str, Any] = msgspec.json.decode(data[names.AGENT_KEY])

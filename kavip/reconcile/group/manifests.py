@@ -15,7 +15,7 @@ import msgspec
 from kavip import names
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
 from kavip.api.local import Local
-from kavip.reconcile.rollout.configmap import Published, agent_meta, folder_of, packed
+from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_meta, compressed, secret_folder
 from kavip.vrrp import targets, tracking
 
 CONFIG_DIR: Final = "/etc/kavip/config"
@@ -50,7 +50,7 @@ Manifest = dict[str, Any]
 
 def config_map(
     group: KeepalivedGroup,
-    published: Published,
+    published: PublishedRevisions,
     *,
     key: str = names.CONFIG_KEY,
     leads: Collection[str] = (),
@@ -81,7 +81,7 @@ def config_map(
         metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: agent["switchAt"]}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
     if following is not None and following.text != current.text:
-        body["binaryData"] = {names.NEXT_KEY: packed(following.text)}
+        body["binaryData"] = {names.NEXT_KEY: compressed(following.text)}
     return body
 
 
@@ -273,11 +273,11 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Manifest:
 
 
 def _password_mount(secret: str) -> Manifest:
-    return {"name": _password_volume(secret), "mountPath": f"{PASSWORD_DIR}/{folder_of(secret)}", "readOnly": True}
+    return {"name": _password_volume(secret), "mountPath": f"{PASSWORD_DIR}/{secret_folder(secret)}", "readOnly": True}
 
 
 def _password_volume(secret: str) -> str:
-    return f"password-{folder_of(secret)}"
+    return f"password-{secret_folder(secret)}"
 
 
 def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:

@@ -22,7 +22,7 @@ from kavip.reconcile.migration.progress import Takeover
 from kavip.reconcile.observed.objects import Objects
 from kavip.reconcile.observed.ownership import PREDECESSOR, Foreign, Made, foreign
 from kavip.reconcile.plan import Apply, Options
-from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 
 RECHECK: Final = 60.0
 """Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
@@ -47,7 +47,7 @@ class InTheWay:
 
 
 def bodies_of(
-    group: KeepalivedGroup, roster: Roster, options: Options, published: Published | None, taken: Takeover
+    group: KeepalivedGroup, roster: Roster, options: Options, published: PublishedRevisions | None, taken: Takeover
 ) -> tuple[Manifest, ...]:
     """
     The objects as they should be, in the order in which they are written: pods need their ConfigMap.
@@ -91,13 +91,13 @@ class Belongings:
         return self.objects.configmaps.get(self.group.key)
 
     @property
-    def published(self) -> Published | None:
+    def published(self) -> PublishedRevisions | None:
         """What the ConfigMap of kavip's says that is there."""
         ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
-        return published_in(ours, means_of(self.group))
+        return read_published(ours, settings_of(self.group))
 
     @property
-    def runs(self) -> Bundle | None:
+    def runs(self) -> Revision | None:
         """What its nodes run now, as the ConfigMap says."""
         published = self.published
         return published.at(self.now).current if published else None

@@ -48,7 +48,7 @@ from kavip.reconcile.plan import (
     timestamp,
 )
 from kavip.reconcile.rollout import peers
-from kavip.reconcile.rollout.configmap import Bundle, Published, means_of
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, settings_of
 from kavip.reconcile.rollout.peers import Scene, scene_of
 from kavip.reconcile.rollout.readiness import Assembly, since, voters_of
 from kavip.reconcile.rollout.switchover import Switching, Voter, decide
@@ -180,22 +180,24 @@ def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, optio
     )
 
 
-def _switching(owned: Belongings, published: Published | None, roster: Roster, observed: Observed) -> Switching | None:
+def _switching(
+    owned: Belongings, published: PublishedRevisions | None, roster: Roster, observed: Observed
+) -> Switching | None:
     """What to publish of the *roster*; None where there is nothing."""
     group, now, states = owned.group, owned.now, observed.of(owned.group.key)
     if roster.config is None:
         return None
     hearings = observed.heard(group.key)
     before, renewed = published.at(now) if published else None, since(states, hearings) is not None
-    means = replace(means_of(group), renewals=(before.current.means.renewals if before else 0) + renewed)
+    settings = replace(settings_of(group), renewals=(before.current.settings.renewals if before else 0) + renewed)
     wanted = roster.next or roster.config
-    following = Bundle(wanted.text, wanted.hash, means, renewed=renewed)
-    current = Bundle(roster.config.text, roster.config.hash, before.current.means if before else means)
-    is_new = roster.next is not None or following.means != current.means or following.renewed
+    following = Revision(wanted.text, wanted.hash, settings, renewed=renewed)
+    current = Revision(roster.config.text, roster.config.hash, before.current.settings if before else settings)
+    is_new = roster.next is not None or following.settings != current.settings or following.renewed
     if owned.taken.is_active:
         is_new = False  # old daemons cannot switch; what runs beside them is decided by them
 
-    def vote(on: Bundle) -> Sequence[Voter]:
+    def vote(on: Revision) -> Sequence[Voter]:
         assembly = Assembly(
             nodes=roster.crew,
             pods=tuple(owned.objects.pods.get(group.key, {}).values()),
@@ -248,7 +250,7 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
 
 
 def _target(
-    roster: Roster, config_hash: str, published: Published | None, taken: Takeover, pods: Iterable[Pod]
+    roster: Roster, config_hash: str, published: PublishedRevisions | None, taken: Takeover, pods: Iterable[Pod]
 ) -> Target:
     speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
     heeds = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}

@@ -33,7 +33,7 @@ _HASH_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class NodeSettings:
     """
     What nodes need beside the text: how they find their interface, and the key of the Secret with the password.
 
@@ -53,23 +53,23 @@ class Means:
     @property
     def password(self) -> str:
         """The file with the password, below the folder of all passwords."""
-        return f"{folder_of(self.secret)}/{self.secret_key}" if self.secret else ""
+        return f"{secret_folder(self.secret)}/{self.secret_key}" if self.secret else ""
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """A text with its *means*. *renewed*: with the password that is mounted now, whichever nodes run."""
+class Revision:
+    """A text with its *settings*. *renewed*: with the password that is mounted now, whichever nodes run."""
 
     text: str
     hash: str
-    means: Means
+    settings: NodeSettings
     renewed: bool = False
 
     @property
     def digest(self) -> str:
         """What agents call it that are prepared for it."""
-        means = self.means
-        whole = [self.hash, means.interface_from_ip, means.secret, means.secret_key, self.renewed]
+        settings = self.settings
+        whole = [self.hash, settings.interface_from_ip, settings.secret, settings.secret_key, self.renewed]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
     @cached_property
@@ -79,15 +79,15 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedRevisions:
     """
     What stands in the ConfigMap. *switch_at*: when *next* takes the place of *current*.
 
     *tries* that were called off, and who was to *blame* for the last.
     """
 
-    current: Bundle
-    next: Bundle | None = None
+    current: Revision
+    next: Revision | None = None
     switch_at: datetime | None = None
     tries: int = 0
     blame: str = ""
@@ -95,13 +95,13 @@ class Published:
     @property
     def secrets(self) -> frozenset[str]:
         """The Secrets that pods need."""
-        found = {each.means.secret for each in (self.current, self.next) if each}
+        found = {each.settings.secret for each in (self.current, self.next) if each}
         return frozenset(found - {""})
 
-    def at(self, now: datetime) -> "Published":
+    def at(self, now: datetime) -> "PublishedRevisions":
         """What runs: after the instant it is the next one."""
         is_past = self.next and self.switch_at and (now - self.switch_at).total_seconds() >= MARGIN
-        return Published(replace(self.next, renewed=False)) if self.next and is_past else self
+        return PublishedRevisions(replace(self.next, renewed=False)) if self.next and is_past else self
 
 
 class NextMeta(Wire, frozen=True):
@@ -127,15 +127,15 @@ class AgentMeta(NextMeta, frozen=True):
     blame: str = ""
 
 
-def means_of(group: KeepalivedGroup) -> Means:
+def settings_of(group: KeepalivedGroup) -> NodeSettings:
     """What nodes need beside the text of *group*."""
     password = group.spec.password_auth
     if password is None or not has_password(group.spec):
-        return Means(group.spec.interface_from_ip)
-    return Means(group.spec.interface_from_ip, password.secret_ref.name, password.secret_key)
+        return NodeSettings(group.spec.interface_from_ip)
+    return NodeSettings(group.spec.interface_from_ip, password.secret_ref.name, password.secret_key)
 
 
-def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None:
+def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> PublishedRevisions | None:
     """
     What *configmap* says; None where it says nothing that kavip wrote.
 
@@ -147,49 +147,49 @@ def published_in(configmap: ConfigMap | None, wanted: Means) -> Published | None
     except (msgspec.MsgspecError, RecursionError):  # whoever may write ConfigMaps here may write this
         return None
     text = data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
-    means = _means(meta)
-    if meta.authentication and not means.secret:
-        means = replace(means, secret=wanted.secret, secret_key=wanted.secret_key)
-    current = Bundle(text, meta.config_hash, means)
+    settings = _settings(meta)
+    if meta.authentication and not settings.secret:
+        settings = replace(settings, secret=wanted.secret, secret_key=wanted.secret_key)
+    current = Revision(text, meta.config_hash, settings)
     binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
     if meta.next is None or (found := _unpacked(binary) if binary else text) is None:
-        return Published(current)
-    following = Bundle(found, meta.next.config_hash, _means(meta.next), meta.next.renewed)
-    return Published(current, following, read_instant(meta.switch_at), meta.tries, meta.blame)
+        return PublishedRevisions(current)
+    following = Revision(found, meta.next.config_hash, _settings(meta.next), meta.next.renewed)
+    return PublishedRevisions(current, following, read_instant(meta.switch_at), meta.tries, meta.blame)
 
 
-def folder_of(secret: str) -> str:
+def secret_folder(secret: str) -> str:
     """Where in a pod the Secret of that name is mounted, and how its volume is named: users chose its name."""
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
 
 
-def packed(text: str) -> str:
+def compressed(text: str) -> str:
     """*text* as ``binaryData`` holds it: the same bytes for the same text."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def agent_meta(published: Published) -> AgentMeta:
+def agent_meta(published: PublishedRevisions) -> AgentMeta:
     """What ``agent.json`` says of *published*."""
     current, following = published.current, published.next
     return AgentMeta(
         config_hash=current.hash,
-        interface_from_ip=current.means.interface_from_ip,
-        authentication=current.means.authentication,
-        secret=current.means.secret,
-        secret_key=current.means.secret_key,
-        password=current.means.password,
-        renewals=current.means.renewals,
+        interface_from_ip=current.settings.interface_from_ip,
+        authentication=current.settings.authentication,
+        secret=current.settings.secret,
+        secret_key=current.settings.secret_key,
+        password=current.settings.password,
+        renewals=current.settings.renewals,
         switch_at=instant_text(published.switch_at) if following else "",
         tries=published.tries if following else 0,
         blame=published.blame if following else "",
         next_hash=following.digest if following else "",
         next=NextMeta(
             config_hash=following.hash,
-            interface_from_ip=following.means.interface_from_ip,
-            secret=following.means.secret,
-            secret_key=following.means.secret_key,
-            password=following.means.password,
-            renewals=following.means.renewals,
+            interface_from_ip=following.settings.interface_from_ip,
+            secret=following.settings.secret,
+            secret_key=following.settings.secret_key,
+            password=following.settings.password,
+            renewals=following.settings.renewals,
             renewed=following.renewed,
         )
         if following
@@ -197,8 +197,8 @@ def agent_meta(published: Published) -> AgentMeta:
     )
 
 
-def _means(meta: NextMeta) -> Means:
-    return Means(meta.interface_from_ip, meta.secret, meta.secret_key, meta.renewals)
+def _settings(meta: NextMeta) -> NodeSettings:
+    return NodeSettings(meta.interface_from_ip, meta.secret, meta.secret_key, meta.renewals)
 
 
 def _unpacked(binary: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Final
 from kavip.api.cluster import Node, Pod
 from kavip.api.instant import read_instant
 from kavip.reconcile.observed.objects import Hearing, NodeState
-from kavip.reconcile.rollout.configmap import Bundle
+from kavip.reconcile.rollout.configmap import Revision
 from kavip.reconcile.rollout.switchover import Voter
 
 RENEWED_AFTER: Final = 120.0
@@ -44,7 +44,7 @@ def since(states: Mapping[str, NodeState], hearings: Mapping[str, Hearing]) -> d
     return min((found for each in heard if (found := read_instant(each.new_password))), default=None)
 
 
-def voters_of(assembly: Assembly, following: Bundle, *, now: datetime) -> tuple[Voter, ...]:
+def voters_of(assembly: Assembly, following: Revision, *, now: datetime) -> tuple[Voter, ...]:
     """The nodes on which the group runs, and why they are not ready for *following*."""
     found = []
     for name in sorted({pod.spec.node_name for pod in assembly.pods} - {""}):
@@ -70,7 +70,7 @@ def _absent(assembly: Assembly, name: str) -> str:
     return "its agent does not answer" if hearing and hearing.is_silent else ""
 
 
-def _unready(state: NodeState, runs: str, following: Bundle) -> str:
+def _unready(state: NodeState, runs: str, following: Revision) -> str:
     if state.drift:
         return f"its clock differs by {state.drift:g} s from the controller's: synchronise it"
     if state.next_refused:

@@ -18,7 +18,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.api.instant import instant_text
-from kavip.reconcile.rollout.configmap import LARGEST, MARGIN, Bundle, Published
+from kavip.reconcile.rollout.configmap import LARGEST, MARGIN, PublishedRevisions, Revision
 from kavip.reconcile.text import few
 from kavip.vrrp.identity import Identity, Running, agree
 
@@ -49,17 +49,17 @@ class Voter:
 class Switching:
     """What is to be *published*, what to say of a switch that is not done, and in how many seconds to look again."""
 
-    published: Published
+    published: PublishedRevisions
     message: str = ""
     look: float | None = None
 
 
 def decide(
-    published: Published | None,
-    current: Bundle,
-    following: Bundle | None,
+    published: PublishedRevisions | None,
+    current: Revision,
+    following: Revision | None,
     *,
-    vote: Callable[[Bundle], Sequence[Voter]],
+    vote: Callable[[Revision], Sequence[Voter]],
     now: datetime,
 ) -> Switching:
     """
@@ -71,16 +71,18 @@ def decide(
     if published and published.next and published.switch_at and _is_frozen(published.switch_at, now):
         return _frozen(published, published.next, at=published.switch_at, voters=vote(published.next), now=now)
     if published is None or following is None or not published.current.running or not (voters := vote(following)):
-        return Switching(Published(following or current))  # nothing runs that could disagree, or nothing disagrees
+        return Switching(
+            PublishedRevisions(following or current)
+        )  # nothing runs that could disagree, or nothing disagrees
     if problem := _oversized(current, following):
-        return Switching(Published(current), problem)
+        return Switching(PublishedRevisions(current), problem)
     what = _what(current, following)
     if published.switch_at and published.next and _is_alike(published.next, following):
         left = _left(published.switch_at, now)
         kept = replace(published, current=current, next=following)
         return Switching(kept, _announced(what, kept), left - LAST_LOOK)
     tries, blame = (published.tries, published.blame) if published.next else (0, "")
-    pending = Published(current, following, tries=tries, blame=blame)
+    pending = PublishedRevisions(current, following, tries=tries, blame=blame)
     if waiting := [voter for voter in voters if voter.why]:
         return Switching(pending, _waits(what, waiting))
     ahead = min(max(LEAD * 2**tries, ELECTION * _slowest(current, following)), LONGEST_LEAD)
@@ -89,7 +91,7 @@ def decide(
 
 
 def _frozen(
-    published: Published, following: Bundle, *, at: datetime, voters: Sequence[Voter], now: datetime
+    published: PublishedRevisions, following: Revision, *, at: datetime, voters: Sequence[Voter], now: datetime
 ) -> Switching:
     """Shortly before the switch to *following*: call it off while that can be done, or let it come."""
     left = _left(at, now)
@@ -107,7 +109,7 @@ def _frozen(
     return Switching(published, _announced(what, published), max(look, 0.1))
 
 
-def difference(before: Bundle, after: Bundle) -> str:
+def difference(before: Revision, after: Revision) -> str:
     """What of a change from *before* to *after* all nodes must make at one instant, in words; "" where it may roll."""
     return "" if _is_alike(before, after) else _what(before, after)
 
@@ -120,9 +122,9 @@ def _left(instant: datetime, now: datetime) -> float:
     return (instant - now).total_seconds()
 
 
-def _is_alike(one: Bundle, other: Bundle) -> bool:
+def _is_alike(one: Revision, other: Revision) -> bool:
     """Whether nodes of which some switch to *one* and some to *other* hear each other."""
-    if (one.means, one.renewed) != (other.means, other.renewed):
+    if (one.settings, one.renewed) != (other.settings, other.renewed):
         return False
     before, after = one.running, other.running
     return all(agree(before[name].identity, after[name].identity) for name in before.keys() & after.keys()) and not (
@@ -136,7 +138,7 @@ def _moved(before: Mapping[str, Running], after: Mapping[str, Running]) -> bool:
     return any(places.get(vip.address, name) != name for name, each in after.items() for vip in each.virtual_ips)
 
 
-def _what(current: Bundle, following: Bundle) -> str:
+def _what(current: Revision, following: Revision) -> str:
     """What a switch changes, in words of the group."""
     before, after, found = current.running, following.running, set[str]()
     for name in before.keys() & after.keys():
@@ -155,10 +157,10 @@ def _what(current: Bundle, following: Bundle) -> str:
         found |= {word for word, differs in fields.items() if differs}
     if _moved(before, after):
         found.add("the instances in which VIPs live")
-    if current.means.interface_from_ip != following.means.interface_from_ip:
+    if current.settings.interface_from_ip != following.settings.interface_from_ip:
         found.add("interfaceFromIP")
-    if following.renewed or current.means != replace(
-        following.means, interface_from_ip=current.means.interface_from_ip
+    if following.renewed or current.settings != replace(
+        following.settings, interface_from_ip=current.settings.interface_from_ip
     ):
         found.add("password")
     return ", ".join(sorted(found)) or "VRIDs"
@@ -168,7 +170,7 @@ def _advertised(identity: Identity) -> list[Address]:
     return [identity.anchor.address, *sorted(vip.address for vip in identity.also)]
 
 
-def _announced(what: str, published: Published) -> str:
+def _announced(what: str, published: PublishedRevisions) -> str:
     text = f"every node is prepared: all change at {instant_text(published.switch_at)} ({what})"
     return f"{text}; called off {published.tries} times, last for {published.blame}" if published.tries else text
 
@@ -179,7 +181,7 @@ def _waits(what: str, waiting: Sequence[Voter]) -> str:
     return f"a change that all nodes make at one instant ({what}) waits for node {first.node}: {first.why}{others}"
 
 
-def _oversized(current: Bundle, following: Bundle) -> str:
+def _oversized(current: Revision, following: Revision) -> str:
     size = len(current.text) + len(gzip.compress(following.text.encode(), mtime=0)) + _REST
     if size <= LARGEST:
         return ""
@@ -189,7 +191,7 @@ def _oversized(current: Bundle, following: Bundle) -> str:
     )
 
 
-def _slowest(*bundles: Bundle) -> float:
+def _slowest(*bundles: Revision) -> float:
     """The longest interval, in seconds."""
     found = [each.running for each in bundles]
     return max((float(run.identity.interval) for each in found for run in each.values()), default=0.0)

@@ -16,7 +16,7 @@ from kavip.cli.sources.overlay import Standing, laid
 from kavip.cli.views import diff as drift
 from kavip.cli.views import simulate
 from kavip.reconcile.group.manifests import config_map
-from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from tests.cli.test_explain import new
 from tests.support.build import group, namespace, node, pool, service
 
@@ -139,7 +139,7 @@ def test_a_file_over_a_cluster_is_what_apply_would_make() -> None:
 def published(old: Any, following: Any = None, *, switch_at: str = "") -> dict[str, Written]:
     """The group's ConfigMap as *old* makes it; with *following* beside it, for which it waits."""
     coming = at(made(following), following) if following else None
-    body = config_map(old, Published(at(made(old), old), coming, read_instant(switch_at)))
+    body = config_map(old, PublishedRevisions(at(made(old), old), coming, read_instant(switch_at)))
     return written(names.CONFIG_MAP, data=body["data"], binary_data=body.get("binaryData"))
 
 
@@ -150,9 +150,9 @@ def made(wanted: Any) -> ConfigMap:
     return ConfigMap(data=body["data"])
 
 
-def at(found: ConfigMap, wanted: Any) -> Bundle:
+def at(found: ConfigMap, wanted: Any) -> Revision:
     """What runs where *found* does."""
-    read = published_in(found, means_of(wanted))
+    read = read_published(found, settings_of(wanted))
     assert read is not None
     return read.current
 

@@ -16,7 +16,7 @@ from kavip.agent.main import AgentSettings
 from kavip.api.group import CaFrom, Check, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Exporter
 from kavip.reconcile.group import manifests
-from kavip.reconcile.rollout.configmap import Bundle, Means, Published, folder_of, means_of
+from kavip.reconcile.rollout.configmap import NodeSettings, PublishedRevisions, Revision, secret_folder, settings_of
 from tests.support import build
 
 IMAGE = "registry.example/kavip:1.2.3"
@@ -27,9 +27,9 @@ def daemon_set(group: KeepalivedGroup, port: int = 9650) -> dict[str, Any]:
     return manifests.daemon_set(group, image=IMAGE, port=port, secrets=published("", group).secrets)
 
 
-def published(text: str, group: KeepalivedGroup) -> Published:
+def published(text: str, group: KeepalivedGroup) -> PublishedRevisions:
     """*text* as it is published for *group*."""
-    return Published(Bundle(text, "0123456789abcdef", means_of(group)))
+    return PublishedRevisions(Revision(text, "0123456789abcdef", settings_of(group)))
 
 
 def pod_of(group: KeepalivedGroup) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
         ("configHash", "0123456789abcdef"),
         ("group", "lb/edge"),
         ("interfaceFromIP", "192.0.2.1"),
-        ("password", f"{folder_of('vrrp')}/password"),
+        ("password", f"{secret_folder('vrrp')}/password"),
         ("secret", "vrrp"),
         ("secretKey", "password"),
         ("switchAt", ""),
@@ -177,7 +177,7 @@ def test_what_is_next_lies_beside_it() -> None:
     """Compressed, the same bytes every time, with the moment; what nobody switches to is not there."""
     group = build.group("lb/edge")
     plain, moment = published("vrrp\n", group), datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
-    switching = replace(plain, next=Bundle("next\n", "fedcba9876543210", Means("192.0.2.1")), switch_at=moment)
+    switching = replace(plain, next=Revision("next\n", "fedcba9876543210", NodeSettings("192.0.2.1")), switch_at=moment)
     body, again = (manifests.config_map(group, switching) for _ in range(2))
     assert body == again
     assert gzip.decompress(base64.b64decode(body["binaryData"]["next.conf.gz"])) == b"next\n"
@@ -275,7 +275,7 @@ def test_no_password_no_secret() -> None:
 def test_the_password_reaches_the_agent_alone() -> None:
     """The Secret is mounted, optionally, where the agent reads it, and not into keepalived's container."""
     group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass"))
-    volume, name = pod_of(group)["volumes"][-1], f"password-{folder_of('vrrp')}"
+    volume, name = pod_of(group)["volumes"][-1], f"password-{secret_folder('vrrp')}"
     assert volume == {"name": name, "secret": {"secretName": "vrrp", "optional": True, "defaultMode": 0o400}}
     assert env(containers(group)["agent"])["KAVIP_AGENT_PASSWORD_DIR"] == "/etc/kavip/password"
     mounts = {name: [mount["name"] for mount in each["volumeMounts"]] for name, each in containers(group).items()}

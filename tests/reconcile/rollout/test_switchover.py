@@ -15,7 +15,7 @@ from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
 from kavip.reconcile.observed.objects import Hearing, NodeState
 from kavip.reconcile.rollout import readiness, switchover
-from kavip.reconcile.rollout.configmap import Bundle, Published, means_of, published_in
+from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree, identities_of
 from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, World, pod
@@ -35,8 +35,8 @@ class Node:
     """An agent, as far as a switch concerns it: what is mounted, what runs, and why it cannot prepare."""
 
     name: str
-    mounted: Published | None = None
-    runs: Bundle | None = None
+    mounted: PublishedRevisions | None = None
+    runs: Revision | None = None
     refuses: str = ""
     stuck: bool = False
     is_silent: bool = False
@@ -87,9 +87,9 @@ class Site:
         return site
 
     @property
-    def published(self) -> Published:
+    def published(self) -> PublishedRevisions:
         """What stands in the ConfigMap."""
-        found = published_in(self.world.objects.configmaps[GROUP], means_of(self.world.snapshot.groups[GROUP]))
+        found = read_published(self.world.objects.configmaps[GROUP], settings_of(self.world.snapshot.groups[GROUP]))
         assert found
         return found
 
@@ -279,7 +279,7 @@ def test_a_change_of_mind_before_the_instant() -> None:
     assert site.published.switch_at is None
     site.edit(**MULTICAST)
     site.tick()
-    assert site.published == Published(before)
+    assert site.published == PublishedRevisions(before)
     site.pass_time(15)
     assert {node.runs for node in site.nodes} == {before}
 
@@ -338,14 +338,14 @@ def test_a_password_that_is_replaced_in_place() -> None:
     site.world.later(readiness.RENEWED_AFTER)
     site.world.group()
     assert site.published.switch_at
-    assert (found.current.means.renewals, found.next.means.renewals) == (0, 1)
+    assert (found.current.settings.renewals, found.next.settings.renewals) == (0, 1)
     for name in ("n1", "n2"):
         state = replace(states[name], prepared=found.next.digest, drift=0.0, switch_at=instant_text(switch_at(site)))
         site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
     site.world.now = switch_at(site) + timedelta(seconds=2)
     site.world.group()
     site.world.group()
-    assert (site.published.next, site.published.current.means.renewals) == (None, 1)
+    assert (site.published.next, site.published.current.settings.renewals) == (None, 1)
 
 
 def test_what_a_silent_node_said_of_its_password_is_over() -> None:
@@ -368,8 +368,8 @@ def switch_at(site: Site) -> datetime:
 
 def test_a_pod_needs_the_secrets_of_both() -> None:
     """The one that runs, and the one to which all switch."""
-    one, two = (means_of(build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name=n)))) for n in ("a", "b"))
-    assert Published(Bundle("", "", one), Bundle("", "", two)).secrets == {"a", "b"}
+    one, two = (settings_of(build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name=n)))) for n in ("a", "b"))
+    assert PublishedRevisions(Revision("", "", one), Revision("", "", two)).secrets == {"a", "b"}
 
 
 SPECS = [MULTICAST, UNICAST, SHARED, SECOND, {**UNICAST, "interface": "eth1"}]
