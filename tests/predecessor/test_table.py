@@ -1,4 +1,4 @@
-"""The page that compares kavip with keepalived-operator: nothing is missing, and every row is proved."""
+"""The page that compares kavip with keepalived-operator is complete, and a test proves each row."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ OLD = yaml.safe_load((ROOT / "tests" / "chart" / "predecessor" / "crd.yaml").rea
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """The rows of all tables, without heads and rules."""
+    """The rows of all tables, without header rows and separator rows."""
     lines = (line for line in PAGE.read_text().splitlines() if line.startswith("| "))
     cells = (tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in lines)
     return [each for each in cells if each != ("keepalived-operator", "kavip", "proved by")]  # type: ignore[misc]  # of three cells each
@@ -25,14 +25,14 @@ def rows() -> list[tuple[str, str, str]]:
 
 @cache
 def proofs_in(path: str) -> frozenset[str]:
-    """The names of the tests in a module."""
+    """The names of the tests in the module at *path*."""
     tree = ast.parse((ROOT / "tests" / f"{path}.py").read_text())
     found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(node.name for node in found if node.name.startswith("test_"))
 
 
 def fields(schema: dict[str, object], path: str = "") -> Iterator[str]:
-    """The leaves of a schema, maps and lists of plain values among them."""
+    """The paths of the leaves of *schema*; maps and lists of plain values are leaves."""
     inner = schema.get("properties")
     if not isinstance(inner, dict):
         yield path
@@ -42,7 +42,7 @@ def fields(schema: dict[str, object], path: str = "") -> Iterator[str]:
 
 
 def test_every_row_has_three_cells_and_a_test_that_exists() -> None:
-    """A row that nothing proves is a claim."""
+    """Each row has three cells and names at least one test, which exists."""
     assert len(rows()) > 80
     for row in rows():
         assert len(row) == 3, row
@@ -54,16 +54,16 @@ def test_every_row_has_three_cells_and_a_test_that_exists() -> None:
 
 @pytest.mark.parametrize("part", ["spec", "status"])
 def test_no_field_of_its_definition_is_missing(part: str) -> None:
-    """Each leaf of the old schema has a row, and a place in the new definition."""
+    """Each leaf of the schema of keepalived-operator has a row."""
     (version,) = OLD["spec"]["versions"]
     wanted = set(fields(version["schema"]["openAPIV3Schema"]["properties"][part]))
-    told = {name for row in rows() for name in re.findall(r"`([A-Za-z.]+)`", row[0].partition(":")[0])}
-    assert wanted - told == set()
+    named = {name for row in rows() for name in re.findall(r"`([A-Za-z.]+)`", row[0].partition(":")[0])}
+    assert wanted - named == set()
 
 
 def test_no_annotation_and_no_metric_is_missing() -> None:
-    """Each annotation that it read and each series that it exported has a row of its own."""
-    told = {row[0].strip("`") for row in rows()}
-    assert {names.GROUP_ANNOTATION, names.VERBATIM_ANNOTATION, names.SPREAD_ANNOTATION} <= told
-    assert {f"keepalived_vrrp_{name}" for name in exporters.GEN2BRAIN} <= told
-    assert len(exporters.GEN2BRAIN) == 14, "as many as the exporter that it shipped"
+    """Each annotation that keepalived-operator read and each series that it exported has a row of its own."""
+    named = {row[0].strip("`") for row in rows()}
+    assert {names.GROUP_ANNOTATION, names.VERBATIM_ANNOTATION, names.SPREAD_ANNOTATION} <= named
+    assert {f"keepalived_vrrp_{name}" for name in exporters.GEN2BRAIN} <= named
+    assert len(exporters.GEN2BRAIN) == 14, "the exporter of keepalived-operator has 14"
