@@ -39,7 +39,7 @@ def table() -> None:
             for size, found in zip(CROWDS, (few, many), strict=True):
                 plain(f"  among {size:,}", f"{found[what] * 1e3:.2f} ms")
     for size in CROWDS:
-        data = settled(members(size)).objects.configmaps[GROUP].data or {}
+        data = settled(members(size)).observed.objects.configmaps[GROUP].data or {}
         for what, seconds in unsaved(data[names.CONFIG_KEY]):
             plain(f"  {what}", f"{seconds * 1e3:.2f} ms")
 
@@ -89,19 +89,19 @@ def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
     seconds = timed(lambda: writes.extend(plans(scene, old, new)))
     for write in writes:
         if isinstance(write, StatusPatch) and write.kind == Kind.GROUP:
-            carry_out(snapshot, scene.objects, write)
+            carry_out(snapshot, scene.observed, write)
     return seconds
 
 
 def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[object]:
     """What is to be written now that *new* is in the place of *old*."""
-    snapshot, observed, objects = scene.snapshot, scene.observed, scene.objects
+    snapshot, observed = scene.snapshot, scene.observed
     for key in dict.fromkeys(enqueue.of(snapshot, old, new)):
         match key.kind:
             case Kind.SERVICE:
-                yield from plan_service(snapshot, key.name, now=NOW, observed=observed, objects=objects).writes
+                yield from plan_service(snapshot, key.name, now=NOW, observed=observed).writes
             case Kind.GROUP:
-                yield from plan_group(snapshot, key.name, now=NOW, observed=observed, objects=objects).writes
+                yield from plan_group(snapshot, key.name, now=NOW, observed=observed).writes
             case Kind.POOL:
                 yield from plan_pool(snapshot, key.name, now=NOW).writes
 

@@ -1,6 +1,6 @@
 """A group whose Services, nodes and objects say all that there is to say: what an event meets in a cluster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,17 +16,10 @@ from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
-from kavip.reconcile.observed.objects import (
-    BACKUP,
-    MASTER,
-    Applied,
-    Hearing,
-    NodeState,
-    Objects,
-    Observed,
-    Sight,
-    memory_key,
-)
+from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.records import AppliedObject, record_key
 from kavip.reconcile.plan import Apply, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
@@ -37,22 +30,21 @@ NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Settled:
-    """What plans read: every node runs the text of *objects*, every Service is told where its VIPs are."""
+    """What plans read: every node runs the text of the objects, every Service is told where its VIPs are."""
 
     snapshot: Snapshot
-    objects: Objects
     observed: Observed
 
 
 def settled(snapshot: Snapshot) -> Settled:
     """*snapshot*, with all that follows from it."""
-    objects, observed = Objects(), Observed()
+    observed = Observed()
     group = snapshot.groups[GROUP]
     for node in snapshot.group_nodes(group):
         name = f"edge-{node.metadata.name}"
         status = PodStatus(conditions=[PodCondition(type="Ready", status="True")])
         labels = {names.GROUP_LABEL: group.metadata.name}
-        objects.see(
+        observed.objects.store(
             None,
             Pod(
                 metadata=Metadata(name=name, namespace=group.metadata.namespace, labels=labels),
@@ -61,18 +53,18 @@ def settled(snapshot: Snapshot) -> Settled:
             ),
         )
     for _ in range(4):
-        for write in plan_group(snapshot, GROUP, now=NOW, observed=observed, objects=objects).writes:
-            carry_out(snapshot, objects, write)
-        if GROUP in objects.configmaps:
-            observed = seen(snapshot, objects)
+        for write in plan_group(snapshot, GROUP, now=NOW, observed=observed).writes:
+            carry_out(snapshot, observed, write)
+        if GROUP in observed.objects.configmaps:
+            observed = replace(observed, agents=seen(snapshot, observed.objects))
     for service in snapshot.members(GROUP):
-        for write in plan_service(snapshot, service.key, now=NOW, observed=observed, objects=objects).writes:
-            carry_out(snapshot, objects, write)
-    assert not plan_group(snapshot, GROUP, now=NOW, observed=observed, objects=objects).writes
-    return Settled(snapshot, objects, observed)
+        for write in plan_service(snapshot, service.key, now=NOW, observed=observed).writes:
+            carry_out(snapshot, observed, write)
+    assert not plan_group(snapshot, GROUP, now=NOW, observed=observed).writes
+    return Settled(snapshot, observed)
 
 
-def carry_out(snapshot: Snapshot, objects: Objects, write: object) -> None:
+def carry_out(snapshot: Snapshot, observed: Observed, write: object) -> None:
     """Let *write* come true."""
     match write:
         case StatusPatch(kind, key, body):
@@ -84,11 +76,13 @@ def carry_out(snapshot: Snapshot, objects: Objects, write: object) -> None:
             metadata = msgspec.convert({**body["metadata"], "uid": "u", "generation": 1}, Metadata)
             whole = {**body, "metadata": metadata}
             is_text = kind == names.CONFIG_MAP
-            objects.see(None, msgspec.convert(whole, ConfigMap) if is_text else msgspec.convert(whole, DaemonSet))
-            objects.applied[memory_key(write)] = Applied(digest(body), "u", 1)
+            observed.objects.store(
+                None, msgspec.convert(whole, ConfigMap) if is_text else msgspec.convert(whole, DaemonSet)
+            )
+            observed.records.applied[record_key(write)] = AppliedObject(digest(body), "u", 1)
 
 
-def seen(snapshot: Snapshot, objects: Objects) -> Observed:
+def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
     """What the agents say that run the text in the ConfigMap: each instance has one master."""
     group = snapshot.groups[GROUP]
     nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
@@ -103,11 +97,13 @@ def seen(snapshot: Snapshot, objects: Objects) -> Observed:
             masters=frozenset(address for address, name in at.items() if where[name] == node),
             instance_of=at,
             instances=tuple(
-                Sight(name, run.identity.router_id, 4, MASTER if where[name] == node else BACKUP, len(run.virtual_ips))
+                InstanceState(
+                    name, run.identity.router_id, 4, MASTER if where[name] == node else BACKUP, len(run.virtual_ips)
+                )
                 for name, run in sorted(running.items())
             ),
         )
         for node in nodes
     }
-    heard = {node: Hearing(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
-    return Observed({GROUP: states}, began=NOW, hearings={GROUP: heard}, at=100.0)
+    heard = {node: Contact(last=100.0, since=dict.fromkeys(running, 1.0)) for node in nodes}
+    return AgentStates({GROUP: states}, asked_from=NOW, contacts={GROUP: heard}, at=100.0)

@@ -18,9 +18,10 @@ from kavip.kube.client import Client
 from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.objects import Objects, Owned
-from kavip.reconcile.observed.operator import Hindrance, Rival
+from kavip.reconcile.observed.objects import Owned, OwnedObjects
+from kavip.reconcile.observed.operator import Hindrance, Rival, Rivals
 from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import KINDS, Object, Snapshot
 
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
@@ -84,7 +85,8 @@ class Caches:
     ) -> None:
         """Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock."""
         self._now = now
-        self.snapshot, self.objects = Snapshot(group_namespaces), Objects()
+        self.snapshot, self.objects = Snapshot(group_namespaces), OwnedObjects()
+        self.pending, self.rivals = PendingWrites(), Rivals()
         self.wake: Callable[[Key], None] = _nobody
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
@@ -147,7 +149,7 @@ class Caches:
             await informer.came(number)
         await self._slices.caught_up()
         self.snapshot.ledger.settle()
-        self.objects.settle()
+        self.pending.clear()
 
     def unready(self) -> Iterator[str]:
         """Which caches are not filled yet, and why, one line each."""
@@ -177,7 +179,7 @@ class Caches:
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         self._slices.select(selector(self.snapshot.followed))
-        sent = self.objects.sent.pop(changed.key, None) if isinstance(changed := new or old, Service) else None
+        sent = self.pending.pop_sent(changed.key) if isinstance(changed := new or old, Service) else None
         if self.leads:
             self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
@@ -191,13 +193,13 @@ class Caches:
         """
         now = time.monotonic()
         if any(each.trouble for each in self._rivals):
-            self.objects.rivals.blink(at=now)
-        self.objects.has_monitors = bool(self._monitoring) and all(each.is_there for each in self._monitoring)
-        return Outlook(self.objects.rivals.hindrance(now), self.objects.has_monitors)
+            self.rivals.blink(at=now)
+        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_there for each in self._monitoring)
+        return Outlook(self.rivals.hindrance(now), self.objects.has_pod_monitors)
 
     def _take_rival(self, old: Rival | None, new: Rival | None) -> None:
-        self.objects.rivals.see(old, new, at=time.monotonic())
+        self.rivals.see(old, new, at=time.monotonic())
 
     def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
-        if self.snapshot.any_group(group := self.objects.see(old, new)):
+        if self.snapshot.any_group(group := self.objects.store(old, new)):
             self.wake(Key(Kind.GROUP, group))

@@ -67,5 +67,5 @@ MUTANTS: Final[Mapping[str, Break]] = {
     "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.woken", value=()),
     "a pool wakes no Service": _set("kavip.reconcile.enqueue._of_pool", _only_pools),
     "a namespace wakes no Service": _ignored("kavip.reconcile.enqueue._services_of", value=()),
-    "every status that comes is an echo": _set("kavip.reconcile.enqueue.is_echo", _is_anything),
+    "every status that comes is an echo": _set("kavip.reconcile.enqueue.is_own_write", _is_anything),
 }

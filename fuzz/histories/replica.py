@@ -18,7 +18,9 @@ from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Kind, Notice, Options, Plan, Target
 from kavip.reconcile.service.reconcile import plan_service
 
@@ -30,7 +32,7 @@ BACKOFF: Final = 1.0
 class _Blind:
     """No agents are asked."""
 
-    observed = Observed()
+    agents = AgentStates()
 
     def aim(self, group: str, target: Target | None) -> None:
         """Look nowhere."""
@@ -59,6 +61,7 @@ class Replica:
         client: Any = self.line
         self.caches = Caches(client, owned=False, now=lambda: self.now)
         self.caches.open()
+        self.records = Records()
         self.told: list[tuple[Key, Notice]] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._term: list[asyncio.Task[Any]] = []
@@ -86,13 +89,17 @@ class Replica:
     async def _lead(self) -> None:
         """Serve one term, as :class:`kavip.controller.leadership.Leading` does."""
         await self.caches.refresh()
+        self.records.settle()
         queue: WorkQueue[Key] = WorkQueue(base=0.05, cap=BACKOFF)
         client: Any = self.line
         self.worker = worker = _Frank(
             snapshot=self.caches.snapshot,
             objects=self.caches.objects,
+            records=self.records,
+            pending=self.caches.pending,
+            rivals=self.caches.rivals,
             queue=queue,
-            writer=Writer(client, self.caches.objects, now=lambda: self.now),
+            writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
             eye=_Blind(),
             notify=lambda key, notice: self.told.append((key, notice)),
             options=Options(),
@@ -142,13 +149,13 @@ class Replica:
         waiting = snapshot.ledger._waiting  # noqa: SLF001 - no question of the controller's own asks this
         called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - nor this
         coming = queue._dirty | queue._lent | queue._timers.keys()  # noqa: SLF001 - nor this
-        coming |= {key for key in self.caches.objects.written if key.name not in self.caches.objects.sent}
+        coming |= self.caches.pending.returning()
         found = []
         for key in snapshot.services:
             waiter = waiting._waiters.get(key)  # noqa: SLF001 - nor this
             if Key(Kind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
                 continue
-            plan = plan_service(snapshot, key, now=self.now, objects=self.caches.objects)
+            plan = plan_service(snapshot, key, now=self.now, observed=Observed(records=self.records))
             held = snapshot.ledger.held(key)
             if plan.claims is not None and set(plan.claims) != set(held or ()):
                 found.append(f"{key} has {held} and is to have {plan.claims}: {waiter}")

@@ -30,7 +30,8 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Guard
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Kind, Notice, Options
 from kavip.settings import Settings, listed
 from kavip.snapshot import Object, Snapshot
@@ -53,6 +54,7 @@ class Leading:
         self._events: Events | None = None
         self._probe: Probe | None = None
         self._masters = Masters()
+        self._records = Records()
         self._dropped = 0  # Events, as far as they have been counted
 
     async def run(self, guard: Guard) -> None:
@@ -68,7 +70,7 @@ class Leading:
                 interval=self._settings.probe_interval,
                 began=datetime.now(UTC),
             )
-            writer = Writer(client, self._caches.objects, now=lambda: datetime.now(UTC))
+            writer = Writer(client, self._records, self._caches.pending, now=lambda: datetime.now(UTC))
             worker = self._worker(queue, events, probe, writer)
             self._probe = probe
             self._begin(queue, worker, events)
@@ -88,12 +90,13 @@ class Leading:
         except TimeoutError:
             why = "; ".join(self._caches.unready()) or "the API server does not list what is there"
             raise CachesStale(f"not filled within {FILLING:g} s: {why}") from None
+        self._records.settle()
 
     def measure(self) -> None:
         """Set the metrics that are read off."""
         telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
         led = self._caches.snapshot if self._probe is not None else Snapshot()
-        self._masters.measure(led, self._probe.observed if self._probe is not None else Observed())
+        self._masters.measure(led, self._probe.agents if self._probe is not None else AgentStates())
         if self._events is not None:
             telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
             self._dropped = self._events.dropped
@@ -103,6 +106,9 @@ class Leading:
         return Worker(
             snapshot=caches.snapshot,
             objects=caches.objects,
+            records=self._records,
+            pending=caches.pending,
+            rivals=caches.rivals,
             queue=queue,
             writer=writer,
             eye=probe,

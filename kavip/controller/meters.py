@@ -11,7 +11,7 @@ from kavip.api import conditions
 from kavip.controller.metrics import Labels, show
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
 from kavip.snapshot import Snapshot
 
 _ADVERTISED: Final = (Reason.MASTER.value, Reason.NO_MASTER.value, Reason.SPLIT_BRAIN.value, Reason.UNKNOWN.value)
@@ -26,21 +26,21 @@ class Masters:
         self._collisions: frozenset[Labels] = frozenset()
         self._agents: frozenset[Labels] = frozenset()
 
-    def measure(self, snapshot: Snapshot, observed: Observed) -> None:
+    def measure(self, snapshot: Snapshot, agents: AgentStates) -> None:
         """Set them all; of nothing observed and no group: remove them all."""
         advertised: dict[Labels, int] = {}
         collisions: dict[Labels, int] = {}
-        agents: dict[Labels, int] = {}
+        answering: dict[Labels, int] = {}
         for key in snapshot.groups:
             advertised |= {(key, reason): 0 for reason in _ADVERTISED}
             for service in snapshot.members(key):
                 told = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
                 if told is not None and told.reason in _ADVERTISED:
                     advertised[key, told.reason] += 1
-            states, heard = observed.of(key), observed.heard(key)
+            states, contacts = agents.states_of(key), agents.contacts_of(key)
             collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})
-            silent = sum(node in heard and heard[node].is_silent for node in states)
-            agents |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
+            silent = sum(node in contacts and contacts[node].is_silent for node in states)
+            answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
         self._advertised = show(telemetry.SERVICES_ADVERTISED, advertised, self._advertised)
         self._collisions = show(telemetry.VRID_COLLISIONS, collisions, self._collisions)
-        self._agents = show(telemetry.AGENTS, agents, self._agents)
+        self._agents = show(telemetry.AGENTS, answering, self._agents)

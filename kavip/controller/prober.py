@@ -29,7 +29,7 @@ from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.agent import counts_of, resumed, state_of, summary
 from kavip.reconcile.observed.collisions import Tally
-from kavip.reconcile.observed.objects import EVER, MASTER, Hearing, NodeState, Observed
+from kavip.reconcile.observed.nodes import EVER, MASTER, AgentStates, Contact, NodeState
 from kavip.reconcile.plan import Target
 from kavip.telemetry import AGENT_LOOKS
 
@@ -61,7 +61,7 @@ def _is_there(state: NodeState, target: Target) -> bool:
 
 
 class Probe:
-    """Keeps :attr:`observed` up to date and tells *changed* the group whose answers differ from before."""
+    """Keeps :attr:`agents` up to date and tells *changed* the group whose answers differ from before."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Probe:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look every *interval* seconds when nothing is awaited; *began*: when that is."""
-        self._observed = Observed(began=began, since=clock())
+        self._states = AgentStates(asked_from=began, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
         self._targets: dict[str, Target] = {}
         self._watchers: dict[_Place, _Watcher] = {}
@@ -84,9 +84,9 @@ class Probe:
         self._contested: dict[str, frozenset[str]] = {}  # by group, instances that two nodes claim
 
     @property
-    def observed(self) -> Observed:
+    def agents(self) -> AgentStates:
         """The agents' last answers, as of now."""
-        return replace(self._observed, at=self._clock())
+        return replace(self._states, at=self._clock())
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -112,7 +112,7 @@ class Probe:
         else:
             self._targets[group] = target
         hosts = target.hosts if target else {}
-        self._observed = self._observed.with_nodes(group, sorted(hosts))
+        self._states = self._states.with_nodes(group, sorted(hosts))
         self._wake(group, {*hosts, *(before.hosts if before else ())})
         self._watch(group, hosts)
 
@@ -169,7 +169,7 @@ class Probe:
                 sent, asked = self._clock(), datetime.now(UTC)
                 body = await self._ask(url)
             digest = blake2b(body, digest_size=16).digest()
-            known = self._observed.of(group).get(node) if digest == watcher.digest else None
+            known = self._states.states_of(group).get(node) if digest == watcher.digest else None
             fresh = known or self._read(watcher, body, asked=asked)
             state = collisions.noted(fresh, watcher.tally, at=self._clock())
             state = self._borne(watcher, state)
@@ -203,7 +203,7 @@ class Probe:
             watcher.gone = None
             return state
         watcher.gone = self._clock() if watcher.gone is None else watcher.gone
-        before = self._observed.of(watcher.group).get(watcher.node)
+        before = self._states.states_of(watcher.group).get(watcher.node)
         return resumed(state, before) if before and self._clock() - watcher.gone < RESTART else state
 
     async def _look_back(self, watcher: "_Watcher", url: str) -> NodeState | None:
@@ -235,12 +235,12 @@ class Probe:
 
     def _hear(self, watcher: "_Watcher", state: NodeState, *, sent: float) -> None:
         group, node = watcher.group, watcher.node
-        before, heard = self._observed.of(group).get(node), self._observed.heard(group).get(node)
-        hearing = Hearing(last=sent - _LAG, since=heard.since if heard else {})
+        before, known = self._states.states_of(group).get(node), self._states.contacts_of(group).get(node)
+        contact = Contact(last=sent - _LAG, since=known.since if known else {})
         if state != before:
-            hearing = replace(hearing, since=since(before, state, hearing, at=self._clock()))
-            self._observed = self._observed.with_node(group, node, state=self._alike(group, state))
-        self._observed = self._observed.with_hearing(group, node, hearing=hearing)
+            contact = replace(contact, since=since(before, state, contact, at=self._clock()))
+            self._states = self._states.with_state(group, node, state=self._alike(group, state))
+        self._states = self._states.with_contact(group, node, contact=contact)
         masters = frozenset(sight.name for sight in state.instances if sight.state == MASTER)
         is_news, is_moved = state != before or watcher.is_silent, masters != watcher.masters or watcher.is_silent
         watcher.masters, watcher.heard, watcher.is_silent = masters, self._clock(), False
@@ -253,7 +253,7 @@ class Probe:
 
     def _alike(self, group: str, state: NodeState) -> NodeState:
         """The same *state*, sharing with another node's what the two have in common: all nodes run the same VIPs."""
-        for other in self._observed.of(group).values():
+        for other in self._states.states_of(group).values():
             if other.instance_of == state.instance_of:
                 return replace(state, runs=other.runs, instance_of=other.instance_of)
         return state
@@ -269,8 +269,8 @@ class Probe:
             return
         watcher.is_silent = True
         self._count(group)
-        if hearing := self._observed.heard(group).get(node):
-            self._observed = self._observed.with_hearing(group, node, hearing=replace(hearing, is_silent=True))
+        if contact := self._states.contacts_of(group).get(node):
+            self._states = self._states.with_contact(group, node, contact=replace(contact, is_silent=True))
         self._tell(group)
 
     def _tell(self, group: str) -> None:
@@ -312,10 +312,10 @@ class _Watcher:
     is_unreadable: bool = False  # told once
 
 
-def since(before: NodeState | None, state: NodeState, hearing: Hearing, *, at: float) -> Mapping[str, float]:
+def since(before: NodeState | None, state: NodeState, contact: Contact, *, at: float) -> Mapping[str, float]:
     """From when on each instance of *state* is known to be in its state without a break."""
     same = {(sight.name, sight.state, sight.since) for sight in before.instances} if before else set()
     return {
-        sight.name: hearing.since.get(sight.name, at) if (sight.name, sight.state, sight.since) in same else at
+        sight.name: contact.since.get(sight.name, at) if (sight.name, sight.state, sight.since) in same else at
         for sight in state.instances
     }

@@ -26,10 +26,14 @@ from kavip.names import Contest
 from kavip.reconcile.enqueue import Start
 from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.objects import Objects, Observed
-from kavip.reconcile.observed.operator import Hindrance
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.operator import Hindrance, Rivals
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import GroupPlan, Key, Kind, Notice, Options, Plan, PoolPlan, ServicePlan, StatusPatch, Target
 from kavip.reconcile.pool import plan_pool
+from kavip.reconcile.predicate import PendingWrites
 from kavip.reconcile.service.budget import Restraint
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
@@ -52,7 +56,7 @@ class Eye(Protocol):
     """What the worker needs of the probe."""
 
     @property
-    def observed(self) -> Observed:
+    def agents(self) -> AgentStates:
         """The agents' last answers."""
 
     def aim(self, group: str, target: Target | None) -> None:
@@ -70,7 +74,10 @@ class Worker:
         self,
         *,
         snapshot: Snapshot,
-        objects: Objects,
+        objects: OwnedObjects,
+        records: Records,
+        pending: PendingWrites,
+        rivals: Rivals,
         queue: WorkQueue[Key],
         writer: Writer,
         eye: Eye,
@@ -80,7 +87,8 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """*now* is the wall clock, *clock* the monotonic one that rests and strangers are dated by."""
-        self._snapshot, self._objects, self._queue, self._writer = snapshot, objects, queue, writer
+        self._snapshot, self._objects, self._records, self._rivals = snapshot, objects, records, rivals
+        self._queue, self._writer, self._pending = queue, writer, pending
         self._eye, self._notify, self._options, self._now, self._clock = eye, notify, options, now, clock
         self._rests: dict[Key, float] = {}
         self._restraint = Restraint()
@@ -138,15 +146,11 @@ class Worker:
         Whatever is decided on it again could only be refused. The watch brings the key back with the write: what has
         called for the key meanwhile is news that our own write does not answer, so its return is no mere echo.
         """
-        since = self._objects.written.get(key)
-        if since is None:
-            return False
         shown = self._object(key)
-        if shown is not None and shown.metadata.resource_version == since:
-            if key.kind is Kind.SERVICE:
-                self._objects.sent.pop(key.name, None)
+        if shown is not None and self._pending.is_replaced(key, shown.metadata.resource_version):
+            self._pending.requeue_on_return(key)
             return True
-        del self._objects.written[key]
+        self._pending.confirm(key)
         return False
 
     def _object(self, key: Key) -> Service | KeepalivedGroup | VIPPool | None:
@@ -227,16 +231,16 @@ class Worker:
         return not set(decided.claims or ()).issubset(service.ingress_addresses)
 
     def _decide(self, key: Key) -> Plan:
-        if hindrance := self._objects.rivals.hindrance(self._clock()):
+        if hindrance := self._rivals.hindrance(self._clock()):
             return self._decide_hindered(key, hindrance)
+        observed = Observed(self._eye.agents, self._objects, self._records)
         match key.kind:
             case Kind.SERVICE:
                 return plan_service(
                     self._snapshot,
                     key.name,
                     now=self._now(),
-                    observed=self._eye.observed,
-                    objects=self._objects,
+                    observed=observed,
                     options=self._options,
                 )
             case Kind.GROUP:
@@ -244,8 +248,7 @@ class Worker:
                     self._snapshot,
                     key.name,
                     now=self._now(),
-                    observed=self._eye.observed,
-                    objects=self._objects,
+                    observed=observed,
                     options=self._options,
                 )
             case Kind.POOL:
@@ -271,7 +274,7 @@ class Worker:
     def _remember_service(self, key: str, decided: ServicePlan) -> None:
         service, ledger = self._snapshot.services.get(key), self._snapshot.ledger
         if service is None:
-            self._objects.removals.pop(key, None)
+            self._records.removals.pop(key, None)
             self._restraint.forget(key)
             return
         if decided.claims is not None:
@@ -284,14 +287,14 @@ class Worker:
         ledger.answer(key)
         self.wake()
         if decided.removal is not None:
-            self._objects.removals[key] = decided.removal
+            self._records.removals[key] = decided.removal
 
     def _remember_group(self, key: str, decided: GroupPlan) -> None:
         if key not in self._snapshot.groups:
-            self._objects.forget(key)
+            self._records.forget_group(key)
             self._eye.aim(key, None)
-        if decided.memory is not None:
-            self._objects.groups[key] = decided.memory
+        if decided.record is not None:
+            self._records.groups[key] = decided.record
         if decided.target is not None:
             self._eye.aim(key, decided.target)
 

@@ -34,9 +34,17 @@ from kavip.kube.resources import (
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.migration import fieldmanager
 from kavip.reconcile.migration.fieldmanager import Managed
-from kavip.reconcile.observed.objects import Applied, Objects, Rejected, Replaced, Stranger, memory_key
-from kavip.reconcile.observed.ownership import foreign
-from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
+from kavip.reconcile.observed.ownership import owner_conflict
+from kavip.reconcile.observed.records import (
+    AppliedObject,
+    ObjectConflict,
+    Records,
+    RejectedObject,
+    ReplacedPod,
+    record_key,
+)
+from kavip.reconcile.plan import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
+from kavip.reconcile.predicate import PendingWrites
 
 log = structlog.get_logger()
 
@@ -54,17 +62,19 @@ _PODS_AT_ONCE: Final = 8
 
 
 class Writer:
-    """Sends the writes of a Plan, and keeps what :class:`Objects` remembers about them."""
+    """Sends the writes of a Plan and keeps the :class:`~kavip.reconcile.observed.records.Records` of them."""
 
-    def __init__(self, client: Client, objects: Objects, *, now: Callable[[], datetime]) -> None:
-        """*now* dates what is in the way."""
-        self._client, self._objects, self._now = client, objects, now
+    def __init__(
+        self, client: Client, records: Records, pending: PendingWrites, *, now: Callable[[], datetime]
+    ) -> None:
+        """*now* is the time at which conflicts and refusals are recorded."""
+        self._client, self._records, self._pending, self._now = client, records, pending, now
 
     async def send(self, plan: Plan) -> bool:
         """
         Send every write of *plan*: objects first, then pods and status.
 
-        False: an object was not written, and :class:`Objects` now says why; the caller plans again.
+        False: an object was not written, and the records say why; the caller plans again.
         """
         applies = [write for write in plan.writes if isinstance(write, Apply)]
         for write in applies:
@@ -91,12 +101,12 @@ class Writer:
             found = await self._client.get(_OWNED[write.kind], write.key)
         except NotFound:
             return True
-        why = foreign(found, group_uid=write.owner)
-        if why is not None and why.predecessor and write.adopts:
+        why = owner_conflict(found, group_uid=write.owner)
+        if why is not None and why.is_old_operator and write.adopts:
             await self._inherit(write)
             return True
         if why is not None:
-            self._objects.strangers[memory_key(write)] = Stranger(why, self._now())
+            self._records.conflicts[record_key(write)] = ObjectConflict(why, self._now())
         return why is None
 
     async def _inherit(self, write: Apply) -> None:
@@ -115,10 +125,10 @@ class Writer:
         log.info("object taken over from keepalived-operator", kind=write.kind, key=write.key)
 
     async def _replace(self, write: PodRemoval) -> None:
-        self._objects.replaced[write.group] = Replaced(write.uid, is_done=False)
+        self._records.replaced[write.group] = ReplacedPod(write.uid, is_done=False)
         with suppress(NotFound, Conflict):  # the watch will say what is there instead
             await self._client.delete(PODS, write.key, uid=write.uid)
-        self._objects.replaced[write.group] = Replaced(write.uid, is_done=True)
+        self._records.replaced[write.group] = ReplacedPod(write.uid, is_done=True)
         log.info("pod of keepalived-operator replaced", pod=write.key)
 
     async def _apply(self, write: Apply) -> bool:
@@ -127,12 +137,12 @@ class Writer:
         except (Refused, Forbidden) as error:
             if error.status == HTTPStatus.UNAUTHORIZED:
                 raise  # says nothing about the object
-            self._objects.refused[memory_key(write)] = Rejected(digest(write.body), error.message, self._now())
+            self._records.rejected[record_key(write)] = RejectedObject(digest(write.body), error.message, self._now())
             log.warning("object refused by the API server", kind=write.kind, key=write.key, error=error.message)
             return False
-        name = memory_key(write)
-        self._objects.refused.pop(name, None)
-        self._objects.applied[name] = Applied(digest(write.body), made.metadata.uid, made.metadata.generation)
+        name = record_key(write)
+        self._records.rejected.pop(name, None)
+        self._records.applied[name] = AppliedObject(digest(write.body), made.metadata.uid, made.metadata.generation)
         log.info("object applied", kind=write.kind, key=write.key)
         return True
 
@@ -151,12 +161,7 @@ class Writer:
 
     async def _patch_status(self, write: StatusPatch) -> None:
         resource, kind = _STATUS[write.kind]
-        since = write.body["metadata"]["resourceVersion"]
-        if write.kind is Kind.SERVICE:
-            self._objects.sent[write.key] = write
+        self._pending.send(write)
         with suppress(NotFound):  # the watch will say so
             made = await self._client.patch(resource, write.key, write.body, kind=kind, subresource="status")
-            if write.kind is Kind.SERVICE and write.key not in self._objects.sent:
-                return  # the watch was faster than the answer
-            if made.metadata.resource_version != since:  # else the server found nothing new, and no watch will tell
-                self._objects.written[Key(write.kind, write.key)] = since
+            self._pending.accept(write, made.metadata.resource_version)

@@ -18,7 +18,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.reconcile.plan import Key, Kind, StatusPatch
-from kavip.reconcile.predicate import is_echo
+from kavip.reconcile.predicate import is_own_write
 from kavip.snapshot import Object, Snapshot, is_candidate
 
 _OURS: Final = f"{names.KAVIP_GROUP}/"
@@ -83,7 +83,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
 def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
     before, after = _as_service(old), _as_service(new)
     ours = [each for each in (after, before) if each is not None and may_be_ours(each)]
-    if ours and not is_echo(sent, before, after):
+    if ours and not is_own_write(sent, before, after):
         yield _service(ours[0].key)
     had, has = (each.virtual_ips if each is not None else () for each in (before, after))
     if had == has and _shape(before) == _shape(after):

@@ -175,15 +175,16 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMemory:
+class GroupRecord:
     """
-    What the worker remembers of the last plan of a group, before its writes are seen.
+    What the worker records of the last plan of a group.
 
-    *left_out*: by Service, why the configuration has no room for it. *doubts*: by Service, instance or VIP.
+    *reserves*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
+    does not contain it. *doubts*: by Service, instance or VIP.
     """
 
     reserves: Reserved = Reserved()
-    left_out: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     doubts: Mapping[str, Doubt] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
@@ -222,11 +223,11 @@ class GroupPlan(Plan):
     """
     The plan of one KeepalivedGroup.
 
-    *memory*: what is remembered until the next plan; None leaves that unchanged. *target*: where the prober asks the
+    *record*: what is recorded until the next plan; None leaves that unchanged. *target*: where the prober asks the
     agents; None leaves that unchanged.
     """
 
-    memory: GroupMemory | None = None
+    record: GroupRecord | None = None
     target: Target | None = None
 
 

@@ -68,7 +68,7 @@ class Told:
 
     def _look(self, probe: Probe, due: asyncio.Event) -> str:
         """Let the plans tell what they want to; the last thing told."""
-        self._world.now, self._world.observed = NOW + timedelta(seconds=self._clock()), probe.observed
+        self._world.now, self._world.agents = NOW + timedelta(seconds=self._clock()), probe.agents
         for key in self._world.group().also:
             self._world.service(key.name)
         due.clear()

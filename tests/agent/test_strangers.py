@@ -10,7 +10,7 @@ import pytest
 from kavip import names
 from kavip.controller.prober import Probe
 from kavip.reconcile.observed import collisions
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.plan import Key, Kind, Target
 from tests.agent import scene
 from tests.agent.conftest import MakePod
@@ -26,25 +26,25 @@ pytestmark = pytest.mark.netns
 MULTICAST = {"unicast_enabled": False, "advert_interval_milliseconds": 200}
 
 
-def watched(pod: Pod, end: Callable[[], None]) -> tuple[Observed, Observed]:
+def watched(pod: Pod, end: Callable[[], None]) -> tuple[AgentStates, AgentStates]:
     """What the controller's probe sees of *pod* when it has seen a collision, and when that is over after *end*."""
 
-    async def look() -> tuple[Observed, Observed]:
+    async def look() -> tuple[AgentStates, AgentStates]:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
             probe = Probe(session, changed=lambda _: None, interval=0.3)
             probe.aim(GROUP, Target({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
             watching = asyncio.create_task(probe.run())
-            while not any(each.collisions for each in probe.observed.of(GROUP).values()):
+            while not any(each.collisions for each in probe.agents.states_of(GROUP).values()):
                 await asyncio.sleep(0.1)
-            collided = probe.observed
+            collided = probe.agents
             await asyncio.to_thread(end)
-            while probe.observed.of(GROUP)["n1"].collisions:
+            while probe.agents.states_of(GROUP)["n1"].collisions:
                 await asyncio.sleep(0.1)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            return collided, probe.observed
+            return collided, probe.agents
 
-    def run() -> tuple[Observed, Observed]:
+    def run() -> tuple[AgentStates, AgentStates]:
         enter(pod.host.netns)
         return asyncio.run(look())
 
@@ -67,11 +67,11 @@ def test_a_vrid_of_another_cluster_is_told_and_its_end_as_well(pod: MakePod, mon
 
     ours.wait_until("it hears of other addresses", lambda: errors().get("addressList", 0) > 0)
     assert "authentication" not in errors()
-    world.observed, after = watched(ours, stranger.kill_keepalived)
+    world.agents, after = watched(ours, stranger.kill_keepalived)
     world.settle(Key(Kind.GROUP, GROUP))
     status, reason, message = condition(world, READY)
     assert (status, reason) == ("True", "VRIDCollision")
     assert "VRID 26 on eth0 is used by another router: n1 received adverts with other addresses" in message
-    world.observed = after
+    world.agents = after
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY)[1] == "Ready"

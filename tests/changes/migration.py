@@ -91,7 +91,7 @@ class Migration(Rig):
             ids = {instance.name: instance.router_id for instance in self._inherited}
             seen = [(name, ids[name], sight.state) for name, sight in each.look().items()]
             state = exporter.state_of(metrics(*seen), self._inherited)
-            self.world.observed = self.world.observed.with_node(GROUP, node, state=state)
+            self.world.agents = self.world.agents.with_state(GROUP, node, state=state)
 
     def _run_pods(self) -> None:
         """kavip's pods only on nodes of the group, where the old one is gone."""

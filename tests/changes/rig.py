@@ -26,7 +26,7 @@ from kavip.agent.config import blocks
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.reconcile.observed.agent import state_of, summary
-from kavip.reconcile.observed.objects import Hearing
+from kavip.reconcile.observed.nodes import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
@@ -202,10 +202,10 @@ class Rig:
             status, body = each.get(names.STATE_PATH)
             if status == 200:
                 state = summary(state_of(body.encode()))
-                self.world.observed = self.world.observed.with_node(GROUP, name, state=state)
-                hearing = Hearing(last=(datetime.now(UTC) - NOW).total_seconds())
-                self.world.observed = self.world.observed.with_hearing(GROUP, name, hearing=hearing)
-        self.world.observed = self.world.observed.with_nodes(GROUP, self.world.snapshot.nodes)
+                self.world.agents = self.world.agents.with_state(GROUP, name, state=state)
+                hearing = Contact(last=(datetime.now(UTC) - NOW).total_seconds())
+                self.world.agents = self.world.agents.with_contact(GROUP, name, contact=hearing)
+        self.world.agents = self.world.agents.with_nodes(GROUP, self.world.snapshot.nodes)
         # a pod is ready while its agent says so
         before = self.world.objects.pods.get(GROUP, {})
         found = {}
@@ -256,7 +256,7 @@ class Rig:
     def _are_current(self) -> bool:
         wanted = msgspec.json.decode(self._data()[names.AGENT_KEY])["configHash"]
         alive = [name for name, each in self.pods.items() if each.agent]
-        states = self.world.observed.of(GROUP)
+        states = self.world.agents.states_of(GROUP)
         return bool(alive) and all(name in states and states[name].config_hash == wanted for name in alive)
 
     def _data(self) -> Mapping[str, bytes]:

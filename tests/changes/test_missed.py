@@ -8,7 +8,7 @@ import pytest
 from hack.testbed import process
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
-from kavip.reconcile.observed.objects import Hearing
+from kavip.reconcile.observed.nodes import Contact
 from tests.agent.pod import PATIENCE
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import Rig, group
@@ -38,14 +38,14 @@ def missed(rig: Rig, **spec: Any) -> None:
 
     def is_announced() -> bool:
         rig.step()
-        return all(state.switch_at for state in rig.world.observed.of(GROUP).values())
+        return all(state.switch_at for state in rig.world.agents.states_of(GROUP).values())
 
     process.wait_for("the switch is announced", is_announced, timeout=PATIENCE, interval=0.05)
     rig.pods[LOST].kill_agent()
     rig.pods[LOST].kill_keepalived()
     process.wait_for("the instant passes", lambda: rig.step() and has_passed(rig), timeout=PATIENCE, interval=0.05)
-    silent = Hearing(is_silent=True)  # as the probe says of it, seconds later
-    rig.world.observed = rig.world.observed.with_hearing(GROUP, LOST, hearing=silent)
+    silent = Contact(is_silent=True)  # as the probe says of it, seconds later
+    rig.world.agents = rig.world.agents.with_contact(GROUP, LOST, contact=silent)
     process.wait_for(
         "the others switch", lambda: switched(rig) and published(rig).current != old, timeout=PATIENCE, interval=0.05
     )

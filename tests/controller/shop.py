@@ -7,8 +7,12 @@ from typing import Any
 
 from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
-from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.operator import Rivals
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Notice, Options, Plan, Target
+from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import Object, Snapshot
 from tests.reconcile.scenes import GROUP, NOW, cluster
 from tests.support import build
@@ -41,7 +45,7 @@ class Eye:
 
     def __init__(self) -> None:
         """Nothing."""
-        self.observed = Observed()
+        self.agents = AgentStates()
         self.targets: dict[str, Target | None] = {}
 
     def aim(self, group: str, target: Target | None) -> None:
@@ -54,13 +58,17 @@ class Shop:
 
     def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
         """No real writer, a clock of its own."""
-        self.snapshot, self.objects, self.writer, self.eye = snapshot, Objects(), Paper(), Eye()
+        self.snapshot, self.objects, self.writer, self.eye = snapshot, OwnedObjects(), Paper(), Eye()
+        self.records, self.pending, self.rivals = Records(), PendingWrites(), Rivals()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
         self.told: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW
         self.worker = Worker(
             snapshot=snapshot,
             objects=self.objects,
+            records=self.records,
+            pending=self.pending,
+            rivals=self.rivals,
             queue=self.queue,
             writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
             eye=self.eye,

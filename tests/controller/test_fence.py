@@ -12,8 +12,9 @@ from kavip.errors import LeaseLost
 from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import CONFIGMAPS
-from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
+from kavip.reconcile.predicate import PendingWrites
 from tests.reconcile.scenes import NOW
 
 WRITES: tuple[Write, ...] = (
@@ -49,7 +50,7 @@ async def test_every_write_of_a_plan_asks_for_the_lease(write: Write) -> None:
     """Status, object or annotation: the guard goes with it to the transport, which asks it last of all."""
     client, transport = fenced()
     with pytest.raises(LeaseLost):
-        await Writer(client, Objects(), now=lambda: NOW).send(Plan(writes=(write,)))
+        await Writer(client, Records(), PendingWrites(), now=lambda: NOW).send(Plan(writes=(write,)))
     assert transport.send.await_count == 1
 
 

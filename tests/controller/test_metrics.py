@@ -13,7 +13,7 @@ from kavip.controller.metrics import Addresses
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
-from kavip.reconcile.observed.objects import Collision, Hearing, NodeState, Observed
+from kavip.reconcile.observed.nodes import AgentStates, Collision, Contact, NodeState
 from kavip.snapshot import Snapshot
 from tests.reconcile.service.planning import told
 from tests.support import build
@@ -124,15 +124,15 @@ def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
     shown_now = Masters()
-    shown_now.measure(snapshot, Observed())
+    shown_now.measure(snapshot, AgentStates())
     assert shown("kavip_group_vrid_collisions") == {(GROUP,): 0}
     found = tuple(Collision(f"shop/{name}", number, "eth0", "x") for name, number in (("a", 7), ("b", 7), ("c", 8)))
     states = {"n1": NodeState(collisions=found), "n2": NodeState(collisions=found[:1])}
-    shown_now.measure(snapshot, Observed({GROUP: states}, hearings={GROUP: {"n2": Hearing(is_silent=True)}}))
+    shown_now.measure(snapshot, AgentStates({GROUP: states}, contacts={GROUP: {"n2": Contact(is_silent=True)}}))
     assert shown("kavip_group_vrid_collisions") == {(GROUP,): 2}
     assert shown("kavip_agents") == {(GROUP, "answering"): 1, (GROUP, "silent"): 1}
     assert {key: number for key, number in shown("kavip_services_advertised").items() if number} == {
         (GROUP, "SplitBrain"): 1
     }
-    shown_now.measure(Snapshot(), Observed())
+    shown_now.measure(Snapshot(), AgentStates())
     assert not shown("kavip_agents") and not shown("kavip_services_advertised")

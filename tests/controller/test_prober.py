@@ -17,7 +17,7 @@ from kavip.controller.prober import Probe
 from kavip.names import Reason
 from kavip.reconcile.observed.agent import Report, state_of, summary
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.objects import LeftOut, NodeState
+from kavip.reconcile.observed.nodes import ExcludedInstance, NodeState
 from kavip.reconcile.plan import Target
 from tests.support import build
 
@@ -101,7 +101,7 @@ async def test_an_answer_is_kept_and_told_once() -> None:
             assert await told.get() == "lb/edge"
             while agent.asked < 5:
                 await asyncio.sleep(0.01)
-        seen = probe.observed.of("lb/edge")["n1"]
+        seen = probe.agents.states_of("lb/edge")["n1"]
         assert (seen.config_hash, seen.runs, seen.masters) == (
             "h1",
             frozenset({parse_address("192.0.2.130")}),
@@ -123,7 +123,7 @@ async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
                 await asyncio.sleep(0.01)
             current[0] = "h2"
             await told.get()
-        assert probe.observed.of("lb/edge")["n1"].config_hash == "h2"
+        assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h2"
 
 
 async def test_silence_keeps_the_last_answer() -> None:
@@ -141,7 +141,7 @@ async def test_silence_keeps_the_last_answer() -> None:
             failing[0], before = True, agent.asked
             while agent.asked < before + 3:
                 await asyncio.sleep(0.01)
-        assert probe.observed.of("lb/edge")["n1"].config_hash == "h1"
+        assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h1"
         assert told.empty()
 
 
@@ -158,10 +158,10 @@ async def test_a_daemon_that_ends_is_given_time_to_start_again() -> None:
             await told.get()
             current[0] = gone
             await told.get()
-            ended = probe.observed.of("lb/edge")["n1"]
+            ended = probe.agents.states_of("lb/edge")["n1"]
             now[0] += probing.RESTART
             await told.get()
-        lasting = probe.observed.of("lb/edge")["n1"]
+        lasting = probe.agents.states_of("lb/edge")["n1"]
     assert (ended.config_hash, ended.runs) == ("h1", frozenset({parse_address("192.0.2.130")}))
     assert not ended.masters
     assert (lasting.config_hash, lasting.runs) == ("", frozenset())
@@ -182,7 +182,7 @@ async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest
             for silent in (False, True, False):
                 failing[0] = silent
                 await told.get()
-                assert probe.observed.heard("lb/edge")["n1"].is_silent is silent
+                assert probe.agents.contacts_of("lb/edge")["n1"].is_silent is silent
             before = agent.asked
             while agent.asked < before + 3:
                 await asyncio.sleep(0.01)
@@ -230,14 +230,14 @@ async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch
     async with serving(first) as port, serving(second, "127.0.0.2", port), watching() as (probe, told):
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
-            while len(probe.observed.of("lb/edge")) < 2:
+            while len(probe.agents.states_of("lb/edge")) < 2:
                 await told.get()
             while not told.empty():
                 told.get_nowait()
             masters[:] = ["127.0.0.2"]
             probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1 "))
             await told.get()
-        seen = {node: bool(each.masters) for node, each in probe.observed.of("lb/edge").items()}
+        seen = {node: bool(each.masters) for node, each in probe.agents.states_of("lb/edge").items()}
         assert seen == {"n1": False, "n2": True}
         assert told.empty()
 
@@ -249,7 +249,7 @@ async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while True:
-                mastership = Mastership.of(build.group(), ("n1", "n2"), probe.observed, "lb/edge")
+                mastership = Mastership.of(build.group(), ("n1", "n2"), probe.agents, "lb/edge")
                 if mastership.held("shop/web").reason == Reason.SPLIT_BRAIN:
                     break
                 await asyncio.sleep(0.05)
@@ -305,7 +305,7 @@ async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> 
         async with asyncio.timeout(PATIENCE):
             while agent.asked < 3:
                 await asyncio.sleep(0.01)
-        assert not probe.observed.of("lb/edge")
+        assert not probe.agents.states_of("lb/edge")
         assert told.empty()
 
 
@@ -329,7 +329,7 @@ async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monk
             assert await told.get() == "lb/edge"
             while min(liar.asked, honest.asked) < 3:
                 await asyncio.sleep(0.01)
-        assert list(probe.observed.of("lb/edge")) == ["n2"]
+        assert list(probe.agents.states_of("lb/edge")) == ["n2"]
 
 
 async def test_a_node_that_leaves_is_forgotten() -> None:
@@ -343,13 +343,13 @@ async def test_a_node_that_leaves_is_forgotten() -> None:
         probe.aim("lb/edge", Target({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
-            while len(probe.observed.of("lb/edge")) < 2:
+            while len(probe.agents.states_of("lb/edge")) < 2:
                 await told.get()
-        assert sorted(probe.observed.of("lb/edge")) == ["n1", "n2"]
+        assert sorted(probe.agents.states_of("lb/edge")) == ["n1", "n2"]
         probe.aim("lb/edge", Target({"n2": "127.0.0.2"}, port, "h1"))
-        assert sorted(probe.observed.of("lb/edge")) == ["n2"]
+        assert sorted(probe.agents.states_of("lb/edge")) == ["n2"]
         probe.aim("lb/edge", None)
-        assert not probe.observed.groups
+        assert not probe.agents.states
 
 
 async def test_a_target_given_before_the_start_is_watched() -> None:
@@ -378,15 +378,15 @@ def test_what_a_node_leaves_out_is_taken() -> None:
     """By name, with one short line of reason; an older agent says nothing of the kind."""
     told = {"name": "shop/web", "reason": "line 3\nof it", "by": "keepalived", "kept": True}
     body = state("h1") | {"leftOut": [told | {"virtualIPs": ["192.0.2.130", "nonsense"]}]}
-    (seen,) = summary(state_of(json.dumps(body).encode())).left_out
-    assert seen == LeftOut(
+    (seen,) = summary(state_of(json.dumps(body).encode())).excluded
+    assert seen == ExcludedInstance(
         name="shop/web",
         reason="line 3 of it",
         by_keepalived=True,
         kept=True,
         virtual_ips=frozenset({parse_address("192.0.2.130")}),
     )
-    assert summary(state_of(json.dumps(state("h1")).encode())).left_out == ()
+    assert summary(state_of(json.dumps(state("h1")).encode())).excluded == ()
 
 
 def test_addresses_that_cannot_be_read_are_left_out() -> None:

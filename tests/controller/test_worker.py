@@ -15,8 +15,8 @@ from kavip.controller import worker
 from kavip.controller.worker import FOLD, POOL_REST
 from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
 from kavip.ipam.request import read_request
-from kavip.reconcile.observed.objects import Stranger
-from kavip.reconcile.observed.ownership import Foreign
+from kavip.reconcile.observed.ownership import OwnerConflict
+from kavip.reconcile.observed.records import ObjectConflict
 from kavip.reconcile.plan import Apply, Key, Kind, Plan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
@@ -28,6 +28,7 @@ from tests.support import build
 WEB = Key(Kind.SERVICE, "shop/web")
 EDGE = Key(Kind.GROUP, GROUP)
 VIP = parse_address("192.0.2.128")
+STATUS = StatusPatch(Kind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}})
 
 
 def counted(kind: str, result: str) -> float:
@@ -125,7 +126,8 @@ async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
 async def test_nothing_is_decided_on_what_our_own_write_has_replaced() -> None:
     """Until the watch shows the write, the key waits; then it is planned on what came back."""
     async with working(web(), build.group(), build.pool()) as shop:
-        shop.objects.written[WEB] = "1"
+        shop.pending.send(STATUS)
+        shop.pending.accept(STATUS, "2")
         for _ in range(3):
             shop.queue.add(WEB)
             await asyncio.sleep(0.01)
@@ -214,8 +216,8 @@ async def test_what_stands_in_the_way_is_told_at_once() -> None:
     async with working(build.group(metrics_port=9650)) as shop:
 
         def meet() -> bool:
-            why = Foreign("nobody's: it has no controlling owner")
-            shop.objects.strangers[f"ConfigMap {GROUP}"] = Stranger(why, NOW)
+            why = OwnerConflict("nobody's: it has no controlling owner")
+            shop.records.conflicts[f"ConfigMap {GROUP}"] = ObjectConflict(why, NOW)
             return False
 
         shop.writer.answers = [meet]
@@ -264,12 +266,12 @@ async def test_a_group_is_watched_while_it_exists() -> None:
     async with working(build.group(metrics_port=9650)) as shop:
         shop.queue.add(EDGE)
         await shop.until(lambda: shop.eye.targets.get(GROUP))
-        assert shop.objects.reserved[GROUP].port == 9650
+        assert shop.records.reserved[GROUP].port == 9650
         shop.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
         shop.seconds += FOLD
         shop.queue.add(EDGE)
         await shop.until(lambda: shop.eye.targets[GROUP] is None)
-        assert GROUP not in shop.objects.reserved
+        assert GROUP not in shop.records.reserved
 
 
 async def test_a_service_that_is_pending_is_looked_at_again() -> None:
@@ -297,10 +299,11 @@ async def test_one_service_is_written_by_one_worker_at_a_time() -> None:
 async def test_what_calls_for_a_service_before_its_write_is_seen_is_not_forgotten() -> None:
     """The watch that brings the write back is then more than an echo of it, and the Service is looked at again."""
     async with working(web(), build.group(), build.pool()) as shop:
-        shop.objects.written[WEB] = shop.snapshot.services[WEB.name].metadata.resource_version
-        shop.objects.sent[WEB.name] = StatusPatch(Kind.SERVICE, WEB.name, {})
+        shop.pending.send(STATUS)
+        shop.pending.accept(STATUS, "2")
+        assert not shop.pending.returning()
         shop.worker.add(WEB)
-        await shop.until(lambda: WEB.name not in shop.objects.sent)
+        await shop.until(shop.pending.returning)
         assert shop.writer.sent == []
 
 
@@ -394,7 +397,7 @@ async def test_services_and_pools_are_not_written_while_the_old_operator_may_run
     """Services get no address and pools no status."""
     async with working(web(), build.group(), build.pool()) as shop:
         lease = Lease(metadata=Metadata(name="x", namespace="old"), spec=LeaseSpec(holder_identity="old"))
-        shop.objects.rivals.see(None, lease, at=0.0)
+        shop.rivals.see(None, lease, at=0.0)
         shop.queue.add(key)
         await shop.until(lambda: not len(shop.queue))
         assert shop.writer.sent == []

@@ -18,10 +18,13 @@ from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import CONFIGMAPS, DAEMONSETS, GROUPS, PODS, POOLS, SERVICES, Resource
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
 from kavip.reconcile.pool import plan_pool
-from kavip.reconcile.predicate import is_echo
+from kavip.reconcile.predicate import PendingWrites, is_own_write
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from tests.reconcile.scenes import NOW, running
@@ -58,12 +61,18 @@ class Live:
     def __init__(self, plane: ControlPlane, client: Client, namespace: str) -> None:
         """Nothing is read yet."""
         self.plane, self.client, self.namespace = plane, client, namespace
-        self.objects, self.observed = Objects(), Observed()
-        self.writer = Writer(client, self.objects, now=lambda: NOW)
+        self.objects, self.agents = OwnedObjects(), AgentStates()
+        self.records, self.pending = Records(), PendingWrites()
+        self.writer = Writer(client, self.records, self.pending, now=lambda: NOW)
 
     def kubectl(self, *args: str) -> str:
         """Somebody else at work."""
         return self.plane.kubectl("--namespace", self.namespace, *args).stdout
+
+    @property
+    def observed(self) -> Observed:
+        """What decisions read."""
+        return Observed(self.agents, self.objects, self.records)
 
     def create(self, *objects: dict[str, Any]) -> None:
         """What a user creates."""
@@ -107,8 +116,8 @@ class Live:
             store: dict[str, Any] = self.objects.configmaps if resource is CONFIGMAPS else self.objects.daemonsets
             store.pop(key, None)
             if found is not None and found.metadata.label(names.GROUP_LABEL):
-                self.objects.see(None, found)
-        return plan_group(await self.snapshot(), key, now=NOW, observed=self.observed, objects=self.objects)
+                self.objects.store(None, found)
+        return plan_group(await self.snapshot(), key, now=NOW, observed=self.observed)
 
     async def settle(self, name: str = "edge") -> None:
         """Carry out a group's plans until nothing is left."""
@@ -171,7 +180,7 @@ async def test_what_comes_back_is_known_as_our_own(live: Live) -> None:
     """What the API server makes of the write is what was sent, so that its return wakes no second plan."""
     before, plan = await live.service(), await live.plan()
     await live.writer.send(plan)
-    assert is_echo(live.objects.sent[before.key], before, await live.service())
+    assert is_own_write(live.pending.pop_sent(before.key), before, await live.service())
 
 
 async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Live) -> None:
@@ -179,23 +188,24 @@ async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Li
     plan = await live.plan()
     sending = asyncio.create_task(live.writer.send(plan))
     async with asyncio.timeout(PATIENCE):
-        while not live.objects.sent.pop(f"{live.namespace}/web", None):
+        while not live.pending.pop_sent(f"{live.namespace}/web"):
             await asyncio.sleep(0)
     await sending
-    assert not live.objects.written
+    assert not live.pending.returning()
 
 
 async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> None:
     """The API server makes no new version for it, so no watch would ever bring it back."""
     key = Key(Kind.SERVICE, f"{live.namespace}/web")
-    plan = await live.plan()
+    before, plan = await live.service(), await live.plan()
     await live.writer.send(plan)
-    assert live.objects.written.pop(key)
+    assert live.pending.is_replaced(key, before.metadata.resource_version)
+    live.pending.confirm(key)
     stored = await live.service()
     (write,) = [each for each in plan.writes if isinstance(each, StatusPatch)]
     again = {**write.body, "metadata": {"resourceVersion": stored.metadata.resource_version}}
     await live.writer.send(Plan(writes=(StatusPatch(write.kind, write.key, again),)))
-    assert key not in live.objects.written
+    assert not live.pending.is_replaced(key, stored.metadata.resource_version)
 
 
 async def test_a_stale_write_is_refused_whole(live: Live) -> None:
@@ -222,7 +232,7 @@ async def test_conditions_of_others_stay_through_everything(live: Live) -> None:
         "patch", "service", "web", "--subresource=status", "-p", json.dumps({"status": {"conditions": [theirs]}})
     )
     await live.writer.send(await live.plan())
-    live.observed = Observed({f"{live.namespace}/edge": {"n1": running("h", VIP, master=True)}})
+    live.agents = AgentStates({f"{live.namespace}/edge": {"n1": running("h", VIP, master=True)}})
     await live.settle()
     await live.writer.send(await live.plan())
     assert {entry.type: entry.status for entry in (await live.service()).status.conditions or ()} == {

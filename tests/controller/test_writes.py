@@ -14,7 +14,8 @@ from kavip.controller.worker import Worker
 from kavip.kube.client import Client
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
@@ -36,14 +37,14 @@ class Server:
         """Do the status writes of *plan*, as :class:`kavip.controller.writer.Writer` would have them done."""
         for write in plan.writes:
             if isinstance(write, StatusPatch) and write.kind is Kind.SERVICE:
-                self.caches.objects.sent[write.key] = write
+                self.caches.pending.send(write)
                 self.writes[write.key] += 1
                 before, after = self._patched(write)
                 if self.early:
                     self.caches._take(before, after)
                 await asyncio.sleep(0)
                 if not self.early:
-                    self.caches.objects.written[Key(write.kind, write.key)] = before.metadata.resource_version
+                    self.caches.pending.accept(write, after.metadata.resource_version)
                     asyncio.get_running_loop().call_soon(self.caches._take, before, after)
         return True
 
@@ -57,7 +58,7 @@ class Server:
 class Eye:
     """A probe that has seen nothing."""
 
-    observed = Observed()
+    agents = AgentStates()
 
     def aim(self, group: str, target: object) -> None:
         """Look nowhere."""
@@ -70,6 +71,9 @@ async def leading(caches: Caches, server: Server) -> AsyncIterator[WorkQueue[Key
     worker = Worker(
         snapshot=caches.snapshot,
         objects=caches.objects,
+        records=Records(),
+        pending=caches.pending,
+        rivals=caches.rivals,
         queue=queue,
         writer=server,  # type: ignore[arg-type]  # as much of it as the worker uses
         eye=Eye(),

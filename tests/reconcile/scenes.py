@@ -27,7 +27,10 @@ from kavip.api.workload import (
 )
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.objects import Applied, LeftOut, NodeState, Objects, Observed, Replaced, memory_key
+from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance, NodeState
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.records import AppliedObject, Records, ReplacedPod, record_key
 from kavip.reconcile.plan import (
     Apply,
     GroupPlan,
@@ -58,22 +61,26 @@ def cluster(*objects: Object, nodes: int = 2) -> Snapshot:
 
 
 def running(
-    config_hash: str = "", *vips: str, refused: str = "", master: bool = False, left_out: tuple[LeftOut, ...] = ()
+    config_hash: str = "",
+    *vips: str,
+    refused: str = "",
+    master: bool = False,
+    excluded: tuple[ExcludedInstance, ...] = (),
 ) -> NodeState:
     """The state of a node that runs *vips*."""
     addresses = frozenset(map(parse_address, vips))
     return NodeState(
         config_hash=config_hash,
         refused=refused,
-        left_out=left_out,
+        excluded=excluded,
         runs=addresses,
         masters=addresses if master else frozenset(),
     )
 
 
-def seen(group: str = GROUP, /, **states: NodeState) -> Observed:
+def seen(group: str = GROUP, /, **states: NodeState) -> AgentStates:
     """The agents' answers, by node."""
-    return Observed({group: states})
+    return AgentStates({group: states})
 
 
 def pod(name: str, node: str, *, ready: bool = True, group: str = GROUP, note: str = "") -> Pod:
@@ -101,9 +108,16 @@ class World:
     Status patches and server-side apply are carried out as far as kavip uses them.
     """
 
-    def __init__(self, snapshot: Snapshot, *, observed: Observed = Observed(), options: Options = Options()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        agents: AgentStates = AgentStates(),  # noqa: B008
+        options: Options = Options(),  # noqa: B008
+    ) -> None:
         """Start with *snapshot*; time stands still until told otherwise."""
-        self.snapshot, self.objects, self.observed, self.options = snapshot, Objects(), observed, options
+        self.snapshot, self.agents, self.options = snapshot, agents, options
+        self.objects, self.records = OwnedObjects(), Records()
         self.now = NOW
         self.removed: list[str] = []
         self._version = 1000
@@ -125,15 +139,11 @@ class World:
 
     def plan_service(self, key: str) -> ServicePlan:
         """The plan of the Service *key*."""
-        return plan_service(
-            self.snapshot, key, now=self.now, observed=self._seen, objects=self.objects, options=self.options
-        )
+        return plan_service(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
 
     def plan_group(self, key: str = GROUP) -> GroupPlan:
         """The plan of the group *key*."""
-        return plan_group(
-            self.snapshot, key, now=self.now, observed=self._seen, objects=self.objects, options=self.options
-        )
+        return plan_group(self.snapshot, key, now=self.now, observed=self._observed, options=self.options)
 
     def service(self, key: str) -> ServicePlan:
         """Plan the Service *key* and carry the plan out."""
@@ -144,8 +154,8 @@ class World:
     def group(self, key: str = GROUP) -> GroupPlan:
         """Plan the group *key* and carry the plan out."""
         plan = self.plan_group(key)
-        if plan.memory is not None:
-            self.objects.groups[key] = plan.memory
+        if plan.record is not None:
+            self.records.groups[key] = plan.record
         self._carry_out(plan)
         return plan
 
@@ -184,8 +194,9 @@ class World:
 
     # --- what an API server does ------------------------------------------------------------------------------------
     @property
-    def _seen(self) -> Observed:
-        return replace(self.observed, at=(self.now - NOW).total_seconds())
+    def _observed(self) -> Observed:
+        agents = replace(self.agents, at=(self.now - NOW).total_seconds())
+        return Observed(agents, self.objects, self.records)
 
     def _carry_out(self, plan: Plan) -> None:
         for write in plan.writes:
@@ -197,7 +208,7 @@ class World:
                 case PodAnnotation():
                     self._annotate(write)
                 case PodRemoval():
-                    self.objects.replaced[write.group] = Replaced(write.uid, is_done=True)
+                    self.records.replaced[write.group] = ReplacedPod(write.uid, is_done=True)
                     self.removed.append(write.key)
                     del self.objects.pods[write.group][write.key]
 
@@ -233,12 +244,12 @@ class World:
             )
         elif kind := MONITORING.get(write.kind):
             made: Any = msgspec.convert({**body, "metadata": metadata}, kind)
-            self.objects.see(None, made)
+            self.objects.store(None, made)
         else:
             containers = [Container(name=each["name"]) for each in body["spec"]["template"]["spec"]["containers"]]
             spec = DaemonSetSpec(template=PodTemplate(spec=PodTemplateSpec(containers=containers)))
             self.objects.daemonsets[write.key] = DaemonSet(metadata=metadata, spec=spec)
-        self.objects.applied[memory_key(write)] = Applied(digest(body), metadata.uid, metadata.generation)
+        self.records.applied[record_key(write)] = AppliedObject(digest(body), metadata.uid, metadata.generation)
 
     def _annotate(self, write: PodAnnotation) -> None:
         for pods in self.objects.pods.values():

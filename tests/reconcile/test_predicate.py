@@ -11,7 +11,7 @@ from kavip.caches import Caches
 from kavip.kube.client import Client
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, Kind, StatusPatch
-from kavip.reconcile.predicate import is_echo
+from kavip.reconcile.predicate import is_own_write
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
 
@@ -39,7 +39,7 @@ def test_our_own_write_is_an_echo() -> None:
     """The address and both conditions come back as they were sent; a condition of others stands beside them."""
     _, sent, before, after = written()
     assert after.ingress_addresses
-    assert is_echo(sent, before, after)
+    assert is_own_write(sent, before, after)
 
 
 def test_a_write_of_conditions_alone_is_an_echo() -> None:
@@ -49,7 +49,7 @@ def test_a_write_of_conditions_alone_is_an_echo() -> None:
     (sent,) = world.service("shop/web").writes
     assert isinstance(sent, StatusPatch)
     assert "loadBalancer" not in sent.body["status"]
-    assert is_echo(sent, before, world.snapshot.services["shop/web"])
+    assert is_own_write(sent, before, world.snapshot.services["shop/web"])
 
 
 def other_address(service: Service) -> Service:
@@ -78,14 +78,14 @@ def other_spec(service: Service) -> Service:
 def test_whatever_else_has_changed_makes_it_none(change: Any) -> None:
     """Then there is something to decide."""
     _, sent, before, after = written()
-    assert not is_echo(sent, before, change(after))
+    assert not is_own_write(sent, before, change(after))
 
 
 def test_a_write_that_was_decided_on_another_version_is_none() -> None:
     """What the cache showed then is not what it showed last: something came between."""
     _, sent, before, after = written()
     metadata = msgspec.structs.replace(before.metadata, resource_version="77")
-    assert not is_echo(sent, touched(before, metadata=metadata), after)
+    assert not is_own_write(sent, touched(before, metadata=metadata), after)
 
 
 def test_an_echo_wakes_group_and_pool_and_not_its_service() -> None:
@@ -102,7 +102,7 @@ def test_the_caches_know_an_echo_once() -> None:
     for each in (build.group(), build.pool(), before):
         caches._take(None, each)
     caches.wake = woken.add
-    caches.objects.sent["shop/web"] = sent
+    caches.pending.send(sent)
     caches._take(before, after)
     assert woken == {EDGE, POOL}
     caches._take(before, after)

@@ -73,7 +73,7 @@ def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service
     world.settle(*keys)
     vips = [line.strip().split("/")[0] for line in world.text().splitlines() if " dev " in line]
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.observed = seen(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
+    world.agents = seen(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
     world.settle(*keys)
     for service in world.snapshot.services.values():
         status, _ = world.condition(service.key, "kavip.io/Programmed") or ("", "")

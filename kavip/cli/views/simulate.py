@@ -30,7 +30,8 @@ from kavip.cli.sources.overlay import Standing, key_of, laid
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
-from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Apply, Options, Plan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
@@ -156,7 +157,7 @@ def plan(
         for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
             _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
         for key in sorted(snapshot.groups):
-            planned = plan_group(snapshot, key, now=NOW, observed=Observed(), objects=made, options=options)
+            planned = plan_group(snapshot, key, now=NOW, observed=Observed(objects=made), options=options)
             _write(snapshot, snapshot.groups[key], planned)
             manifests.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
         if before == _state(snapshot):
@@ -179,9 +180,9 @@ def _concerned(judged: Collection[Judged], snapshot: Snapshot, standing: Standin
     return frozenset(named | moved)
 
 
-def _made(standing: Standing | None) -> Objects:
+def _made(standing: Standing | None) -> OwnedObjects:
     """What groups have, so that running identities stay; a DaemonSet that is looked at is always applied again."""
-    found = Objects()
+    found = OwnedObjects()
     for what, each in (standing.written if standing else {}).items():
         kind, key = what.split(" ", 1)
         if kind == names.CONFIG_MAP:

@@ -78,11 +78,11 @@ def _conflict(found: InTheWay, group: KeepalivedGroup) -> Verdict:
             "until all is taken over"
         )
         return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
-    if found.why.predecessor:
+    if found.why.is_old_operator:
         message = (
             f"{what} and its pods are keepalived-operator's, and what is changed reaches no node; to have its VIPs "
             f"taken over node by node: kubectl annotate keepalivedgroup {group.metadata.name} "
             f"-n {group.metadata.namespace} {names.TAKE_OVER_ANNOTATION}=true"
         )
         return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
-    return Verdict("False", Reason.OBJECT_CONFLICT, f"{what} is {found.why.whose}: delete it, or rename the group")
+    return Verdict("False", Reason.OBJECT_CONFLICT, f"{what} is {found.why.owner}: delete it, or rename the group")

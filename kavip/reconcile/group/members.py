@@ -15,7 +15,7 @@ from kavip.api.service import Service
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.status import subjects_of
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.objects import NOTHING, LeftOut, NodeState
+from kavip.reconcile.observed.nodes import NO_STATES, ExcludedInstance, NodeState
 from kavip.reconcile.plan import Doubt, Key, Kind
 from kavip.reconcile.service import advertised, programmed, throttle
 from kavip.reconcile.service.programmed import Case, Ground
@@ -82,14 +82,14 @@ class _World(NamedTuple):
     allowed: tuple[str, ...] | None
     has_nodes: bool
     ready: tuple[str, ...]
-    apart: tuple[tuple[str, tuple[LeftOut, ...], frozenset[str]], ...]
+    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str]], ...]
 
 
 class _Memory:
     """The Services of one group that are *fine*, by identity, in the *world* as it was last."""
 
     world: _World | None = None
-    states: Mapping[str, NodeState] = NOTHING
+    states: Mapping[str, NodeState] = NO_STATES
 
     def __init__(self) -> None:
         self.fine: dict[int, _Fine] = {}
@@ -141,5 +141,5 @@ def _world(ground: Ground) -> _World:
     group, snapshot, allowed = ground.group, ground.snapshot, None
     if group and group.spec.allowed_namespaces is not None:
         allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
-    apart = tuple((node, state.left_out, state.unready) for node, state in sorted(ground.states.items()))
+    apart = tuple((node, state.excluded, state.unready) for node, state in sorted(ground.states.items()))
     return _World(group is not None, allowed, ground.has_nodes, ground.ready, apart)

@@ -19,8 +19,8 @@ from kavip.reconcile.group import manifests, monitoring
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.manifests import Manifest, digest
 from kavip.reconcile.migration.progress import Takeover
-from kavip.reconcile.observed.objects import Objects
-from kavip.reconcile.observed.ownership import PREDECESSOR, Foreign, Made, foreign
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.ownership import OLD_OPERATOR, Made, OwnerConflict, owner_conflict
 from kavip.reconcile.plan import Apply, Options
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 
@@ -42,7 +42,7 @@ class InTheWay:
     """
 
     what: str
-    why: Foreign
+    why: OwnerConflict
     doomed: tuple[str, ...] = ()
 
 
@@ -78,17 +78,17 @@ def bodies_of(
 
 @dataclass(frozen=True)
 class Belongings:
-    """What *group* has, by *objects*, at the time *now*; *taken*: what is there of keepalived-operator's."""
+    """What *group* has, as *observed* at the time *now*; *taken*: what is there of keepalived-operator's."""
 
     group: KeepalivedGroup
-    objects: Objects
+    observed: Observed
     now: datetime
     taken: Takeover
 
     @property
     def configmap(self) -> ConfigMap | None:
         """The ConfigMap of the group's name, whoever made it."""
-        return self.objects.configmaps.get(self.group.key)
+        return self.observed.objects.configmaps.get(self.group.key)
 
     @property
     def published(self) -> PublishedRevisions | None:
@@ -118,21 +118,21 @@ class Belongings:
         doomed = taken.evicted if taken.approved else ()
         for kind in kinds:
             obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
-            stranger = self.objects.strangers.get(what)
-            why = foreign(obj, group_uid=self.group.metadata.uid) if obj is not None else None
-            if obj is None and stranger is not None and (self.now - stranger.since).total_seconds() < RECHECK:
-                why = stranger.why
-            if why is not None and not (why.predecessor and taken.may_begin):
-                return InTheWay(what, why, doomed if why.predecessor else ())
+            conflict = self.observed.records.conflicts.get(what)
+            why = owner_conflict(obj, group_uid=self.group.metadata.uid) if obj is not None else None
+            if obj is None and conflict is not None and (self.now - conflict.since).total_seconds() < RECHECK:
+                why = conflict.owner
+            if why is not None and not (why.is_old_operator and taken.may_begin):
+                return InTheWay(what, why, doomed if why.is_old_operator else ())
         if names.DAEMON_SET in kinds and taken.is_blocked:
-            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", PREDECESSOR, doomed)
+            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", OLD_OPERATOR, doomed)
         return None
 
     def refused(self, bodies: Sequence[Manifest]) -> str:
         """What the API server said to one of *bodies* a moment ago; "" where it was not asked."""
         for body in bodies:
             what = f"{body['kind']} {_key_of(body)}"
-            told = self.objects.refused.get(what)
+            told = self.observed.records.rejected.get(what)
             if told and told.digest == digest(body) and (self.now - told.since).total_seconds() < RECHECK:
                 return f"the API server refuses {what}: {told.message}"
         return ""
@@ -154,10 +154,10 @@ class Belongings:
     def _seen(self, kind: str, key: str) -> Made | None:
         match kind:
             case names.CONFIG_MAP:
-                return self.objects.configmaps.get(key)
+                return self.observed.objects.configmaps.get(key)
             case names.DAEMON_SET:
-                return self.objects.daemonsets.get(key)
-        return self.objects.monitoring.get(f"{kind} {key}")
+                return self.observed.objects.daemonsets.get(key)
+        return self.observed.objects.monitoring.get(f"{kind} {key}")
 
     def _is_current(self, seen: Made, body: Manifest) -> bool:
         """
@@ -173,7 +173,7 @@ class Belongings:
             return self.holds(body["data"]) and there.get(names.NEXT_KEY) == wanted.get(names.NEXT_KEY)
         if (content := _content(seen)) is not None:
             return all(content[name] == body.get(name) for name in content)
-        applied = self.objects.applied.get(f"{body['kind']} {seen.metadata.key}")
+        applied = self.observed.records.applied.get(f"{body['kind']} {seen.metadata.key}")
         return (
             applied is not None
             and applied.digest == digest(body)

@@ -34,11 +34,11 @@ from kavip.reconcile.migration.progress import Takeover, takeover_of
 from kavip.reconcile.migration.replacement import plan_replacement, with_leaders
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.objects import Objects, Observed
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import (
     Apply,
-    GroupMemory,
     GroupPlan,
+    GroupRecord,
     Key,
     Kind,
     Options,
@@ -66,7 +66,6 @@ def plan_group(
     *,
     now: datetime,
     observed: Observed = _SEEN,
-    objects: Objects | None = None,
     options: Options = _DEFAULTS,
 ) -> GroupPlan:
     """What is to be written for the group with *key*, and which of its Services have to be looked at again."""
@@ -76,23 +75,22 @@ def plan_group(
     if group.metadata.deletion_timestamp:
         return GroupPlan()  # what it owns is being collected
     if key in snapshot.outside:
-        return plan_outside(snapshot, group, (objects or Objects()).pods.get(key, {}).values(), now=now)
-    objects = objects or Objects()
-    taken = _takeover(snapshot, group, objects, observed)
-    return _plan(snapshot, Belongings(group, objects, now, taken), observed, options)
+        return plan_outside(snapshot, group, observed.objects.pods_of(key), now=now)
+    taken = _takeover(snapshot, group, observed)
+    return _plan(snapshot, Belongings(group, observed, now, taken), observed, options)
 
 
-def _takeover(snapshot: Snapshot, group: KeepalivedGroup, objects: Objects, observed: Observed) -> Takeover:
-    seen = objects.configmaps.get(group.key)
+def _takeover(snapshot: Snapshot, group: KeepalivedGroup, observed: Observed) -> Takeover:
+    seen = observed.objects.configmaps.get(group.key)
     owner = controller_of(seen.metadata) if seen else None
     ours = seen if owner is not None and owner.uid == group.metadata.uid else None
-    pods = tuple(objects.pods.get(group.key, {}).values())
-    found = takeover_of(snapshot, group, configmap=ours, pods=pods, states=observed.of(group.key))
+    pods, states = observed.objects.pods_of(group.key), observed.agents.states_of(group.key)
+    found = takeover_of(snapshot, group, configmap=ours, pods=pods, states=states)
     return with_leaders(found)
 
 
 def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> GroupPlan:
-    group, objects, now = owned.group, owned.objects, owned.now
+    group, objects, now = owned.group, observed.objects, owned.now
     published = owned.published
     roster = _worked_out(snapshot, owned, observed, options)
     switching = _switching(owned, published, roster, observed)
@@ -104,10 +102,10 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     if needed.refused:
         bodies = ()
     monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
-    ground = Ground.of(snapshot, group.key, observed)
-    pods = objects.pods.get(group.key, {}).values()
-    mastership = Mastership.of(group, ground.expected(pods), observed, group.key)
-    judged = judge(ground, roster, mastership, objects.memory_of(group.key).doubts)
+    ground = Ground.of(snapshot, group.key, observed.agents)
+    pods = objects.pods_of(group.key)
+    mastership = Mastership.of(group, ground.expected(pods), observed.agents, group.key)
+    judged = judge(ground, roster, mastership, observed.records.group(group.key).doubts)
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
@@ -115,18 +113,18 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
         owned.taken,
         config_hash=roster.config.hash if roster.config else "",
         model=roster.model,
-        last=objects.replaced.get(group.key),
+        last=observed.records.replaced.get(group.key),
         is_written=is_written,
     )
     view = View(
         snapshot=snapshot,
         group=group,
         roster=roster,
-        states=observed.of(group.key),
-        pods=tuple(objects.pods.get(group.key, {}).values()),
+        states=observed.agents.states_of(group.key),
+        pods=pods,
         accepted=accepted(snapshot, group, roster, needed=needed, monitored=monitored),
         config_hash=config_hash,
-        complaint=objects.complaint(group.key),
+        complaint=objects.failure_of(group.key),
         mastership=mastership,
         doubts=judged.doubts,
         taking_over=replacement.programmed,
@@ -141,7 +139,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
             *_status(view, now),
         ),
         events=accepted_events(group, view.accepted),
-        memory=GroupMemory(roster.reserved, roster.left_out, judged.doubts),
+        record=GroupRecord(roster.reserved, roster.left_out, judged.doubts),
         target=_target(roster, config_hash, wanted, owned.taken, pods) if config_hash else None,
         requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
@@ -159,10 +157,10 @@ def _pauses(view: View, *, needed: bool, look: float | None) -> tuple[float, ...
 
 
 def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
-    group, pods = owned.group, owned.objects.pods.get(owned.group.key, {})
+    group, pods = owned.group, observed.objects.pods.get(owned.group.key, {})
     runs = owned.runs
     text, config_hash = (runs.text, runs.hash) if runs else ("", "")
-    return scene_of(snapshot, group, pods, observed, text=text, config_hash=config_hash, now=owned.now)
+    return scene_of(snapshot, group, pods, observed.agents, text=text, config_hash=config_hash, now=owned.now)
 
 
 def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Roster:
@@ -171,12 +169,12 @@ def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, optio
     return roster_of(
         snapshot,
         group,
-        reserved=owned.objects.reserved,
+        reserved=observed.records.reserved,
         running=running,
         options=options,
         scene=_scene(snapshot, owned, observed),
         succession=owned.taken.succession,
-        elsewhere=neighbours.elsewhere_of(snapshot, owned.objects, group),
+        elsewhere=neighbours.elsewhere_of(snapshot, observed.objects, group),
     )
 
 
@@ -184,11 +182,11 @@ def _switching(
     owned: Belongings, published: PublishedRevisions | None, roster: Roster, observed: Observed
 ) -> Switching | None:
     """What to publish of the *roster*; None where there is nothing."""
-    group, now, states = owned.group, owned.now, observed.of(owned.group.key)
+    group, now, states = owned.group, owned.now, observed.agents.states_of(owned.group.key)
     if roster.config is None:
         return None
-    hearings = observed.heard(group.key)
-    before, renewed = published.at(now) if published else None, since(states, hearings) is not None
+    contacts = observed.agents.contacts_of(group.key)
+    before, renewed = published.at(now) if published else None, since(states, contacts) is not None
     settings = replace(settings_of(group), renewals=(before.current.settings.renewals if before else 0) + renewed)
     wanted = roster.next or roster.config
     following = Revision(wanted.text, wanted.hash, settings, renewed=renewed)
@@ -200,9 +198,9 @@ def _switching(
     def vote(on: Revision) -> Sequence[Voter]:
         assembly = Assembly(
             nodes=roster.crew,
-            pods=tuple(owned.objects.pods.get(group.key, {}).values()),
+            pods=observed.objects.pods_of(group.key),
             states=states,
-            hearings=hearings,
+            hearings=contacts,
             runs=(published.current if published else current).hash,
         )
         return voters_of(assembly, on, now=now)
@@ -212,7 +210,7 @@ def _switching(
 
 def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
     """The objects for Prometheus, where its operator is installed, and what is wrong with them."""
-    if not owned.objects.has_monitors:
+    if not owned.observed.objects.has_pod_monitors:
         return Trouble(None, ""), ()
     in_the_way = owned.in_the_way(monitoring.KINDS)
     bodies = monitoring.bodies_of(owned.group, account=options.prometheus_account) if in_the_way is None else ()

@@ -22,7 +22,7 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.observed.mastership import Mastership, Subject
-from kavip.reconcile.observed.objects import BACKUP, FAULT, MASTER, NodeState
+from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER, NodeState
 from kavip.reconcile.plan import Doubt, Verdict
 from kavip.reconcile.service import advertised
 from kavip.reconcile.text import few
@@ -135,7 +135,7 @@ def _left_out(view: View, ready: Sequence[str]) -> str:
     found = sorted(
         (each.name, each.reason, node)
         for node in ready
-        for each in (view.states[node].left_out if node in view.states else ())
+        for each in (view.states[node].excluded if node in view.states else ())
     )
     if not found:
         return ""

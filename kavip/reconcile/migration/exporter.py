@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address
-from kavip.reconcile.observed.objects import MASTER, NodeState, Sight
+from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
 from kavip.vrrp.predecessor import Inherited
 
 PORT: Final = 9650
@@ -37,7 +37,7 @@ def state_of(body: str, instances: Iterable[Inherited] = ()) -> NodeState:
             continue
         vips = known[name].addresses if name in known else ()
         family = known[name].family if name in known else 4
-        sights.append(Sight(name, int(labels["vrid"]), family, state, len(vips)))
+        sights.append(InstanceState(name, int(labels["vrid"]), family, state, len(vips)))
         runs |= dict.fromkeys(vips, name)
         masters |= set(vips) if state == MASTER else set()
     return NodeState(

@@ -19,7 +19,7 @@ from kavip import names
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
-from kavip.reconcile.observed.objects import MASTER, NodeState, Sight
+from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
 from kavip.snapshot import Snapshot
 from kavip.vrrp import predecessor
 from kavip.vrrp.predecessor import Inherited
@@ -103,7 +103,7 @@ class Takeover:
         """The node of the group with that *name*."""
         return next(each for each in self.nodes if each.metadata.name == name)
 
-    def sights(self, node: str) -> Sequence[Sight]:
+    def sights(self, node: str) -> Sequence[InstanceState]:
         """The instances that *node* reports."""
         return self.states[node].instances if node in self.states else ()
 

@@ -13,7 +13,8 @@ from kavip import names
 from kavip.api.scheduling import fields_of
 from kavip.names import Reason
 from kavip.reconcile.migration.progress import Takeover
-from kavip.reconcile.observed.objects import FAULT, MASTER, NodeState, Replaced
+from kavip.reconcile.observed.nodes import FAULT, MASTER, NodeState
+from kavip.reconcile.observed.records import ReplacedPod
 from kavip.reconcile.plan import PodRemoval, Verdict
 from kavip.reconcile.text import few
 from kavip.vrrp.groups import has_password
@@ -33,7 +34,7 @@ class Replacement:
 
 
 def plan_replacement(
-    takeover: Takeover, *, config_hash: str, model: Model | None, last: Replaced | None, is_written: bool
+    takeover: Takeover, *, config_hash: str, model: Model | None, last: ReplacedPod | None, is_written: bool
 ) -> Replacement:
     """
     Choose the old pod to delete next.
@@ -73,7 +74,7 @@ def _pending(takeover: Takeover, action: str) -> Verdict:
     )
 
 
-def _deletion_after(takeover: Takeover, last: Replaced, deletion: PodRemoval) -> PodRemoval | None:
+def _deletion_after(takeover: Takeover, last: ReplacedPod, deletion: PodRemoval) -> PodRemoval | None:
     """
     What may be deleted after the *last* pod: that one again, or nothing, until the watch shows its end.
 

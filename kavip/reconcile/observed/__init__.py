@@ -1,11 +1,14 @@
 """
-What the controller has seen besides the Snapshot. PURE.
+What the controller has observed besides the Snapshot. PURE.
 
-* :mod:`~kavip.reconcile.observed.objects`: the last answer of each agent, and the objects that groups own;
-* :mod:`~kavip.reconcile.observed.agent`: an answer of ``/state``, decoded;
+* :mod:`~kavip.reconcile.observed.observed`: ``Observed``, the second input of every decision, of three parts:
+  :mod:`~kavip.reconcile.observed.nodes`: what the agents reported;
+  :mod:`~kavip.reconcile.observed.objects`: the objects that groups own;
+  :mod:`~kavip.reconcile.observed.records`: what the controller recorded of its own plans and writes;
+* :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
 * :mod:`~kavip.reconcile.observed.collisions`: VRIDs that another router uses, by keepalived's counters;
 * :mod:`~kavip.reconcile.observed.neighbours`: VRIDs and VIPs that nodes of other groups still run;
 * :mod:`~kavip.reconcile.observed.operator`: whether keepalived-operator runs;
-* :mod:`~kavip.reconcile.observed.ownership`: who made an object of a group.
+* :mod:`~kavip.reconcile.observed.ownership`: which controller made an object of a group.
 """

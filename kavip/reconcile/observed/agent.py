@@ -19,7 +19,7 @@ from kavip.api.instant import read_instant
 from kavip.api.meta import Wire, field
 from kavip.names import MAX_ROUTER_ID
 from kavip.reconcile.observed.collisions import Sign, Trace
-from kavip.reconcile.observed.objects import BY_KEEPALIVED, EVER, MASTER, LeftOut, NodeState, Sight
+from kavip.reconcile.observed.nodes import BY_KEEPALIVED, EVER, MASTER, ExcludedInstance, InstanceState, NodeState
 
 DRIFT: Final = 0.3
 """Seconds by which a node's clock may differ from ours: more would show as two masters while nodes switch."""
@@ -120,7 +120,7 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         if instance.state == MASTER:
             masters |= addresses
     sights = (
-        Sight(
+        InstanceState(
             each.name,
             each.router_id,
             each.family,
@@ -140,7 +140,7 @@ def summary(report: Report, *, asked: datetime | None = None, answered: datetime
         masters=frozenset(masters),
         instance_of=runs,
         instances=tuple(sorted(sights, key=lambda sight: sight.name)),
-        left_out=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
+        excluded=tuple(sorted(map(_left_out, report.left_out), key=lambda left_out: left_out.name)),
         prepared=_short(report.prepared),
         next_refused=_short(report.next_refused),
         switch_at=_short(report.switch_at),
@@ -164,7 +164,7 @@ def resumed(state: NodeState, before: NodeState) -> NodeState:
         config_hash=before.config_hash,
         runs=before.runs,
         instance_of=before.instance_of,
-        left_out=before.left_out,
+        excluded=before.excluded,
     )
 
 
@@ -191,8 +191,8 @@ def counts_of(report: Report) -> Mapping[Trace, int]:
     return found
 
 
-def _left_out(told: LeftOutReport) -> LeftOut:
-    return LeftOut(
+def _left_out(told: LeftOutReport) -> ExcludedInstance:
+    return ExcludedInstance(
         name=_short(told.name),
         reason=_short(told.reason),
         by_keepalived=told.by == BY_KEEPALIVED,

@@ -18,7 +18,7 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.memo import Memory
 from kavip.names import Reason
-from kavip.reconcile.observed.objects import BACKUP, FAULT, MASTER, Hearing, NodeState, Observed
+from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER, AgentStates, Contact, NodeState
 from kavip.vrrp.timing import SECOND, timing_of
 
 _SOON: Final = 0.5  # seconds that two masters may take to notice each other, where adverts come more often
@@ -58,7 +58,7 @@ class Held:
 @dataclass(frozen=True, kw_only=True)
 class Mastership:
     """
-    Who has what, by the agents' answers *states* and *hearings* by node as of *at*.
+    Who has what, by the agents' answers *states* and *contacts* by node as of *at*.
 
     *expected*: the nodes that should answer. Masters may overlap for *overlap* seconds before that is a split brain,
     and a VIP may be without one for *gap* seconds before that is told.
@@ -66,22 +66,22 @@ class Mastership:
 
     expected: tuple[str, ...]
     states: Mapping[str, NodeState]
-    hearings: Mapping[str, Hearing]
+    contacts: Mapping[str, Contact]
     at: float
     overlap: float = _SOON
     gap: float = _SHORTEST
 
     @classmethod
-    def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], observed: Observed, key: str) -> "Mastership":
+    def of(cls, group: KeepalivedGroup | None, expected: Iterable[str], agents: AgentStates, key: str) -> "Mastership":
         """What the nodes of the group *key* say."""
         seconds = (
             max(timing_of(group.spec, 4).milliseconds, timing_of(group.spec, 6).milliseconds) / SECOND if group else 1
         )
         return cls(
             expected=tuple(expected),
-            states=observed.of(key),
-            hearings=observed.heard(key),
-            at=observed.at,
+            states=agents.states_of(key),
+            contacts=agents.contacts_of(key),
+            at=agents.at,
             overlap=max(_SOON, 1.2 * seconds),
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
         )
@@ -124,9 +124,9 @@ class Mastership:
         return [node for node, state in self.states.items() if subject in state.masters]
 
     def _claim(self, node: str, subject: Subject) -> Claim:
-        heard = self.hearings.get(node, Hearing())
+        contact = self.contacts.get(node, Contact())
         instance = subject if isinstance(subject, str) else self.states[node].instance_of.get(subject, "")
-        return Claim(heard.since.get(instance, 0.0), heard.last, node, heard.is_silent)
+        return Claim(contact.since.get(instance, 0.0), contact.last, node, contact.is_silent)
 
     def _alone(self, subject: Subject, claim: Claim) -> Held:
         if not claim.is_silent or any(self._hears(node, subject) for node in self.states):
@@ -149,7 +149,7 @@ class Mastership:
         return subject in names if isinstance(subject, str) else state.instance_of.get(subject) in names
 
     def _is_silent(self, node: str) -> bool:
-        return node in self.hearings and self.hearings[node].is_silent
+        return node in self.contacts and self.contacts[node].is_silent
 
     def faults(self, subject: Address) -> tuple[str, ...]:
         """The nodes on which the instance of *subject* cannot work."""

@@ -18,7 +18,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
-from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.snapshot import Snapshot
 from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
@@ -57,7 +57,7 @@ class Elsewhere:
 NOWHERE: Final = Elsewhere({})
 
 
-def elsewhere_of(snapshot: Snapshot, objects: Objects, group: KeepalivedGroup) -> Elsewhere:
+def elsewhere_of(snapshot: Snapshot, objects: OwnedObjects, group: KeepalivedGroup) -> Elsewhere:
     """What runs beside *group*: the texts of groups that have pods."""
     found = {
         key: data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))

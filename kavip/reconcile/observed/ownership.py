@@ -1,8 +1,8 @@
 """
-Whose object is it: kavip's own, the predecessor's, or somebody else's.
+Which controller made an object of a group: kavip, keepalived-operator, or another one.
 
-Only an object that the group controls and that kavip made is written over. Server-side apply alone would not tell: it
-merges into whatever has the name.
+Only an object that the group controls and that kavip made is overwritten. Server-side apply alone does not protect
+other objects: it merges into whatever object has the name.
 """
 
 from dataclasses import dataclass
@@ -13,35 +13,39 @@ from kavip.api.workload import ConfigMap, DaemonSet, PodMonitor, Role, RoleBindi
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """An object that kavip leaves alone: *whose* it is, in words; *predecessor*: keepalived-operator's."""
+class OwnerConflict:
+    """
+    Why kavip leaves an object alone.
 
-    whose: str
-    predecessor: bool = False
+    *owner*: what made it, in words for messages. *is_old_operator*: keepalived-operator made it.
+    """
+
+    owner: str
+    is_old_operator: bool = False
 
 
-PREDECESSOR: Final = Foreign("made by keepalived-operator for this group", predecessor=True)
+OLD_OPERATOR: Final = OwnerConflict("made by keepalived-operator for this group", is_old_operator=True)
 
 Made = ConfigMap | DaemonSet | PodMonitor | Role | RoleBinding
-"""What kavip makes for a group."""
+"""The kinds of objects that kavip makes for a group."""
 
 
-def foreign(obj: Made, *, group_uid: str) -> Foreign | None:
-    """Why *obj* is not kavip's for the group with *group_uid*; None: it is."""
+def owner_conflict(obj: Made, *, group_uid: str) -> OwnerConflict | None:
+    """Why *obj* is not kavip's object for the group with *group_uid*; None: it is."""
     owner = controller_of(obj.metadata)
     if owner is None:
-        return Foreign("nobody's: it has no controlling owner")
+        return OwnerConflict("without a controlling owner")
     if owner.uid != group_uid:
-        return Foreign(f"controlled by {owner.kind} {owner.name} (uid {owner.uid})")
-    if not _made_by_kavip(obj):
-        return PREDECESSOR
+        return OwnerConflict(f"controlled by {owner.kind} {owner.name} (uid {owner.uid})")
+    if not _is_made_by_kavip(obj):
+        return OLD_OPERATOR
     return None
 
 
-def _made_by_kavip(obj: Made) -> bool:
+def _is_made_by_kavip(obj: Made) -> bool:
     match obj:
         case ConfigMap():
             return names.AGENT_KEY in (obj.data or {})
         case DaemonSet():
             return any(container.name == names.AGENT_CONTAINER for container in obj.spec.template.spec.containers or ())
-    return True  # what the predecessor made for Prometheus says the same
+    return True  # keepalived-operator's objects for Prometheus have the same content

@@ -21,7 +21,7 @@ from typing import Final
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.observed.objects import Hearing, NodeState, Observed
+from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
 from kavip.reconcile.plan import age
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Peer
@@ -47,7 +47,7 @@ class Scene:
     running: Participants
     config_hash: str
     states: Mapping[str, NodeState]
-    heard: Mapping[str, Hearing]
+    heard: Mapping[str, Contact]
     pods: frozenset[str]
     lingering: frozenset[str]
     at: float
@@ -71,7 +71,7 @@ def scene_of(
     snapshot: Snapshot,
     group: KeepalivedGroup,
     pods: Mapping[str, Pod],
-    observed: Observed,
+    agents: AgentStates,
     *,
     text: str,
     config_hash: str,
@@ -83,16 +83,16 @@ def scene_of(
     return Scene(
         running=participants_of(text),
         config_hash=config_hash,
-        states=observed.of(group.key),
-        heard=observed.heard(group.key),
+        states=agents.states_of(group.key),
+        heard=agents.contacts_of(group.key),
         pods=frozenset(pod.spec.node_name for pod in pods.values()),
         lingering=frozenset(
             pod.spec.node_name
             for pod in leaving
             if (node := snapshot.nodes.get(pod.spec.node_name)) is not None and node.is_ready
         ),
-        at=observed.at,
-        asked=observed.at - observed.since,
+        at=agents.at,
+        asked=agents.at - agents.since,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip.api.cluster import Node, Pod
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.objects import Hearing, NodeState
+from kavip.reconcile.observed.nodes import Contact, NodeState
 from kavip.reconcile.rollout.configmap import Revision
 from kavip.reconcile.rollout.switchover import Voter
 
@@ -30,17 +30,17 @@ class Assembly:
     nodes: Sequence[Node]
     pods: Sequence[Pod]
     states: Mapping[str, NodeState]
-    hearings: Mapping[str, Hearing]
+    hearings: Mapping[str, Contact]
     runs: str
 
 
-def since(states: Mapping[str, NodeState], hearings: Mapping[str, Hearing]) -> datetime | None:
+def since(states: Mapping[str, NodeState], hearings: Mapping[str, Contact]) -> datetime | None:
     """
     When the first node saw another password than the one that runs; None: all run what is mounted.
 
     What a node said that is silent now may have been before a switch; others see a new password as well.
     """
-    heard = [each for name, each in states.items() if not hearings.get(name, Hearing()).is_silent]
+    heard = [each for name, each in states.items() if not hearings.get(name, Contact()).is_silent]
     return min((found for each in heard if (found := read_instant(each.new_password))), default=None)
 
 

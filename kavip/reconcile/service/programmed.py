@@ -20,7 +20,7 @@ from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile import vrids
-from kavip.reconcile.observed.objects import LeftOut, NodeState, Observed
+from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance, NodeState
 from kavip.reconcile.plan import Verdict
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
@@ -56,14 +56,14 @@ class Ground:
         return known is not None and not known.is_ready
 
     @classmethod
-    def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "Ground":
+    def of(cls, snapshot: Snapshot, key: str, agents: AgentStates) -> "Ground":
         """The ground under the Services of the group *key*."""
         group = snapshot.groups.get(key)
         if group is None:
-            return cls(snapshot, key, None, has_nodes=False, ready=(), states=observed.of(key))
+            return cls(snapshot, key, None, has_nodes=False, ready=(), states=agents.states_of(key))
         # A node that is down would keep every new Service pending for as long as it takes to repair it.
         ready, has_nodes = snapshot.ready_nodes(group), bool(snapshot.group_nodes(group))
-        return cls(snapshot, key, group, has_nodes, ready, observed.of(key))
+        return cls(snapshot, key, group, has_nodes, ready, agents.states_of(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +206,13 @@ def _not_left_out(case: Case) -> Refusal | None:
     return Refusal(Reason.PENDING, f"{told}{runs}")
 
 
-def _left_out(case: Case, node: str) -> Iterable[LeftOut]:
+def _left_out(case: Case, node: str) -> Iterable[ExcludedInstance]:
     state = case.ground.states.get(node)
     vips = frozenset(case.vips)
-    return (each for each in state.left_out if _is_own(each, case.service) or each.virtual_ips & vips) if state else ()
+    return (each for each in state.excluded if _is_own(each, case.service) or each.virtual_ips & vips) if state else ()
 
 
-def _is_own(instance: LeftOut, service: Service) -> bool:
+def _is_own(instance: ExcludedInstance, service: Service) -> bool:
     """Whether *instance* is named as those of *service* alone are."""
     return instance.name == service.key or instance.name.startswith(f"{service.key}/")
 

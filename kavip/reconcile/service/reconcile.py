@@ -19,8 +19,8 @@ from kavip.ipam.selection import Case as Decision
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.mastership import Mastership
-from kavip.reconcile.observed.objects import Objects, Observed
-from kavip.reconcile.plan import GroupMemory, Kind, Notice, Options, ServicePlan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.plan import Kind, Notice, Options, ServicePlan, StatusPatch, Verdict, timestamp
 from kavip.reconcile.service import advertised, programmed, removals, throttle, unanswered
 from kavip.reconcile.service.advertised import Found
 from kavip.reconcile.service.allocation import Addressing, addressing_of, told_of
@@ -40,14 +40,13 @@ def plan_service(
     *,
     now: datetime,
     observed: Observed = _SEEN,
-    objects: Objects | None = None,
     options: Options = _DEFAULTS,
 ) -> ServicePlan:
     """What is to be written for the Service with *key*, and what it holds from then on."""
     service = snapshot.services.get(key)
     if service is None or service.metadata.deletion_timestamp:
         return ServicePlan(waits=())
-    plan = _plan(snapshot, service, now=now, observed=observed, objects=objects, options=options)
+    plan = _plan(snapshot, service, now=now, observed=observed, options=options)
     if plan.writes or not snapshot.ledger.is_expecting(key):
         return plan
     return unanswered.settled(plan, service, now=now)
@@ -59,7 +58,6 @@ def _plan(
     *,
     now: datetime,
     observed: Observed,
-    objects: Objects | None,
     options: Options,
 ) -> ServicePlan:
     key, group = service.key, snapshot.group_of(service)
@@ -67,23 +65,23 @@ def _plan(
         group = _lost(snapshot, service)
     if group is None:
         return _released(snapshot, service)
-    before = objects.removals.get(key) if objects else None
+    before = observed.records.removals.get(key)
     addressing = (
         addressing_of(snapshot, service, group, options=options, before=before, now=now)
         if service.is_load_balancer
         else None
     )
     given = addressing.addresses if addressing else ()
-    ground = Ground.of(snapshot, group, observed)
-    memory = objects.memory_of(group) if objects else GroupMemory()
-    left_out = memory.left_out.get(key)
-    case = Case.of(service, given, ground, {key: left_out} if left_out else None)
-    pods = objects.pods.get(group, {}).values() if objects else ()
-    mastership = Mastership.of(ground.group, ground.expected(pods), observed, group)
-    doubt = memory.doubts.get(key)
+    ground = Ground.of(snapshot, group, observed.agents)
+    record = observed.records.group(group)
+    excluded = record.excluded.get(key)
+    case = Case.of(service, given, ground, {key: excluded} if excluded else None)
+    expected = ground.expected(observed.objects.pods_of(group))
+    mastership = Mastership.of(ground.group, expected, observed.agents, group)
+    doubt = record.doubts.get(key)
     found = advertised.look(case, mastership)
     told = advertised.news_of(service, found, doubt, mastership), found
-    return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.began)
+    return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.agents.asked_from)
 
 
 # --- the write --------------------------------------------------------------------------------------------------------

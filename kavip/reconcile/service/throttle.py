@@ -14,7 +14,7 @@ from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.observed.objects import EVER
+from kavip.reconcile.observed.nodes import EVER
 from kavip.reconcile.plan import Verdict, age
 
 PATIENCE: Final = 10.0

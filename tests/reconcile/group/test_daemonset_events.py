@@ -46,7 +46,7 @@ def world() -> World:
 
 def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
     """Ready=False has the error of the DaemonSet, without the name that changes with each attempt, and the remedy."""
-    assert world.objects.see(None, event(REFUSED.format("x7kq2"))) == GROUP
+    assert world.objects.store(None, event(REFUSED.format("x7kq2"))) == GROUP
     status, reason, message = ready(world)
     assert (status, reason) == ("False", "PodsNotReady")
     assert message == (
@@ -54,14 +54,14 @@ def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
         'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
         f"label namespace lb with pod-security.kubernetes.io/enforce=privileged{AGAIN}"
     )
-    world.objects.see(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
+    world.objects.store(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
     assert not world.group().writes
 
 
 def test_other_errors_are_told_as_they_are(world: World) -> None:
     """A quota has nothing to do with labels; of several complaints the last counts."""
-    world.objects.see(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
-    world.objects.see(None, event(REFUSED.format("x7kq2"), name="e2"))
+    world.objects.store(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
+    world.objects.store(None, event(REFUSED.format("x7kq2"), name="e2"))
     assert ready(world)[2].endswith(f"its DaemonSet says: Error creating: exceeded quota{AGAIN}")
 
 
@@ -75,24 +75,24 @@ def test_other_errors_are_told_as_they_are(world: World) -> None:
 )
 def test_the_same_complaint_is_told_once(world: World, note: str) -> None:
     """However many pods it was about, and whether the DaemonSet counts or tells them."""
-    world.objects.see(None, event(note.format("x7kq2")))
+    world.objects.store(None, event(note.format("x7kq2")))
     assert "x7kq2" not in ready(world)[2]
     folded = f"(combined from similar events): {note.format('abcde')}"
-    world.objects.see(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
+    world.objects.store(None, event(folded, name="e2", at="2026-03-01T12:05:00Z"))
     assert not world.group().writes
 
 
 def test_a_complaint_is_over_when_the_pods_are_there(world: World) -> None:
     """Events stay for an hour; a pod that exists and is not ready has another reason."""
-    world.objects.see(None, event("Error creating: exceeded quota"))
+    world.objects.store(None, event("Error creating: exceeded quota"))
     world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("a", "n1"), pod("b", "n2", ready=False))}
     assert ready(world)[2] == "1 of 2 pods are ready; waiting for those on n2"
 
 
 def test_a_complaint_of_another_daemon_set_is_not_ours(world: World) -> None:
     """One that had the same name before; one that has gone with its hour."""
-    world.objects.see(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
+    world.objects.store(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
     assert "DaemonSet says" not in ready(world)[2]
-    world.objects.see(None, event("Error creating: exceeded quota", name="e2"))
-    world.objects.see(event("Error creating: exceeded quota", name="e2"), None)
+    world.objects.store(None, event("Error creating: exceeded quota", name="e2"))
+    world.objects.store(event("Error creating: exceeded quota", name="e2"), None)
     assert "DaemonSet says" not in ready(world)[2]

@@ -47,7 +47,7 @@ def test_a_group_outside_gets_its_condition_and_nothing_else() -> None:
 def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
     """Every condition that kavip wrote before names the nodes and the remedy: the old ones would never change."""
     world = confined(with_condition(build.group(), "Programmed"), build.service(WEB, group=GROUP))
-    world.objects.see(None, mine := pod("edge-1", "n1"))
+    world.objects.store(None, mine := pod("edge-1", "n1"))
     found = {each["type"]: each for each in body_of(world.group())["conditions"]}
     assert set(found) == {"Accepted", "Programmed"}
     for each in found.values():
@@ -55,7 +55,7 @@ def test_a_group_that_was_served_reports_where_its_pods_keep_vips() -> None:
         assert "until then its pods on n1 keep VIPs" in each["message"]
         assert "or add lb to the value" in each["message"]
     assert not world.group().writes
-    world.objects.see(mine, None)
+    world.objects.store(mine, None)
     assert all("until then" not in each["message"] for each in body_of(world.group())["conditions"])
 
 

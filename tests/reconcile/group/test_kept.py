@@ -15,7 +15,7 @@ from kavip import names
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
-from kavip.reconcile.observed.objects import BACKUP, MASTER, Hearing, NodeState, Observed, Sight
+from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, Kind
 from kavip.reconcile.service import programmed
 from kavip.snapshot import Snapshot
@@ -58,7 +58,7 @@ def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
     )
 
 
-def some_answers(world: World, luck: random.Random) -> Observed:
+def some_answers(world: World, luck: random.Random) -> AgentStates:
     """What the agents of some nodes say: who runs the text, who is master, who is silent."""
     configmap = world.objects.configmaps.get(GROUP)
     running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
@@ -77,14 +77,14 @@ def some_answers(world: World, luck: random.Random) -> Observed:
             masters=frozenset(address for address, name in at.items() if name in leads),
             instance_of=at,
             instances=tuple(
-                Sight(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
+                InstanceState(name, run.identity.router_id, 4, MASTER if name in leads else BACKUP, 1)
                 for name, run in sorted(running.items())
             ),
         )
-        heard[node] = Hearing(
+        heard[node] = Contact(
             float(luck.randint(1, 50)), dict.fromkeys(running, 1.0), not is_well and luck.random() < 0.2
         )
-    return Observed({GROUP: states}, hearings={GROUP: heard})
+    return AgentStates({GROUP: states}, contacts={GROUP: heard})
 
 
 def happen(world: World, luck: random.Random, *, shared: bool) -> None:
@@ -106,7 +106,7 @@ def happen(world: World, luck: random.Random, *, shared: bool) -> None:
         case "node":
             world.snapshot.put(build.node("n2", luck.choice(("192.0.2.12", "198.51.100.3", "198.51.100.5"))))
         case "answers":
-            world.observed = some_answers(world, luck)
+            world.agents = some_answers(world, luck)
         case "plan":
             for each in sorted(world.snapshot.services):
                 world.service(each)
@@ -126,7 +126,7 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
         world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
     for _ in range(3):
         world.group()
-        world.observed = some_answers(world, luck)
+        world.agents = some_answers(world, luck)
     for key in SERVICES:
         world.service(key)
     histories = []
@@ -135,8 +135,8 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
         world.later(luck.choice((0, 1, 5)))
         snapshot = world.snapshot
         every = [each.values() for each in (snapshot.groups, snapshot.nodes, snapshot.namespaces, snapshot.services)]
-        then = World(Snapshot.from_objects(chain.from_iterable(every)), observed=world.observed)
-        then.objects, then.now = deepcopy(world.objects), world.now
+        then = World(Snapshot.from_objects(chain.from_iterable(every)), agents=world.agents)
+        then.objects, then.records, then.now = deepcopy(world.objects), deepcopy(world.records), world.now
         histories.append((then, world.group()))
     for then, kept in histories:
         with patch.object(units, "lots_of", one_by_one):
@@ -162,7 +162,7 @@ def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
         world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
     for _ in range(3):
         world.group()
-        world.observed = some_answers(world, Fair())
+        world.agents = some_answers(world, Fair())
     for key in SERVICES:
         world.service(key)
     for _ in range(2):

@@ -10,8 +10,8 @@ from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import PodMonitor, Role
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.monitoring import bodies_of
-from kavip.reconcile.observed.objects import Objects, Rejected, Stranger
-from kavip.reconcile.observed.ownership import Foreign
+from kavip.reconcile.observed.ownership import OwnerConflict
+from kavip.reconcile.observed.records import ObjectConflict, Records, RejectedObject
 from kavip.reconcile.plan import Apply, Key, Kind, Options
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
 from tests.support import build
@@ -28,7 +28,7 @@ def applied(world: World) -> list[str]:
 def served(*, monitors: bool = True) -> World:
     """A group with ConfigMap and DaemonSet, in a cluster with or without the kind PodMonitor."""
     world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_monitors = monitors
+    world.objects.has_pod_monitors = monitors
     world.settle(Key(Kind.GROUP, GROUP))
     return world
 
@@ -43,7 +43,7 @@ def test_they_come_with_the_kind_and_not_before() -> None:
     """A PodMonitor, a Role and a RoleBinding, as soon as there are PodMonitors; then nothing is left to do."""
     world = served(monitors=False)
     assert not world.objects.monitoring
-    world.objects.has_monitors = True
+    world.objects.has_pod_monitors = True
     assert applied(world) == KINDS
     assert not world.group().writes
     assert sorted(world.objects.monitoring) == [f"PodMonitor {GROUP}", f"Role {ROLE}", f"RoleBinding {ROLE}"]
@@ -96,13 +96,13 @@ def test_what_was_edited_is_put_right() -> None:
 def test_somebody_elses_is_left_alone_and_told(seen: bool) -> None:
     """None of the three is written, the condition names the object, and the VIPs are served all the same."""
     world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_monitors = True
+    world.objects.has_pod_monitors = True
     if seen:
         owner = OwnerReference(api_version="v1", kind="Deployment", name="shop", uid="another", controller=True)
         metadata = Metadata(name="edge", namespace="lb", labels={names.GROUP_LABEL: "edge"}, owner_references=[owner])
-        world.objects.see(None, PodMonitor(metadata=metadata))
+        world.objects.store(None, PodMonitor(metadata=metadata))
     else:
-        world.objects.strangers[f"PodMonitor {GROUP}"] = Stranger(Foreign("nobody's"), NOW)
+        world.records.conflicts[f"PodMonitor {GROUP}"] = ObjectConflict(OwnerConflict("nobody's"), NOW)
     plan = world.group()
     assert [write.kind for write in plan.writes if isinstance(write, Apply)] == ["ConfigMap", "DaemonSet"]
     assert accepted(world)[:2] == ("False", "ObjectConflict")
@@ -113,9 +113,9 @@ def test_somebody_elses_is_left_alone_and_told(seen: bool) -> None:
 def test_a_refusal_costs_only_the_metrics() -> None:
     """Without the right to make them the group is served, and says what Prometheus lacks."""
     world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.has_monitors = True
+    world.objects.has_pod_monitors = True
     role = bodies_of(build.group(metrics_port=9650), account=Options().prometheus_account)[1]
-    world.objects.refused[f"Role {ROLE}"] = Rejected(digest(role), "attempting to grant extra privileges", NOW)
+    world.records.rejected[f"Role {ROLE}"] = RejectedObject(digest(role), "attempting to grant extra privileges", NOW)
     assert applied(world) == ["ConfigMap", "DaemonSet"]
     status, reason, message = accepted(world)
     assert (status, reason) == ("True", "Accepted")
@@ -124,9 +124,9 @@ def test_a_refusal_costs_only_the_metrics() -> None:
 
 def test_what_was_remembered_of_a_group_is_forgotten_with_it() -> None:
     """A group of the same name begins anew."""
-    objects = Objects()
-    memories: tuple[dict[str, Any], ...] = (objects.applied, objects.strangers, objects.refused)
+    records = Records()
+    memories: tuple[dict[str, Any], ...] = (records.applied, records.conflicts, records.rejected)
     for memory in memories:
         memory.update({f"Role {ROLE}": None, f"Role lb/other{names.PROMETHEUS_ROLE_SUFFIX}": None})
-    objects.forget(GROUP)
+    records.forget_group(GROUP)
     assert all(len(memory) == 1 for memory in memories)

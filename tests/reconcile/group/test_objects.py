@@ -7,8 +7,8 @@ from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.objects import RECHECK
-from kavip.reconcile.observed.objects import Rejected, Stranger
-from kavip.reconcile.observed.ownership import Foreign
+from kavip.reconcile.observed.ownership import OwnerConflict
+from kavip.reconcile.observed.records import ObjectConflict, RejectedObject
 from kavip.reconcile.plan import Apply
 from tests.reconcile.group.grouping import ACCEPTED, WEB, applied, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
@@ -49,7 +49,9 @@ def test_the_predecessors_objects_are_left_to_it() -> None:
 def test_a_stranger_that_the_cache_does_not_show_is_looked_at_again_later() -> None:
     """An object without the label was seen by the writer; after a while the group tries again."""
     world = World(cluster(build.group(metrics_port=9650)))
-    world.objects.strangers[f"DaemonSet {GROUP}"] = Stranger(Foreign("nobody's: it has no controlling owner"), NOW)
+    world.records.conflicts[f"DaemonSet {GROUP}"] = ObjectConflict(
+        OwnerConflict("nobody's: it has no controlling owner"), NOW
+    )
     plan = world.group()
     assert not applied(plan)
     assert plan.requeue_after == RECHECK
@@ -63,14 +65,14 @@ def test_a_body_that_was_refused_is_not_sent_again_and_again() -> None:
     """The API server's words stand in the condition; another body is tried at once."""
     world = World(cluster(build.group(metrics_port=9650)))
     body = next(each for each in world.plan_group().writes if isinstance(each, Apply)).body
-    world.objects.refused[f"ConfigMap {GROUP}"] = Rejected(digest(body), "exceeded quota", NOW)
+    world.records.rejected[f"ConfigMap {GROUP}"] = RejectedObject(digest(body), "exceeded quota", NOW)
     assert not applied(world.group())
     assert condition(world, ACCEPTED) == (
         "False",
         "Invalid",
         "the API server refuses ConfigMap lb/edge: exceeded quota",
     )
-    world.objects.refused[f"ConfigMap {GROUP}"] = Rejected("another", "exceeded quota", NOW)
+    world.records.rejected[f"ConfigMap {GROUP}"] = RejectedObject("another", "exceeded quota", NOW)
     assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
 
 

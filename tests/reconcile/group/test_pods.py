@@ -18,7 +18,7 @@ def test_pods_without_their_password_are_nudged_until_they_have_it() -> None:
     world.objects.pods[GROUP] = {"lb/p1": pod("p1", "n1")}
     world.settle(Key(Kind.GROUP, GROUP))
     plain = world.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
-    world.observed = seen(n1=running("old", refused=_password_fault(None)))
+    world.agents = seen(n1=running("old", refused=_password_fault(None)))
     plan = world.group()
     assert plan.requeue_after == NUDGE
     first = world.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
@@ -27,6 +27,6 @@ def test_pods_without_their_password_are_nudged_until_they_have_it() -> None:
     world.later(NUDGE)
     (second,) = told(world)
     assert second != first
-    world.observed = seen(n1=running("new"))
+    world.agents = seen(n1=running("new"))
     assert told(world) == {plain}
     assert told(world) == set()

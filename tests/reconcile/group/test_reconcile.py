@@ -11,7 +11,8 @@ from kavip import names
 from kavip.api.group import GroupStatus, Instances
 from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, Key, Kind, Options
 from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
@@ -123,7 +124,7 @@ def test_a_group_that_goes_is_not_written() -> None:
     group = world.snapshot.groups[GROUP]
     metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
     world.snapshot.put(msgspec.structs.replace(group, metadata=metadata))
-    world.objects = Objects()
+    world.objects = OwnedObjects()
     assert world.group() == GroupPlan()
 
 
@@ -190,7 +191,7 @@ def test_services_whose_condition_became_wrong_are_looked_at() -> None:
     for key in (WEB, API):
         world.service(key)
     assert world.group().also == ()
-    world.observed = seen(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
+    world.agents = seen(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
     assert world.group().also == (Key(Kind.SERVICE, WEB),)
     world.service(WEB)
     assert world.group().also == ()
@@ -229,11 +230,11 @@ def test_a_vrid_on_its_way_into_status_is_taken() -> None:
     snapshot = cluster(
         one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two")
     )
-    objects = Objects()
-    first = plan_group(snapshot, "lb/one", now=NOW, objects=objects)
-    assert first.memory is not None
-    objects.groups["lb/one"] = first.memory
-    second = plan_group(snapshot, "lb/two", now=NOW, objects=objects)
+    observed = Observed()
+    first = plan_group(snapshot, "lb/one", now=NOW, observed=observed)
+    assert first.record is not None
+    observed.records.groups["lb/one"] = first.record
+    second = plan_group(snapshot, "lb/two", now=NOW, observed=observed)
     assert (body_of(first)["routerIDs"], body_of(first)["metricsPort"]) == ({WEB: 1}, 9650)
     assert (body_of(second)["routerIDs"], body_of(second)["metricsPort"]) == ({API: 2}, 9651)
 

@@ -34,7 +34,7 @@ def with_control_plane(**spec: Any) -> World:
     world.settle(Key(Kind.GROUP, GROUP))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     runs = running(config_hash, "192.0.2.200")
-    world.observed = seen(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
+    world.agents = seen(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
     world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, WEB))
     return world
 
@@ -84,7 +84,7 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
     for _ in range(3):
         world.settle(Key(Kind.GROUP, GROUP))
         runs = running(world.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
-        world.observed = seen(n1=runs, n2=runs, n3=runs)
+        world.agents = seen(n1=runs, n2=runs, n3=runs)
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
     assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
     target = world.plan_group().target
@@ -117,5 +117,5 @@ def test_nobody_waits_for_the_word_of_a_node_that_is_down(taints: list[str]) -> 
     node = build.node("n1", "192.0.2.11", taints=taints)
     down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
     world.snapshot.put(msgspec.structs.replace(node, status=down))
-    ground = Ground.of(world.snapshot, GROUP, world.observed)
+    ground = Ground.of(world.snapshot, GROUP, world.agents)
     assert ground.expected(world.objects.pods[GROUP].values()) == ("n2",)

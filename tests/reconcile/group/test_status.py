@@ -13,7 +13,7 @@ from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, Pod
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.observed.objects import LeftOut, NodeState, Sight
+from kavip.reconcile.observed.nodes import ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.plan import Key, Kind, StatusPatch
 from tests.reconcile.group.grouping import (
     ACCEPTED,
@@ -35,12 +35,12 @@ def test_a_group_that_works_says_so() -> None:
     """All conditions, counts, hash and port."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    sight = Sight("shop/web", 1, 4, "BACKUP", 1)
+    sight = InstanceState("shop/web", 1, 4, "BACKUP", 1)
     states = {
         "n1": NodeState(config_hash=config_hash, instances=(msgspec_replace(sight, state="MASTER"),)),
         "n2": NodeState(config_hash=config_hash, instances=(sight,)),
     }
-    world.observed = seen(**states)
+    world.agents = seen(**states)
     world.settle(Key(Kind.GROUP, GROUP))
     status = world.snapshot.groups[GROUP].status
     assert {each.type: (each.status, each.reason) for each in status.conditions or ()} == {
@@ -61,8 +61,8 @@ def test_a_group_tells_what_its_nodes_leave_out() -> None:
     """All nodes are current, and Programmed names the instances, and the first node with its reason."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    left_out = tuple(LeftOut(name=f"shop/{name}", reason="line 3") for name in "abcde")
-    world.observed = seen(n1=running(config_hash), n2=running(config_hash, left_out=left_out))
+    left_out = tuple(ExcludedInstance(name=f"shop/{name}", reason="line 3") for name in "abcde")
+    world.agents = seen(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
     world.settle(Key(Kind.GROUP, GROUP))
     status, reason, message = condition(world, PROGRAMMED, GROUP)
     assert (status, reason) == ("False", "RefusedByAgent")
@@ -75,21 +75,21 @@ def test_a_group_tells_what_its_nodes_note() -> None:
     """Such as kube-proxy without strictARP: the first node's word stands in Ready, which stays true."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     note = "this node answers ARP for VIPs of other nodes"
-    world.observed = seen(n1=running("h"), n2=replace(running("h"), note=note))
+    world.agents = seen(n1=running("h"), n2=replace(running("h"), note=note))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
-    world.observed = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
+    world.agents = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
-    world.observed = seen(n1=replace(running("h"), note=f"web fails; {note}"), n2=replace(running("h"), note=note))
+    world.agents = seen(n1=replace(running("h"), note=f"web fails; {note}"), n2=replace(running("h"), note=note))
     world.settle(Key(Kind.GROUP, GROUP))
     both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
     assert condition(world, READY, GROUP) == ("True", "Ready", both)
 
 
-def msgspec_replace(sight: Sight, **changes: Any) -> Sight:
+def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
     """*sight* with *changes*."""
-    return Sight(**{**{name: getattr(sight, name) for name in sight.__slots__}, **changes})
+    return InstanceState(**{**{name: getattr(sight, name) for name in sight.__slots__}, **changes})
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_programmed_pending_and_refused() -> None:
     """The group counts its nodes, and names the one that refuses."""
     world = settled(build.group())
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.observed = seen(n1=running(config_hash))
+    world.agents = seen(n1=running(config_hash))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == (
         "False",
         "Pending",
         f"1 of 2 nodes run configuration {config_hash}; waiting for n2",
     )
-    world.observed = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
+    world.agents = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
 
@@ -231,12 +231,12 @@ def test_programmed_secret_missing() -> None:
     """An agent that finds no password says so in words of its own, which the group turns into a reason."""
     fault = _password_fault(None)
     world = settled(build.group())
-    world.observed = seen(n1=running("old", refused=fault))
+    world.agents = seen(n1=running("old", refused=fault))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
     secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
     world = settled(build.group(password_auth=secret))
-    world.observed = seen(n1=running("old", refused=fault))
+    world.agents = seen(n1=running("old", refused=fault))
     world.settle(Key(Kind.GROUP, GROUP))
     message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
@@ -260,7 +260,7 @@ def test_a_change_of_accepted_is_one_event() -> None:
 def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: str, state: str) -> None:
     """Who holds spec.virtualIPs, by the agents' words."""
     world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
-    world.observed = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
+    world.agents = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
     world.settle(Key(Kind.GROUP, GROUP))
     world.later(5)  # as long as a fail-over may take
     world.settle(Key(Kind.GROUP, GROUP))

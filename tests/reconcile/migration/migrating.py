@@ -7,7 +7,7 @@ import msgspec
 from kavip import names
 from kavip.api.cluster import NodeCondition, Taint
 from kavip.reconcile.migration import exporter
-from kavip.reconcile.observed.objects import NodeState, Sight
+from kavip.reconcile.observed.nodes import InstanceState, NodeState
 from kavip.vrrp import predecessor
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 from tests.reconcile.group.grouping import WEB, serving
@@ -40,7 +40,7 @@ def world(*holders: str, text: str = OLD, consent: str = "true", nodes: tuple[st
 
 def see(found: World, node: str, state: NodeState) -> None:
     """*node* has told its state."""
-    found.observed = found.observed.with_node(GROUP, node, state=state)
+    found.agents = found.agents.with_state(GROUP, node, state=state)
 
 
 def start(found: World, node: str, *, state: str = "BACKUP") -> None:
@@ -55,7 +55,7 @@ def catch_up(found: World, *nodes: str, state: str = "BACKUP", priority: int = 2
         found.group()
         wanted = found.snapshot.groups[GROUP].status.config_hash
         for node in nodes:
-            sight = Sight(WEB, 7, 4, state, 2, priority=priority)
+            sight = InstanceState(WEB, 7, 4, state, 2, priority=priority)
             see(found, node, NodeState(config_hash=wanted, instances=(sight,)))
 
 

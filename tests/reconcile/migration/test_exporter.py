@@ -36,15 +36,15 @@ async def test_the_old_pod_is_asked_and_then_the_new_one(monkeypatch: pytest.Mon
         async with serving(new) as own, watching(interval=0.05) as (probe, told), asyncio.timeout(PATIENCE):
             probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, own, "h1", old=frozenset({"n1"}), instances=OLD))
             await told.get()
-            seen = probe.observed.of("lb/edge")["n1"]
+            seen = probe.agents.states_of("lb/edge")["n1"]
             assert [(each.name, each.state) for each in seen.instances] == [("shop/web", "MASTER")]
             assert seen.masters == seen.runs == frozenset(OLD[0].addresses)
             gone.set()
             await told.get()
-            assert probe.observed.of("lb/edge")["n1"] == exporter.SILENT
+            assert probe.agents.states_of("lb/edge")["n1"] == exporter.SILENT
             assert new.asked == 0
             probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, own, "h1"))
             await told.get()
-            assert probe.observed.of("lb/edge")["n1"].config_hash == "h1"
+            assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h1"
     finally:
         await runner.cleanup()

@@ -9,8 +9,9 @@ from kavip.api.group import Check
 from kavip.controller.writer import Writer
 from kavip.errors import NotFound, Unavailable
 from kavip.reconcile.migration import exporter
-from kavip.reconcile.observed.objects import NodeState, Sight
+from kavip.reconcile.observed.nodes import InstanceState, NodeState
 from kavip.reconcile.plan import Key, Kind, PodRemoval
+from kavip.reconcile.predicate import PendingWrites
 from tests.predecessor.live import conf, instance, new_pod, old_pod
 from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving
 from tests.reconcile.migration.migrating import (
@@ -60,10 +61,10 @@ def test_no_other_pod_goes_before_the_watch_shows_that_one_is_gone() -> None:
 async def test_a_deletion_without_an_answer_is_sent_again() -> None:
     """It may have been done or not: the same pod goes, and no other before the watch shows it."""
     found, key = overdue()
-    found.objects.replaced.clear()
+    found.records.replaced.clear()
     client = AsyncMock()
     client.delete.side_effect = [Unavailable(0, "Unreachable", "connection lost"), NotFound(404, "NotFound", "gone")]
-    writer = Writer(client, found.objects, now=lambda: NOW)
+    writer = Writer(client, found.records, PendingWrites(), now=lambda: NOW)
     with pytest.raises(Unavailable):
         await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
     see(found, "n1", exporter.SILENT)
@@ -93,7 +94,7 @@ def test_the_family_that_old_pods_did_not_serve_has_no_rival() -> None:
     found.objects.pods[GROUP]["lb/edge-new-n1"] = new_pod("n1")
     found.group()
     wanted = found.snapshot.groups[GROUP].status.config_hash
-    both = (Sight(WEB, 7, 4, "BACKUP", 2), Sight(f"{WEB}/v6", 7, 6, "MASTER", 1))
+    both = (InstanceState(WEB, 7, 4, "BACKUP", 2), InstanceState(f"{WEB}/v6", 7, 6, "MASTER", 1))
     see(found, "n1", NodeState(config_hash=wanted, instances=both))
     found.group()
     assert done(found) == ["n1", "n2"], condition(found, PROGRAMMED)[2]

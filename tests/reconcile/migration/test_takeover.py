@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.migration import exporter
-from kavip.reconcile.observed.objects import NodeState
+from kavip.reconcile.observed.nodes import NodeState
 from kavip.reconcile.plan import Apply, Key, Kind
 from kavip.vrrp import predecessor
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod
@@ -111,7 +111,7 @@ def test_where_no_exporter_answers_the_highest_address_is_last() -> None:
         see(found, node, exporter.SILENT)
     assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
     fresh = world()
-    fresh.observed = fresh.observed.with_nodes(GROUP, ["n1"])
+    fresh.agents = fresh.agents.with_nodes(GROUP, ["n1"])
     fresh.group()
     fresh.group()
     assert not done(fresh)
@@ -124,8 +124,8 @@ def test_a_restart_in_the_middle_changes_nothing(calls: int) -> None:
     found = world("n3")
     for _ in range(calls):
         found.group()
-    found.objects.replaced.clear()
-    found.objects.applied.clear()
+    found.records.replaced.clear()
+    found.records.applied.clear()
     assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
 
 
@@ -267,9 +267,9 @@ def test_the_old_operator_may_come_back_in_the_middle() -> None:
     again = world("n3")
     found.objects.configmaps[GROUP] = configmap(OLD)
     found.objects.pods[GROUP] = dict(again.objects.pods[GROUP])
-    found.observed = again.observed
+    found.agents = again.agents
     found.objects.daemonsets.clear()
-    found.objects.replaced.clear()
+    found.records.replaced.clear()
     found.removed.clear()
     assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]
     assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}

@@ -121,7 +121,7 @@ def test_a_vrid_that_is_still_run_is_given_to_nobody(world: World) -> None:
     settle(world, ONE)
     assert ids(world, ONE)["shop/web"] != before
     assert f"virtual_router_id {before}\n" in world.text(ONE)
-    world.objects.settle()
+    world.records.settle()
     give(world, "shop/new", OTHER, "192.0.2.151")
     settle(world, OTHER)
     assert ids(world, OTHER)["shop/new"] not in {before, *ids(world, ONE).values()}

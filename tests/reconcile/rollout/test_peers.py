@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
-from kavip.reconcile.observed.objects import Hearing, NodeState, Observed
+from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
 from kavip.reconcile.plan import Key, Kind, timestamp
 from kavip.reconcile.rollout.peers import PATIENCE, RECHECK, Scene, is_over, peers_of, scene_of
 from kavip.snapshot import Snapshot
@@ -64,7 +64,7 @@ def nodes(*names: str) -> list[Node]:
 
 def test_how_long_agents_were_asked_is_told_by_the_monotonic_clock() -> None:
     """A wall clock that jumps when a controller starts makes nobody's silence a long one."""
-    observed = Observed(began=NOW - timedelta(days=1), since=10.0, at=12.0)
+    observed = AgentStates(asked_from=NOW - timedelta(days=1), since=10.0, at=12.0)
     found = scene_of(Snapshot(), build.group(), {}, observed, text="", config_hash="", now=NOW)
     assert (found.asked, found.at) == (2.0, 12.0)
 
@@ -141,7 +141,7 @@ def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bo
     heard = text_of(peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
     seen = scene(heard, n1=heard.hash)
     states = {**seen.states, "n2": NodeState(config_hash=two.hash)} if answered else seen.states
-    hearings = {} if silent is None or not answered else {"n2": Hearing(last=-silent)}
+    hearings = {} if silent is None or not answered else {"n2": Contact(last=-silent)}
     found = replace(seen, states=states, heard=hearings, pods=frozenset(pods), asked=silent or 0.0)
     return not is_over(nodes("n1", "n2", "n3"), peers_of(nodes("n1", "n2", "n3"), found, seeds=SEEDS))
 
@@ -205,7 +205,7 @@ def _answer(world: World, *names: str) -> None:
     found = re.search(r'"configHash":"(\w+)"', meta["agent.json"])
     assert found
     for name in names:
-        world.observed = world.observed.with_node(GROUP, name, state=running(found[1]))
+        world.agents = world.agents.with_state(GROUP, name, state=running(found[1]))
 
 
 # --- every history ----------------------------------------------------------------------------------------------------

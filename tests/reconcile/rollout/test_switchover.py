@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kavip import names
 from kavip.api.group import Instances, PasswordAuth, SecretRef
 from kavip.api.instant import instant_text
-from kavip.reconcile.observed.objects import Hearing, NodeState
+from kavip.reconcile.observed.nodes import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree, identities_of
@@ -112,7 +112,7 @@ class Site:
             node.step(self.world.now)
             if not node.is_silent:
                 state = node.state(self.world.now)
-                self.world.observed = self.world.observed.with_node(GROUP, node.name, state=state)
+                self.world.agents = self.world.agents.with_state(GROUP, node.name, state=state)
         for _ in range(2 if controller else 0):  # status, objects, and what follows from them
             self.world.group()
         self.check()
@@ -201,12 +201,12 @@ def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
 def test_a_node_without_an_answer_is_waited_for() -> None:
     """A node that is down or silent may come back as a second master."""
     site = Site.of(**MULTICAST)
-    hearing = Hearing(is_silent=True)
-    site.world.observed = site.world.observed.with_hearing(GROUP, "n2", hearing=hearing)
+    hearing = Contact(is_silent=True)
+    site.world.agents = site.world.agents.with_contact(GROUP, "n2", contact=hearing)
     site.edit(**UNICAST)
     site.pass_time(15)
     assert "waits for node n2: its agent does not answer" in site.message
-    site.world.observed = replace(site.world.observed, hearings={})
+    site.world.agents = replace(site.world.agents, contacts={})
     del site.world.objects.pods[GROUP]["lb/edge-n2"]  # its pod is gone: there is nobody to wait for
     site.nodes[1] = Node("n2")
     site.until(lambda: site.published.next is None)
@@ -320,10 +320,10 @@ def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch
 def test_a_password_that_is_replaced_in_place() -> None:
     """The text stays the same; a node that sees nothing new is waited for as long as kubelet may take."""
     site = Site.of(**SECRET)
-    states = {name: site.world.observed.of(GROUP)[name] for name in ("n1", "n2")}
+    states = {name: site.world.agents.states_of(GROUP)[name] for name in ("n1", "n2")}
     seen = instant_text(site.world.now)
     fresh = replace(states["n1"], new_password=seen, drift=0.0)
-    site.world.observed = site.world.observed.with_node(GROUP, "n1", state=fresh)
+    site.world.agents = site.world.agents.with_state(GROUP, "n1", state=fresh)
     site.world.group()
     found = site.published
     assert found.next and found.next.renewed
@@ -332,7 +332,7 @@ def test_a_password_that_is_replaced_in_place() -> None:
     told: dict[str, dict[str, Any]] = {"n1": {"new_password": seen}, "n2": {}}
     for name, more in told.items():
         state = replace(states[name], prepared=found.next.digest, drift=0.0, **more)
-        site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
+        site.world.agents = site.world.agents.with_state(GROUP, name, state=state)
     site.world.group()
     assert "waits for node n2: the new password is not mounted there yet" in site.message
     site.world.later(readiness.RENEWED_AFTER)
@@ -341,7 +341,7 @@ def test_a_password_that_is_replaced_in_place() -> None:
     assert (found.current.settings.renewals, found.next.settings.renewals) == (0, 1)
     for name in ("n1", "n2"):
         state = replace(states[name], prepared=found.next.digest, drift=0.0, switch_at=instant_text(switch_at(site)))
-        site.world.observed = site.world.observed.with_node(GROUP, name, state=state)
+        site.world.agents = site.world.agents.with_state(GROUP, name, state=state)
     site.world.now = switch_at(site) + timedelta(seconds=2)
     site.world.group()
     site.world.group()
@@ -351,11 +351,11 @@ def test_a_password_that_is_replaced_in_place() -> None:
 def test_what_a_silent_node_said_of_its_password_is_over() -> None:
     """It may have been before a switch that it missed: nobody waits for it once more."""
     site = Site.of(**SECRET)
-    state = replace(site.world.observed.of(GROUP)["n1"], new_password=instant_text(site.world.now))
-    site.world.observed = site.world.observed.with_node(GROUP, "n1", state=state)
+    state = replace(site.world.agents.states_of(GROUP)["n1"], new_password=instant_text(site.world.now))
+    site.world.agents = site.world.agents.with_state(GROUP, "n1", state=state)
     site.world.group()
     assert site.published.next
-    site.world.observed = site.world.observed.with_hearing(GROUP, "n1", hearing=Hearing(is_silent=True))
+    site.world.agents = site.world.agents.with_contact(GROUP, "n1", contact=Contact(is_silent=True))
     site.world.group()
     assert site.published.next is None
 

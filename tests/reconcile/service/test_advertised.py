@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.service import Service, ServicePort
 from kavip.controller.prober import since
-from kavip.reconcile.observed.objects import Hearing, NodeState, Observed, Sight
+from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, Kind
 from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track
@@ -26,10 +26,10 @@ SERVICE, EDGE = Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP)
 
 def node(state: str = "BACKUP", *vips: str, name: str = WEB, since: str = "t") -> NodeState:
     """A node whose one instance, with *vips*, is in *state*."""
-    return told(Sight(name, 1, 4, state, len(vips), since), *(vips or (VIP,)))
+    return told(InstanceState(name, 1, 4, state, len(vips), since), *(vips or (VIP,)))
 
 
-def told(sight: Sight, *vips: str) -> NodeState:
+def told(sight: InstanceState, *vips: str) -> NodeState:
     """A node that runs one instance."""
     addresses = frozenset(map(parse_address, vips))
     return NodeState(
@@ -41,9 +41,9 @@ def told(sight: Sight, *vips: str) -> NodeState:
     )
 
 
-def say(world: World, *, heard: dict[str, Hearing] | None = None, **states: NodeState) -> None:
+def say(world: World, *, heard: dict[str, Contact] | None = None, **states: NodeState) -> None:
     """Let the agents answer, at moments that are all the same unless *heard* says when, and work everything off."""
-    world.observed = Observed({GROUP: states}, hearings={GROUP: heard} if heard else {})
+    world.agents = AgentStates({GROUP: states}, contacts={GROUP: heard} if heard else {})
     work(world)
 
 
@@ -87,7 +87,7 @@ def test_it_appears_with_the_first_master() -> None:
 def test_programmed_and_master_are_one_write() -> None:
     """What is found at one time is written at one time, and then nothing is left to be written."""
     world = served()
-    world.observed = Observed({GROUP: {"n1": node("MASTER"), "n2": node()}})
+    world.agents = AgentStates({GROUP: {"n1": node("MASTER"), "n2": node()}})
     assert world.group().also == (SERVICE,)
     plan = world.service(WEB)
     assert set(conditions_of(plan)) == {names.Condition.SERVICE_PROGRAMMED, ADVERTISED}
@@ -100,11 +100,11 @@ def test_a_fail_over_is_one_write_and_no_event() -> None:
     """The gap between the two masters is not told, and the new one is, once."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
-    world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node()}})
+    world.agents = AgentStates({GROUP: {"n1": node("FAULT"), "n2": node()}})
     plan = world.group()
     assert plan.also == () and plan.requeue_after == pytest.approx(5.0)
     assert not world.service(WEB).writes
-    world.observed = Observed({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
+    world.agents = AgentStates({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
     assert world.group().also == (SERVICE,)
     moved = world.service(WEB)
     assert body_of(moved)["conditions"][0]["message"] == f"node n2 holds {VIP}"
@@ -164,11 +164,11 @@ def test_a_hand_over_seen_in_the_wrong_order_is_no_split_brain() -> None:
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(10)
-    heard = {"n1": Hearing(last=9.5, since={WEB: 1.0}), "n2": Hearing(last=9.9, since={WEB: 9.9})}
+    heard = {"n1": Contact(last=9.5, since={WEB: 1.0}), "n2": Contact(last=9.9, since={WEB: 9.9})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
     assert world.group().requeue_after == pytest.approx(9.9 + 1.2 - 10)
-    heard["n1"] = Hearing(last=10.0, since={WEB: 10.0})
+    heard["n1"] = Contact(last=10.0, since={WEB: 10.0})
     say(world, heard=heard, n1=node(), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
 
@@ -178,10 +178,10 @@ def test_two_masters_at_one_time_are_a_split_brain() -> None:
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(11.5)
-    heard = {"n1": Hearing(last=11.0, since={WEB: 1.0}), "n2": Hearing(last=11.2, since={WEB: 9.9})}
+    heard = {"n1": Contact(last=11.0, since={WEB: 1.0}), "n2": Contact(last=11.2, since={WEB: 9.9})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
-    heard = {"n1": Hearing(last=11.3, since={WEB: 1.0}), "n2": Hearing(last=11.3, since={WEB: 9.9})}
+    heard = {"n1": Contact(last=11.3, since={WEB: 1.0}), "n2": Contact(last=11.3, since={WEB: 9.9})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     found = condition(world)
     assert found is not None and found[:2] == ("False", "SplitBrain")
@@ -198,7 +198,7 @@ def test_a_dead_master_is_succeeded() -> None:
     world = served()
     say(world, n1=node("MASTER"), n2=node())
     world.later(10)
-    heard = {"n1": Hearing(last=7.0, since={WEB: 1.0}), "n2": Hearing(last=9.9, since={WEB: 8.5})}
+    heard = {"n1": Contact(last=7.0, since={WEB: 1.0}), "n2": Contact(last=9.9, since={WEB: 8.5})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
 
@@ -208,7 +208,7 @@ def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, aft
     """An agent that restarts takes nothing back; without a BACKUP to hear the master, what is not known is told."""
     world = served()
     say(world, n1=node("MASTER"), n2=node(other))
-    heard = {"n1": Hearing(last=1.0, is_silent=True), "n2": Hearing(last=6.0)}
+    heard = {"n1": Contact(last=1.0, is_silent=True), "n2": Contact(last=6.0)}
     say(world, heard=heard, n1=node("MASTER"), n2=node(other))
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
     world.later(10)
@@ -222,7 +222,7 @@ def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, aft
 def test_a_silent_claim_counts_no_more_beside_another() -> None:
     """Even where the two did overlap: who is silent may be dead."""
     world = served()
-    heard = {"n1": Hearing(last=9.0, since={WEB: 1.0}, is_silent=True), "n2": Hearing(last=20.0, since={WEB: 2.0})}
+    heard = {"n1": Contact(last=9.0, since={WEB: 1.0}, is_silent=True), "n2": Contact(last=20.0, since={WEB: 2.0})}
     say(world, heard=heard, n1=node("MASTER"), n2=node("MASTER"))
     assert condition(world) == ("True", "Master", f"node n2 holds {VIP}")
 
@@ -231,7 +231,7 @@ def test_a_new_controller_takes_nothing_back_before_it_knows() -> None:
     """Nobody has answered it yet; only when that lasts, what stood there is no longer believed."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
-    world.objects.groups.clear()
+    world.records.groups.clear()
     say(world)
     world.later(9)
     work(world)
@@ -249,8 +249,8 @@ def test_both_families_and_spread_vips_name_each_node() -> None:
     world = served(service)
     say(
         world,
-        n1=told(Sight(WEB, 1, 4, "MASTER", 2), *vips[:2]),
-        n2=told(Sight(f"{WEB}/v6", 1, 6, "MASTER", 1), vips[2]),
+        n1=told(InstanceState(WEB, 1, 4, "MASTER", 2), *vips[:2]),
+        n2=told(InstanceState(f"{WEB}/v6", 1, 6, "MASTER", 1), vips[2]),
     )
     assert condition(world) == ("True", "Master", "node n1 holds 192.0.2.130, 192.0.2.131; node n2 holds 2001:db8::5")
 
@@ -326,9 +326,9 @@ def test_instances_keep_their_node_through_a_fail_over() -> None:
 def test_a_master_that_was_away_between_two_answers_begins_anew() -> None:
     """A stay that was interrupted proves no overlap."""
     old, same = node("MASTER"), replace(node("MASTER"), refused="x")
-    assert since(old, same, Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
-    assert since(old, node("MASTER", since="u"), Hearing(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
-    assert since(None, old, Hearing(), at=5.0) == {WEB: 5.0}
+    assert since(old, same, Contact(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
+    assert since(old, node("MASTER", since="u"), Contact(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
+    assert since(None, old, Contact(), at=5.0) == {WEB: 5.0}
 
 
 def test_a_vip_that_nobody_answers_on_says_so() -> None:

@@ -10,7 +10,8 @@ from kavip.api.address import parse_address
 from kavip.api.cluster import NodeCondition
 from kavip.api.meta import LabelSelector
 from kavip.names import Reason
-from kavip.reconcile.observed.objects import LeftOut, Observed
+from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, Kind, Plan
 from kavip.reconcile.service.reconcile import plan_service
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
@@ -38,7 +39,9 @@ def test_programmed_group_is_being_deleted() -> None:
     """Its pods may be gone already, and no agent is left to take back what it said."""
     metadata = msgspec.structs.replace(build.group().metadata, deletion_timestamp="2026-02-01T00:00:00Z")
     leaving = msgspec.structs.replace(build.group(router_ids={WEB: 1}), metadata=metadata)
-    plan = plan_service(cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    plan = plan_service(
+        cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=Observed(seen(n1=running("h", VIP)))
+    )
     assert reason_of(plan) == Reason.GROUP_NOT_FOUND
     assert "lb/edge is being deleted" in body_of(plan)["conditions"][-1]["message"]
 
@@ -77,7 +80,7 @@ def test_programmed_no_nodes() -> None:
 def test_programmed_pending_counts_nodes() -> None:
     """The message says how far it is, and who refuses."""
     world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
-    world.observed = seen(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
+    world.agents = seen(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
     world.service(WEB)
     assert programmed_of(world) == (
         "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
@@ -117,7 +120,7 @@ def test_programmed_is_false_where_a_node_leaves_the_instance_out(
     group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
     world = World(cluster(service, neighbour, group, build.pool()))
     every = (VIP, "192.0.2.129")
-    world.observed = seen(n1=running("h", *every), n2=running("h", *every, left_out=(LeftOut(**left_out),)))
+    world.agents = seen(n1=running("h", *every), n2=running("h", *every, excluded=(ExcludedInstance(**left_out),)))
     for key in (WEB, "shop/webber"):
         world.service(key)
     assert world.condition(WEB, PROGRAMMED) == ("False", reason)
@@ -142,7 +145,7 @@ def test_a_node_that_is_down_is_not_waited_for() -> None:
     down = snapshot.nodes["n2"]
     status = msgspec.structs.replace(down.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
     snapshot.put(msgspec.structs.replace(down, status=status))
-    plan = plan_service(snapshot, WEB, now=NOW, observed=seen(n1=running("h", VIP)))
+    plan = plan_service(snapshot, WEB, now=NOW, observed=Observed(seen(n1=running("h", VIP))))
     assert conditions_of(plan)[PROGRAMMED] == ("True", "Programmed")
 
 
@@ -152,7 +155,7 @@ class TestOnceProgrammed:
     def world(self, **more: Any) -> World:
         """A Service that is programmed on two nodes."""
         world = World(cluster(web(**more), build.group(), build.pool()))
-        world.observed = seen(n1=running("h", VIP), n2=running("h", VIP))
+        world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
         world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
         assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
         return world
@@ -166,14 +169,14 @@ class TestOnceProgrammed:
         assert world.condition("shop/new", PROGRAMMED) == ("False", "Pending")
 
     @pytest.mark.parametrize(
-        "observed",
-        [Observed(), seen(n1=running("g", VIP)), seen(n1=running("x", VIP, "192.0.2.129"))],
+        "agents",
+        [AgentStates(), seen(n1=running("g", VIP)), seen(n1=running("x", VIP, "192.0.2.129"))],
         ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
     )
-    def test_silence_does_not_flip_it(self, observed: Observed) -> None:
+    def test_silence_does_not_flip_it(self, agents: AgentStates) -> None:
         """Only a node that answers and lacks the VIP speaks against it."""
         world = self.world()
-        world.observed = observed
+        world.agents = agents
         assert not world.service(WEB).writes
 
     def test_a_new_node_does_not_flip_it(self) -> None:
@@ -185,7 +188,7 @@ class TestOnceProgrammed:
     def test_a_node_that_lacks_the_vip_flips_it(self) -> None:
         """What an agent says counts."""
         world = self.world()
-        world.observed = seen(n1=running("h", VIP), n2=running("g"))
+        world.agents = seen(n1=running("h", VIP), n2=running("g"))
         assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
 
     def test_a_group_that_goes_flips_it(self) -> None:

@@ -59,9 +59,9 @@ def test_programmed_follows_in_one_further_write() -> None:
     """Nodes take up the configuration one by one: there is one write when the last has, and none before."""
     world = World(cluster(web(), build.group(), build.pool()))
     world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
-    world.observed = seen(n1=running("h", VIP))
+    world.agents = seen(n1=running("h", VIP))
     assert not world.service(WEB).writes
-    world.observed = seen(n1=running("h", VIP), n2=running("h", VIP))
+    world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
     plan = world.service(WEB)
     assert conditions_of(plan) == {PROGRAMMED: ("True", "Programmed")}
     assert [notice.reason for notice in plan.events] == ["Programmed"]

@@ -8,7 +8,8 @@ import pytest
 from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
-from kavip.reconcile.observed.objects import Objects
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import ServicePlan
 from kavip.reconcile.service import removals
 from kavip.reconcile.service.reconcile import plan_service
@@ -27,11 +28,11 @@ def spoken(reason: str = "Assigned", words: str = WORDS, status: str = "True", *
     return msgspec.structs.replace(web(), status=ServiceStatus(load_balancer=balancer, conditions=[condition]))
 
 
-def planned(subject: Service, *others: Service, objects: Objects | None = None, after: float = 0.0) -> ServicePlan:
+def planned(subject: Service, *others: Service, records: Records | None = None, after: float = 0.0) -> ServicePlan:
     """The plan of *subject*, so many seconds *after* now; what it wants remembered, is."""
-    memory = objects or Objects()
+    memory = records or Records()
     snapshot = cluster(subject, *others, build.group(), build.pool())
-    plan = plan_service(snapshot, WEB, now=NOW + timedelta(seconds=after), objects=memory)
+    plan = plan_service(snapshot, WEB, now=NOW + timedelta(seconds=after), observed=Observed(records=memory))
     if plan.removal:
         memory.removals[WEB] = plan.removal
     return plan
@@ -52,10 +53,10 @@ def test_what_was_removed_comes_back_at_once() -> None:
 
 def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
     """In between the condition says who is in the way, and nobody fights."""
-    memory, moment, rests = Objects(), 0.0, []
-    assert given(planned(spoken(), objects=memory)) == [GIVEN]
+    memory, moment, rests = Records(), 0.0, []
+    assert given(planned(spoken(), records=memory)) == [GIVEN]
     for _ in range(12):
-        silent = planned(spoken(), objects=memory, after=moment)
+        silent = planned(spoken(), records=memory, after=moment)
         assert conditions_of(silent)[ASSIGNED] == ("False", "ForeignStatus")
         assert given(silent) == []
         assert silent.claims is None
@@ -64,19 +65,19 @@ def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
         assert 0 < (silent.requeue_after or 0) <= rests[-1]
         moment += rests[-1]
         words = removals.verdict(found)
-        again = planned(spoken(words.reason, words.message, "False"), objects=memory, after=moment)
+        again = planned(spoken(words.reason, words.message, "False"), records=memory, after=moment)
         assert given(again) == [GIVEN]
     assert rests[:4] == [1.0, 2.0, 4.0, 8.0]
     assert rests[-1] == removals.LONGEST
-    late = planned(spoken(), objects=memory, after=moment + removals.LONGEST + removals.FORGOTTEN + 1)
+    late = planned(spoken(), records=memory, after=moment + removals.LONGEST + removals.FORGOTTEN + 1)
     assert (given(late), memory.removals[WEB].times) == ([GIVEN], 1)
 
 
 def test_a_service_that_was_released_meanwhile_is_not_kept_waiting() -> None:
     """Without kavip's condition nothing was removed: its type was another for a while."""
-    memory = Objects()
-    planned(spoken(), objects=memory)
-    assert given(planned(web(), objects=memory)) == ["192.0.2.128"]
+    memory = Records()
+    planned(spoken(), records=memory)
+    assert given(planned(web(), records=memory)) == ["192.0.2.128"]
 
 
 @pytest.mark.parametrize("reason", ["Assigned", "Stranded"])

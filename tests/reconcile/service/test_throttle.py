@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from kavip import names
-from kavip.reconcile.observed.objects import Observed
+from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.plan import Key, Kind
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import PROGRAMMED, VIP, WEB, programmed_of, web
@@ -50,7 +50,7 @@ def test_a_message_of_another_kind_is_written_at_once() -> None:
 def test_a_late_count_is_written_once_the_owner_may_look() -> None:
     """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
     world = pending()
-    world.observed = seen(n1=running("h", VIP))
+    world.agents = seen(n1=running("h", VIP))
     world.later(5)
     plan = world.service(WEB)
     assert not plan.writes
@@ -67,17 +67,17 @@ def test_a_late_count_is_written_once_the_owner_may_look() -> None:
 def test_a_start_rewrites_no_message() -> None:
     """What was counted before stands until the agents have had time to answer; then it is counted anew."""
     world = pending()
-    world.observed = seen(n1=running("h", VIP), n2=running("g", refused="line 7"))
+    world.agents = seen(n1=running("h", VIP), n2=running("g", refused="line 7"))
     world.later(20)
     world.service(WEB)
     before = programmed_of(world)
     assert "n2 refuses" in before
     world.later(3600)
-    world.observed = Observed(began=NOW + timedelta(seconds=3620))
+    world.agents = AgentStates(asked_from=NOW + timedelta(seconds=3620))
     plan = world.service(WEB)
     assert not plan.writes
     assert plan.requeue_after == pytest.approx(10)
-    world.observed = world.observed.with_node(GROUP, "n2", state=running("g", refused="line 9"))
+    world.agents = world.agents.with_state(GROUP, "n2", state=running("g", refused="line 9"))
     world.later(9)
     assert not world.service(WEB).writes
     world.later(1)

@@ -1,0 +1,158 @@
+"""
+What the agents reported: the last state of each node of each group, and when it was reported.
+
+The prober makes these values, decisions read them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+from types import MappingProxyType
+from typing import Final
+
+from kavip.api.address import Address
+
+MASTER: Final = "MASTER"  # as keepalived and the agent spell it
+BACKUP: Final = "BACKUP"
+FAULT: Final = "FAULT"
+BY_KEEPALIVED: Final = "keepalived"  # how the agent says that keepalived refuses an instance
+
+EVER: Final = datetime.min.replace(tzinfo=UTC)
+"""Before any moment at which agents could have been asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceState:
+    """
+    One VRRP instance as the keepalived of one node reports it.
+
+    *since*: when it entered its *state*, by the clock of that node. *virtual_ips*: their number. *priority*: the
+    effective one, after health checks and endpoints; 0: not reported.
+    """
+
+    name: str
+    router_id: int
+    family: int
+    state: str
+    virtual_ips: int
+    since: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedInstance:
+    """
+    An instance that one node does not run as the configuration wants it.
+
+    *by_keepalived*: keepalived refuses what is written in it. *kept*: the node goes on with the previous version of it.
+    """
+
+    name: str
+    reason: str
+    by_keepalived: bool = False
+    kept: bool = False
+    virtual_ips: frozenset[Address] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Collision:
+    """Another router uses the VRID of *instance* on *interface*: adverts with *sign* come in."""
+
+    instance: str
+    router_id: int
+    interface: str
+    sign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """
+    The last answer of one node's agent.
+
+    *runs*, *instance_of*: the VIPs of the configuration that keepalived has read, and the name of the instance of each.
+    *masters*: the VIPs of the instances in state MASTER. *excluded*: instances that the node does not run as wanted.
+    *prepared*: the digest of the configuration it can switch to; *next_refused*: why it cannot; *switch_at*: when it
+    will. *drift*: by how many seconds its clock differs from ours; 0: too little to matter; None: not reported.
+    *new_password*: since when the mounted password differs from the one in use. *unready*: the track files of Services
+    without a ready endpoint on the node.
+    """
+
+    config_hash: str = ""
+    refused: str = ""
+    note: str = ""
+    running: bool = True
+    runs: frozenset[Address] = frozenset()
+    masters: frozenset[Address] = frozenset()
+    instance_of: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    instances: tuple[InstanceState, ...] = ()
+    excluded: tuple[ExcludedInstance, ...] = ()
+    collisions: tuple[Collision, ...] = ()
+    prepared: str = ""
+    next_refused: str = ""
+    switch_at: str = ""
+    drift: float | None = None
+    new_password: str = ""
+    unready: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """
+    When one node's agent answered, by the controller's monotonic clock.
+
+    *last*: the last moment at which its answer was true. *since*: from when on each of its instances has been in its
+    state without a break. *is_silent*: it has not answered for a while.
+    """
+
+    last: float = inf
+    since: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    is_silent: bool = False
+
+
+NO_STATES: Mapping[str, NodeState] = MappingProxyType({})
+NO_CONTACTS: Mapping[str, Contact] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStates:
+    """
+    Group -> node -> the last answer of its agent, and when it answered. A node that has never answered is absent.
+
+    *asked_from*: when the agents were first asked; *since*: the same by the monotonic clock. *at*: the moment of this
+    value, by the monotonic clock.
+    """
+
+    states: Mapping[str, Mapping[str, NodeState]] = field(default_factory=lambda: MappingProxyType({}))
+    contacts: Mapping[str, Mapping[str, Contact]] = field(default_factory=lambda: MappingProxyType({}))
+    asked_from: datetime = EVER
+    since: float = -inf
+    at: float = 0.0
+
+    def states_of(self, group: str) -> Mapping[str, NodeState]:
+        """The answers of the nodes of *group*."""
+        return self.states.get(group, NO_STATES)
+
+    def contacts_of(self, group: str) -> Mapping[str, Contact]:
+        """When the nodes of *group* answered."""
+        return self.contacts.get(group, NO_CONTACTS)
+
+    def with_state(self, group: str, node: str, *, state: NodeState) -> "AgentStates":
+        """The same, with the answer of *node* replaced."""
+        return replace(self, states={**self.states, group: {**self.states_of(group), node: state}})
+
+    def with_contact(self, group: str, node: str, *, contact: Contact) -> "AgentStates":
+        """The same, with the contact of *node* replaced."""
+        return replace(self, contacts={**self.contacts, group: {**self.contacts_of(group), node: contact}})
+
+    def with_nodes(self, group: str, nodes: Iterable[str]) -> "AgentStates":
+        """The same, of *group* only the answers of *nodes*; without the group if there are none."""
+        states = {node: state for node in nodes if (state := self.states_of(group).get(node))}
+        contacts = {node: contact for node in states if (contact := self.contacts_of(group).get(node))}
+        other_states = {key: each for key, each in self.states.items() if key != group}
+        other_contacts = {key: each for key, each in self.contacts.items() if key != group}
+        return replace(
+            self,
+            states={**other_states, group: states} if states else other_states,
+            contacts={**other_contacts, group: contacts} if contacts else other_contacts,
+        )

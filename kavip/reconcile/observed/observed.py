@@ -1,0 +1,23 @@
+"""
+The second input of a decision: what the controller has observed besides the Snapshot.
+"""
+
+from dataclasses import dataclass, field
+
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """
+    What decisions read besides the Snapshot, and never change.
+
+    *agents*: what the agents reported. *objects*: the objects that groups own. *records*: what the controller recorded
+    of its own plans and writes.
+    """
+
+    agents: AgentStates = field(default_factory=AgentStates)
+    objects: OwnedObjects = field(default_factory=OwnedObjects)
+    records: Records = field(default_factory=Records)
