@@ -19,9 +19,11 @@ from fuzz.histories.loop import Loop
 from fuzz.histories.replica import Replica
 from fuzz.histories.server import Server
 from kavip import names
+from kavip.api.address import parse_address
 from kavip.api.meta import Condition
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.errors import ApiError
+from kavip.ipam.record import write_assigned
 from kavip.names import Reason
 from kavip.snapshot import KINDS
 from tests.support import build
@@ -205,6 +207,7 @@ class Histories(RuleBasedStateMachine):
             type=names.Condition.ADDRESS_ASSIGNED,
             status="True",
             reason=Reason.ASSIGNED,
+            message=write_assigned((parse_address(address),), "old"),
             last_transition_time="2026-01-01T00:00:00Z",
         )
         status = ServiceStatus(

@@ -5,6 +5,7 @@ From the edge inwards:
 
 * :mod:`~kavip.ipam.ranges`: ranges of addresses as integers;
 * :mod:`~kavip.ipam.annotations`: the annotations that are read here, each with its parser;
+* :mod:`~kavip.ipam.record`: which addresses kavip assigned to a Service, as its own condition records it;
 * :mod:`~kavip.ipam.request`: what a Service asks for;
 * :mod:`~kavip.ipam.pool`, :mod:`~kavip.ipam.pools`: what VIPPools may hand out, to whom, in which order;
 * :mod:`~kavip.ipam.eligibility`: which pools serve a request, found without a look at each pool;

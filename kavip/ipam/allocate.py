@@ -17,6 +17,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.ownership import Allocation as Allocation
 from kavip.ipam.pools import Pools
+from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import Request, read_request
 from kavip.ipam.selection import Case
 from kavip.names import Reason
@@ -69,11 +70,11 @@ def settle_request(
 
 
 def _recalled(case: Case, lost: tuple[Address, ...]) -> tuple[Address, ...]:
-    """What kavip gave to the Service, which has nothing now and asks for nothing by name, and may give it again."""
+    """What kavip assigned to the Service, which has nothing now and asks for nothing by name, and may assign again."""
     request = case.request
-    if request.wanted or request.alien or case.ledger.held(request.key):
+    if request.wanted or request.alien or case.held or case.ledger.is_expecting(request.key):
         return ()
-    found = lost or (request.spoken_of() if request.told in (Reason.ASSIGNED, Reason.STRANDED) else ())
+    found = lost or (request.record.addresses if request.record.reason in ASSIGNED_REASONS else ())
     return tuple(address for address in found if address.family in request.families and case.fits(address))
 
 

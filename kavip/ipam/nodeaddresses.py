@@ -18,7 +18,7 @@ from kavip.api.cluster import Node, NodeAddress
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.ipam.ledger.owners import Names
-from kavip.ipam.ownership import ANOTHERS
+from kavip.ipam.record import FOREIGN_REASONS, read_record
 from kavip.names import Condition
 
 Holders = Callable[[Address], Iterable[Service | KeepalivedGroup]]
@@ -87,8 +87,7 @@ def _is_given(holder: Service | KeepalivedGroup, address: Address) -> bool:
     """Whether *holder* has *address* from kavip."""
     if isinstance(holder, KeepalivedGroup) or address not in holder.ingress_addresses:
         return False
-    told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
-    return told is not None and told.reason not in ANOTHERS
+    return read_record(holder).reason not in FOREIGN_REASONS
 
 
 def _since(holder: Service | KeepalivedGroup, address: Address) -> str:

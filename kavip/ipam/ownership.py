@@ -10,7 +10,8 @@ host name in status is never kavip's. While a write of ours is on its way, the s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 from kavip import names
 from kavip.api.address import Address
@@ -20,14 +21,9 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
-from kavip.ipam.request import KEEPS, Request
+from kavip.ipam.record import ASSIGNED_REASONS, FOREIGN_REASONS, write_assigned, write_refused, write_stranded
+from kavip.ipam.request import Request
 from kavip.names import Reason
-
-GIVEN: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
-"""Where kavip says so, what stands in status is from kavip."""
-
-ANOTHERS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
-"""Where kavip says so, or nothing, it is not."""
 
 
 class Allocation(NamedTuple):
@@ -52,7 +48,7 @@ class Allocation(NamedTuple):
     @property
     def is_assigned(self) -> bool:
         """Whether ``AddressAssigned`` is True."""
-        return self.reason in GIVEN or self.reason is Reason.FOREIGN_STATUS
+        return self.reason in ASSIGNED_REASONS or self.reason is Reason.FOREIGN_STATUS
 
 
 class Tenure(NamedTuple):
@@ -85,12 +81,10 @@ class Tenure(NamedTuple):
 
     def is_given(self, address: Address) -> bool:
         """Whether *address*, which stands in status, is from kavip, and nobody has written it over what kavip gave."""
-        told = self.request.told
-        if told in ANOTHERS or self.pools.pool_of(address):
-            return told not in ANOTHERS
-        if told in GIVEN:
-            return address in (self.request.spoken_of() or (address,))
-        return address in self.request.kept_by_words()
+        record = self.request.record
+        if record.reason in FOREIGN_REASONS or self.pools.pool_of(address):
+            return record.reason not in FOREIGN_REASONS
+        return address in record.addresses
 
     def fits(self, address: Address) -> bool:
         """Whether the Service could get *address* from its pool today, were it free."""
@@ -151,11 +145,11 @@ class Tenure(NamedTuple):
         kept = addresses == self.held
         note, is_driven = self.change(addresses)
         if flaws:
-            message = f"keeps {messages.addressed(addresses)}, although {listed(flaws)}"
+            message = write_stranded(addresses, listed(flaws))
             if not self.request.reassign:
                 message += f'; set {names.REASSIGN_ANNOTATION} to "true" to move to a legal address'
             return Allocation(addresses, pools, kept, Reason.STRANDED, message, None, note, is_driven)
-        message = f"{messages.addressed(addresses)} from pool {listed(pools)}"
+        message = write_assigned(addresses, listed(pools))
         if lacks := self.missing(addresses):
             message += f"; no {FAMILY_NAMES[lacks[0]]} address yet: {self.why_not_more(lacks[0], addresses)}"
         return Allocation(addresses, pools, kept, Reason.ASSIGNED, message, None, note, is_driven)
@@ -188,9 +182,9 @@ class Tenure(NamedTuple):
         """*refusal* stands; what the Service holds, it keeps."""
         keep = self.keepable()
         if not keep:
-            return refusal
+            return replace(refusal, message=write_refused(refusal.message))
         kept = self.with_addresses(keep)
-        message = f"{refusal.message}{KEEPS}{messages.addressed(keep)}"
+        message = write_refused(refusal.message, keep)
         if kept.reason is Reason.STRANDED:  # stays what it is: the status must not look like another controller's
             return kept._replace(message=f"{kept.message}; {refusal.message}", refusal=refusal)
         return kept._replace(reason=refusal.reason, message=message, refusal=refusal)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from kavip import names
-from kavip.api import conditions
 from kavip.api.address import Address, parse_address, read_address
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
@@ -17,12 +16,10 @@ from kavip.errors import BadInput
 from kavip.ipam import annotations
 from kavip.ipam.annotations import Annotation
 from kavip.ipam.ranges import FAMILIES, FAMILY_NAMES
+from kavip.ipam.record import Record, read_record
 from kavip.names import Reason
 
 T = TypeVar("T")
-
-KEEPS: Final = "; keeps "
-"""Stands between a refusal and the addresses that the Service has nevertheless."""
 
 YOUNGEST: Final = "~"  # sorts after every timestamp
 _FAMILIES: Final = {name: family for family, name in FAMILY_NAMES.items()}
@@ -72,7 +69,7 @@ class Request(NamedTuple):
 
     *families*: wanted, in order. *legacy*: the one of *wanted* that stands in ``spec.loadBalancerIP`` alone.
     *current*: the addresses in status, in their order; *alien*: status has entries that kavip never writes.
-    *told*: the reason of our own ``AddressAssigned``, "" where kavip has not written it yet; *words*: its message.
+    *record*: which of these kavip assigned.
     """
 
     key: str
@@ -88,8 +85,7 @@ class Request(NamedTuple):
     reassign: bool
     current: tuple[Address, ...]
     alien: bool
-    told: str
-    words: str
+    record: Record
 
     def wanted_of(self, family: int) -> Address | None:
         """The address of *family* that is asked for by name."""
@@ -98,24 +94,9 @@ class Request(NamedTuple):
                 return address
         return None
 
-    def spoken_of(self) -> tuple[Address, ...]:
-        """The addresses that *words* name: kavip names those that it gives, in the same write."""
-        return addresses_in(self.words)
-
-    def kept_by_words(self) -> tuple[Address, ...]:
-        """The addresses that *words*, which refuse what it asks for, leave it."""
-        _, keeps, rest = self.words.rpartition(KEEPS)
-        return addresses_in(rest) if keeps else ()
-
     def field_of(self, address: Address) -> str:
         """The path of the field that asks for *address*."""
         return "spec.loadBalancerIP" if address == self.legacy else annotation_field(names.ADDRESSES_ANNOTATION)
-
-
-def request_of(service: Service, *, group: str | None = None) -> Request | Refusal:
-    """What *service* asks for, or the first thing in it that cannot be read. *group*: as :func:`read_request`."""
-    request, findings = read_request(service, group=group)
-    return findings[0] if findings else request
 
 
 def read_request(service: Service, *, group: str | None = None) -> tuple[Request, tuple[Refusal, ...]]:
@@ -131,7 +112,6 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
     wanted, legacy = _with_load_balancer_ip(asked, service, findings)
     families = _families(service, wanted)
     sharing_key = _take(annotations.SHARING_KEY, service, findings)
-    told = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
     if spec.ip_family_policy == "RequireDualStack" and len(families) < len(FAMILIES):
         findings.append(
             Refusal(
@@ -155,17 +135,11 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         reassign=_take(annotations.REASSIGN, service, findings) or False,
         current=service.ingress_addresses if service.is_load_balancer else (),
         alien=service.is_load_balancer and _has_alien_entries(service),
-        told=told.reason if told else "",
-        words=told.message if told else "",
+        record=read_record(service),
     )
     if len(request.wanted) < len(wanted):
         findings.extend(_strangers(wanted, request))
     return request, tuple(findings)
-
-
-def addresses_in(words: str) -> tuple[Address, ...]:
-    """The addresses that stand in a message, each a word of its own."""
-    return tuple(address for word in words.split() if (address := read_address(word.rstrip(",;"))))
 
 
 def terms_of_unknown(key: str) -> Terms:

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kavip import names
-from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
 from kavip.api.group import KeepalivedGroup
@@ -30,6 +29,7 @@ from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.nodeaddresses import Reports, addresses_of
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import Range, parse_network
+from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.snapshot.membership import Rows, ShareOf
 from kavip.snapshot.placement import Crews
@@ -364,8 +364,7 @@ def is_candidate(service: Service) -> bool:
 
 def has_foreign_status(service: Service) -> bool:
     """Whether somebody else wrote the address that stands in status: kavip always writes its condition with it."""
-    written = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
-    return bool(service.status.load_balancer.ingress) and written is None
+    return bool(service.status.load_balancer.ingress) and not read_record(service).reason
 
 
 def rejected_ranges(network: Network | None) -> tuple[Range, ...]:

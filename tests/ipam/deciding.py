@@ -10,6 +10,7 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation, settle
 from kavip.ipam.pools import Pools
+from kavip.ipam.record import ASSIGNED_REASONS, write_assigned, write_stranded
 from kavip.names import Reason
 from tests.ipam.world import entered
 from tests.support.build import pool, service
@@ -27,9 +28,12 @@ SELECTIVE = pool("team", "203.0.113.0/28", namespace_selector=LabelSelector(matc
 FOREIGN = Reason.FOREIGN_STATUS
 
 
-def told(found: Service, reason: Reason, status: str = "True") -> Service:
-    """*found* with our own condition."""
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status=status, reason=reason)
+def told(found: Service, reason: Reason, status: str = "True", message: str | None = None) -> Service:
+    """*found* with our own condition, which records what it holds."""
+    holds = found.ingress_addresses
+    if message is None and reason in ASSIGNED_REASONS and holds:
+        message = write_stranded(holds, "x") if reason is Reason.STRANDED else write_assigned(holds, "x")
+    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status=status, reason=reason, message=message or "")
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=[condition]))
 
 

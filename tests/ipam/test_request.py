@@ -6,18 +6,17 @@ import pytest
 
 from kavip import names
 from kavip.api.meta import Condition
-from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.ipam.annotations import REGISTRY, remarks
-from kavip.ipam.request import Request, read_request, request_of
+from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from tests.support.build import service
 
 
 def request(key: str = "shop/web", **more: Any) -> Request:
     """The request of a Service that is well formed."""
-    found = request_of(service(key, **more))
-    assert isinstance(found, Request), found
+    found, findings = read_request(service(key, **more))
+    assert not findings
     return found
 
 
@@ -56,8 +55,7 @@ def test_both_ways_to_ask_for_an_address_are_read() -> None:
 )
 def test_what_cannot_be_read_is_refused(more: dict[str, Any], reason: Reason, message: str) -> None:
     """Each malformed request is told by field, value and remedy."""
-    found = request_of(service("shop/web", **more))
-    assert isinstance(found, Refusal)
+    _, (found, *_) = read_request(service("shop/web", **more))
     assert found.reason is reason
     assert message in found.message
     assert found.field in found.message
@@ -93,7 +91,7 @@ def test_families_are_those_of_the_service(spec: dict[str, Any], families: tuple
 def test_empty_annotations_count_as_absent() -> None:
     """An empty value asks for nothing, and is remarked upon."""
     empty = service("shop/web", annotations={names.POOL_ANNOTATION: " ", names.ADDRESSES_ANNOTATION: ""})
-    assert isinstance(request_of(empty), Request)
+    assert not read_request(empty)[1]
     assert remarks(empty.metadata.annotations) == (
         "metadata.annotations[kavip.io/addresses]: is empty and counts as absent; remove it",
         "metadata.annotations[kavip.io/pool]: is empty and counts as absent; remove it",
@@ -125,4 +123,8 @@ def test_status_is_read_with_who_wrote_it() -> None:
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=ingress), conditions=[condition])
     base = service("shop/web")
     found, _ = read_request(Service(metadata=base.metadata, spec=base.spec, status=status))
-    assert ([str(address) for address in found.current], found.alien, found.told) == (["192.0.2.9"], True, "Assigned")
+    assert ([str(address) for address in found.current], found.alien, found.record.reason) == (
+        ["192.0.2.9"],
+        True,
+        "Assigned",
+    )

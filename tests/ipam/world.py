@@ -20,6 +20,7 @@ from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.ipam.allocate import Allocation, settle, waits_for
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pools import Pools
+from kavip.ipam.record import write_assigned
 from kavip.ipam.request import read_request
 from kavip.names import Reason
 
@@ -77,7 +78,7 @@ class World:
 
     def overwrite(self, key: str, *addresses: Address) -> None:
         """A controller that no longer leads writes *addresses* into the status of *key*."""
-        told = Allocation(addresses, (), False, Reason.ASSIGNED, "")
+        told = Allocation(addresses, (), False, Reason.ASSIGNED, write_assigned(addresses, "old"))
         self._store(with_status(self.services[key], addresses, told))
 
     def set_pools(self, pools: Iterable[VIPPool]) -> None:
@@ -185,7 +186,12 @@ def with_status(service: Service, addresses: Iterable[Address], outcome: Outcome
     """*service* with the status that *outcome* calls for; another controller's ingress stays as it is."""
     reason = outcome.reason
     is_true = isinstance(outcome, Allocation) and outcome.is_assigned
-    condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True" if is_true else "False", reason=reason)
+    condition = Condition(
+        type=names.Condition.ADDRESS_ASSIGNED,
+        status="True" if is_true else "False",
+        reason=reason,
+        message=outcome.message,
+    )
     ingress = [Ingress(ip=str(address), ip_mode=names.IP_MODE_VIP) for address in addresses]
     if reason is Reason.FOREIGN_STATUS:
         ingress = service.status.load_balancer.ingress or []

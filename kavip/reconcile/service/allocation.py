@@ -11,8 +11,8 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.allocate import loss, settle_request, waits_for
 from kavip.ipam.ledger.waiters import ANY_POOL
-from kavip.ipam.ownership import GIVEN
 from kavip.ipam.platform import left_to_platform
+from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import read_request
 from kavip.ipam.selection import Case
 from kavip.names import Condition as ConditionType
@@ -44,14 +44,14 @@ def addressing_of(
 ) -> Addressing:
     """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
     told = told_of(service)
-    if told not in GIVEN and told != Reason.FOREIGN_STATUS:
+    if told not in ASSIGNED_REASONS and told != Reason.FOREIGN_STATUS:
         before = None
     found = _decided(snapshot, service, group, options=options, lost=before.addresses if before else ())
     if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
         return found
     if before is not None and now < before.until:
         return Addressing((), removals.verdict(before), removal=before)
-    if before is not None or told in GIVEN:
+    if before is not None or told in ASSIGNED_REASONS:
         return replace(found, removal=removals.removal(before, found.addresses, now=now))
     return found
 

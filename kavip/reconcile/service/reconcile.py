@@ -13,7 +13,7 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.service import Service
-from kavip.ipam.ownership import ANOTHERS
+from kavip.ipam.record import FOREIGN_REASONS
 from kavip.ipam.request import read_request
 from kavip.ipam.selection import Case as Decision
 from kavip.names import Condition as ConditionType
@@ -155,7 +155,7 @@ def _status(
 
 def _stands(service: Service, addressing: Addressing) -> bool:
     """Whether status holds these addresses already, as the server defaults them; order is never a reason to write."""
-    if addressing.verdict.reason in ANOTHERS:
+    if addressing.verdict.reason in FOREIGN_REASONS:
         return True
     modes = {entry.ip_mode or names.IP_MODE_VIP for entry in service.status.load_balancer.ingress or ()}
     return set(service.ingress_addresses) == set(addressing.addresses) and modes <= {names.IP_MODE_VIP}
@@ -234,8 +234,8 @@ def _lost(snapshot: Snapshot, service: Service) -> str | None:
 
 
 def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
-    """The addresses in status that kavip wrote: it never writes one without its condition (see ipam.tenure)."""
-    if told_of(service) in ANOTHERS or not service.ingress_addresses:
+    """The addresses in status that kavip wrote, each together with its condition (:mod:`kavip.ipam.record`)."""
+    if told_of(service) in FOREIGN_REASONS or not service.ingress_addresses:
         return ()
     request, _ = read_request(service)
     case = Decision.of(request, snapshot.parsed_pools, snapshot.ledger, None)

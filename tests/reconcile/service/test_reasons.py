@@ -67,7 +67,7 @@ CASES = (
         "True",
         "keeps 203.0.113.7, although 203.0.113.7 is in no pool; "
         'set kavip.io/reassign to "true" to move to a legal address',
-        told(web(holds=["203.0.113.7"]), ASSIGNED, "True", "Assigned"),
+        told(web(holds=["203.0.113.7"]), ASSIGNED, "True", "Assigned", message="203.0.113.7 from pool old"),
         (EDGE,),
     ),
     Case(

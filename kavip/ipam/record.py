@@ -1,0 +1,97 @@
+"""
+The ownership record: which addresses of a Service kavip assigned, as its own condition says it.
+
+kavip writes ``kavip.io/AddressAssigned`` in the same request as the address, and names every address in the message. So
+an address in status that the record names was assigned by kavip, even after its pool is gone. This is the only message
+that kavip reads, and this module is the only one that writes and reads the record. Release 0.1.0 wrote the same::
+
+    Assigned          ADDRESSES " from pool " any text
+    Stranded          "keeps " ADDRESSES ", although " any text
+    any other reason  any text "; keeps " ADDRESSES
+
+``ADDRESSES`` are canonical addresses: two are joined by ``" and "``, more by ``", "``; after the 32nd the rest is
+counted (``" and 3 more"``). Anything else holds no record. The text may quote what users wrote, but it never
+stands where the addresses are expected, so users who write annotations cannot forge a record.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kavip import names
+from kavip.api import conditions
+from kavip.api.address import Address, read_address
+from kavip.api.service import Service
+from kavip.names import Reason
+
+ASSIGNED_REASONS: Final = frozenset({Reason.ASSIGNED, Reason.STRANDED})
+"""With these reasons the addresses in status were assigned by kavip."""
+
+FOREIGN_REASONS: Final = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
+"""With these reasons, or without the condition, another controller wrote the addresses in status."""
+
+_FROM: Final = " from pool "
+_KEEPS: Final = "keeps "
+_ALTHOUGH: Final = ", although "
+_BESIDE: Final = f"; {_KEEPS}"
+_MOST: Final = (names.MAX_VIPS, 5)  # named before the rest is counted: here, and in release 0.1.0
+_MORE: Final = re.compile(r" and [1-9][0-9]* more\Z")
+
+
+class Record(NamedTuple):
+    """Our own condition on a Service: its *reason*, "" where kavip has not written it yet, and its *message*."""
+
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses that kavip assigned, as far as the message names them."""
+        if self.reason in FOREIGN_REASONS:
+            return ()
+        if self.reason == Reason.ASSIGNED:
+            head, mark, _ = self.message.partition(_FROM)
+            return _parse(head) if mark else ()
+        if self.reason == Reason.STRANDED:
+            head, mark, _ = self.message.removeprefix(_KEEPS).partition(_ALTHOUGH)
+            return _parse(head) if mark and self.message.startswith(_KEEPS) else ()
+        _, mark, tail = self.message.rpartition(_BESIDE)
+        return _parse(tail) if mark else ()
+
+
+def read_record(service: Service) -> Record:
+    """The record in the status of *service*."""
+    found = conditions.find(service.status.conditions, names.Condition.ADDRESS_ASSIGNED)
+    return Record(found.reason, found.message) if found else Record()
+
+
+def write_assigned(addresses: Sequence[Address], pools: str) -> str:
+    """The message of reason ``Assigned``: *addresses* and the names of their *pools*."""
+    return f"{_format(addresses)}{_FROM}{pools}"
+
+
+def write_stranded(addresses: Sequence[Address], why: str) -> str:
+    """The message of reason ``Stranded``: *addresses*, and *why* they are no longer legal."""
+    return f"{_KEEPS}{_format(addresses)}{_ALTHOUGH}{why}"
+
+
+def write_refused(why: str, addresses: Sequence[Address] = ()) -> str:
+    """The message of any other reason: *why*, and the *addresses* that the Service keeps nevertheless."""
+    if addresses:
+        return f"{why}{_BESIDE}{_format(addresses)}"
+    return f"{why}." if Record(Reason.INVALID_REQUEST, why).addresses else why
+
+
+def _format(addresses: Sequence[Address]) -> str:
+    shown, more = addresses[: _MOST[0]], len(addresses) - _MOST[0]
+    text = (" and " if len(shown) == 2 else ", ").join(map(str, shown))
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def _parse(text: str) -> tuple[Address, ...]:
+    """The inverse of :func:`_format`: nothing where *text* is not exactly what that writes."""
+    listed = _MORE.sub("", text)
+    found = [read_address(word) for word in re.split(", | and ", listed, maxsplit=_MOST[0])]
+    addresses = tuple(dict.fromkeys(filter(None, found)))
+    is_exact = listed == _format(addresses) and (listed == text or len(addresses) in _MOST)
+    return addresses if is_exact else ()
