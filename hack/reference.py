@@ -1,6 +1,7 @@
-"""Writes what is generated of docs from the code (``make reference``); a test compares it."""
+"""Generates parts of docs from the code (``make reference``); a test compares them."""
 
 import dataclasses
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from kavip.settings import Settings
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
 POOLS: Final = FOLDER.parent / "howto" / "pools.md"
+WIDTH: Final = 100
 
 
 def settings() -> str:
@@ -27,8 +29,8 @@ def settings() -> str:
         [
             "# Settings",
             "",
-            "Each is a flag and an environment variable; the chart has a value for each of the first table. An unknown",
-            "or malformed one is told in one line, and the program exits with status 2.",
+            "Each setting is a flag and an environment variable. For each setting of the first table, the chart has a",
+            "value too. If a setting is unknown or malformed, the program prints one line and exits with status 2.",
             "",
             "## kavip run, webhook, controller",
             "",
@@ -36,7 +38,7 @@ def settings() -> str:
             "",
             "## kavip agent",
             "",
-            "Set by the controller in the group's DaemonSet; not for users.",
+            "The controller sets these in the DaemonSet of a group. They are not for users.",
             "",
             *_table(AgentSettings, PREFIX),
             "",
@@ -49,27 +51,37 @@ def metrics() -> str:
     own, by_exporter = _agents()
     sections = [
         "## The agents",
-        "On `/metrics` of each node, port 9650 or the next free one of another group (`spec.metricsPort`).",
+        "On `/metrics` of each node: port 9650, or the next free port if another group uses it (`spec.metricsPort`).",
         *_rows(own),
-        "### keepalived, by the names of gen2brain/keepalived_exporter",
-        "The default, as keepalived-operator shipped it. Labels: `name`, `intf`, `vrid`, `state`.",
+        "### keepalived, with the names of gen2brain/keepalived_exporter",
+        "This is the default, as in keepalived-operator. Labels: `name`, `intf`, `vrid`, `state`.",
         *_rows(by_exporter[Exporter.GEN2BRAIN]),
-        "### keepalived, by the names of mehdy/keepalived-exporter",
-        "With `agent.metrics: mehdy`. Labels: `iname`, `intf`, `vrid`, and of a state `ip_address`.",
+        "### keepalived, with the names of mehdy/keepalived-exporter",
+        "With `agent.metrics: mehdy`. Labels: `iname`, `intf`, `vrid`; metrics of a state also have `ip_address`.",
         *_rows(by_exporter[Exporter.MEHDY]),
     ]
     kavip = sorted(telemetry.REGISTRY.collect(), key=lambda each: each.name)
-    return "\n\n".join(["# Metrics", "On `/metrics`, port 8080.", *_rows(kavip), *sections]) + "\n"
+    return "\n\n".join(["# Metrics", "kavip serves these on `/metrics`, port 8080.", *_rows(kavip), *sections]) + "\n"
 
 
 def pages() -> dict[Path, str]:
     """Each page with its text."""
     return {
-        FOLDER / "settings.md": settings(),
-        FOLDER / "metrics.md": metrics(),
-        FOLDER / "refusals.md": refusalpage.page(refusals.cases()),
+        FOLDER / "settings.md": filled(settings()),
+        FOLDER / "metrics.md": filled(metrics()),
+        FOLDER / "refusals.md": filled(refusalpage.page(refusals.cases())),
         POOLS: commandoutput.page(POOLS.read_text()),
     }
+
+
+def filled(text: str) -> str:
+    """*text* with its paragraphs wrapped at 100 columns; headings and tables stay."""
+    blocks = text.rstrip("\n").split("\n\n")
+    return "\n\n".join(each if each.startswith(("#", "|")) else _wrap(each) for each in blocks) + "\n"
+
+
+def _wrap(paragraph: str) -> str:
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(kind: type, prefix: str) -> list[str]:
@@ -83,7 +95,7 @@ def _table(kind: type, prefix: str) -> list[str]:
 
 
 def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
-    """The metrics of a node with one instance: kavip's own, and keepalived's by either exporter's names."""
+    """The metrics of a node with one instance: kavip's own, and keepalived's with the names of each exporter."""
     one = (Entry(Data("ns/name", vrid=1, state=2, vips=["192.0.2.1 dev eth0"], evips=["192.0.2.2 dev eth0"])),)
     found: dict[Exporter, list[Metric]] = {}
     for style in Exporter:
@@ -94,7 +106,7 @@ def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
 
 
 def _rows(families: Iterable[Metric]) -> list[str]:
-    """A table; its lines are one paragraph."""
+    """The rows of a table as one paragraph."""
     rows = [f"| `{_sample(each.name, each.type)}` | {each.type} | {each.documentation} |" for each in families]
     return ["\n".join(["| metric | type | meaning |", "|---|---|---|", *rows])]
 
