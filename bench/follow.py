@@ -23,7 +23,7 @@ from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip.agent.health.endpoints import Locals
 from kavip.agent.keepalived.trackfiles import Tracks
-from kavip.api.local import Local
+from kavip.api.agent import LocalTrack
 from tests.changes.rig import Rig, group
 from tests.changes.seen import watching
 from tests.changes.test_local import VIP, WEB, Proxies
@@ -56,7 +56,7 @@ async def idle(ports: list[int]) -> float:
     """The share of a core that asking *ports* takes."""
     with tempfile.TemporaryDirectory() as folder:
         asking = Locals("n1", Tracks(Path(folder) / "track"), hosts=("127.0.0.1",))
-        asking.want(tuple(Local(track=f"local-{port}", port=port) for port in ports))
+        asking.want(tuple(LocalTrack(track=f"local-{port}", port=port) for port in ports))
         task = asyncio.create_task(asking.run())
         await asyncio.sleep(2)
         assert all(ready for _, ready in asking.seen), "a port does not answer"

@@ -12,13 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from kavip import names
 from kavip.agent.config.localize import Mounted, Next
 from kavip.agent.config.model import Refused
-from kavip.api.group import Check
-from kavip.api.local import Local
+from kavip.api.agent import AgentConfig, decode_config
 from kavip.vrrp import predecessor
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
@@ -28,32 +25,6 @@ _ANOTHER: Final = (
     "behind its 8th character"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
-
-
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
-    """The key ``agent.json``: what the agent must know beside keepalived's own text."""
-
-    config_hash: str
-    group: str = ""
-    interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
-    authentication: bool = False
-    static: bool = False
-    password: str = ""
-    renewals: int = 0
-    next: "NextMeta | None" = None
-    next_hash: str = ""
-    switch_at: str = ""
-    checks: tuple[Check, ...] = ()
-    locals: tuple[Local, ...] = ()
-
-
-class NextMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """``next`` in it: what belongs to the text that all nodes switch to."""
-
-    config_hash: str
-    interface_from_ip: str = msgspec.field(name="interfaceFromIP", default="")
-    password: str = ""
-    renewals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +62,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         return Refused(f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}")
     except UnicodeDecodeError:
         return Refused("the ConfigMap holds bytes that are not UTF-8")
-    except (msgspec.DecodeError, RecursionError):
+    if meta is None:
         return Refused(f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes")
     current = Mounted(
         text=text,
@@ -110,7 +81,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
     return replace(current, next=_next(current, meta, following, passwords))
 
 
-def _next(current: Mounted, meta: Meta, following: bytes | None, passwords: Passwords) -> Next | None:
+def _next(current: Mounted, meta: AgentConfig, following: bytes | None, passwords: Passwords) -> Next | None:
     """What is to come; without a file of its own it is the same text, with another password."""
     if meta.next is None:
         return None
@@ -142,12 +113,12 @@ def _unpacked(content: bytes) -> str | None:
         return None
 
 
-def _config(config_dir: Path) -> tuple[str, Meta, bytes | None, str]:
+def _config(config_dir: Path) -> tuple[str, AgentConfig | None, bytes | None, str]:
     swapped = config_dir / "..data"
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         text, old = _texts(folder)
-        meta = msgspec.json.decode(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST), type=Meta)
+        meta = decode_config(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST))
         try:
             following = _content(names.NEXT_KEY, folder=folder, limit=_LARGEST)
         except FileNotFoundError:

@@ -25,9 +25,10 @@ import msgspec
 import structlog
 
 from kavip import names
+from kavip.api.agent import decode_state
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed import collisions
-from kavip.reconcile.observed.agent import counts_of, resumed, state_of, summary
+from kavip.reconcile.observed.agent import counts_of, node_state, resumed
 from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.observed.nodes import EVER, MASTER, AgentStates, Contact, NodeState
 from kavip.reconcile.plan import Target
@@ -226,12 +227,12 @@ class Probe:
 
     def _read(self, watcher: "_Watcher", body: bytes, *, asked: datetime) -> NodeState | None:
         """What *body* says; None: the port is another group's agent's, or the node has left while it answered."""
-        report = state_of(body)
+        report = decode_state(body)
         target = self._targets.get(watcher.group)
         if report.group != watcher.group or target is None or watcher.node not in target.hosts:
             return None
         watcher.tally = collisions.follow(watcher.tally, counts_of(report), at=self._clock())
-        return summary(report, asked=asked, answered=datetime.now(UTC))
+        return node_state(report, asked=asked, answered=datetime.now(UTC))
 
     def _hear(self, watcher: "_Watcher", state: NodeState, *, sent: float) -> None:
         group, node = watcher.group, watcher.node

@@ -10,7 +10,8 @@ from kavip.agent.config.localize import Mounted
 from kavip.agent.config.model import Localized
 from kavip.agent.joining import WAIT, Newcomer
 from kavip.agent.keepalived.dump import Data, Dump, Entry, Stats
-from kavip.reconcile.observed.agent import state_of, summary
+from kavip.api.agent import decode_state
+from kavip.reconcile.observed.agent import node_state
 from tests.agent import scene
 from tests.agent.config.test_localize import facts, localized
 
@@ -83,7 +84,7 @@ def test_it_says_until_when_it_gives_way_and_what_to_do_about_a_stranger() -> No
     said = pod.newcomer.why
     assert said.endswith("at most until 2001-09-09T01:52:20.000Z")  # 1,000,000,100 and WAIT
     assert "blacklistRouterIDs" in said
-    assert summary(state_of(msgspec.json.encode({"group": "lb/edge", "refused": said}))).refused == said
+    assert node_state(decode_state(msgspec.json.encode({"group": "lb/edge", "refused": said}))).refused == said
     pod.seconds += 60
     assert pod.hears()
     assert pod.newcomer.why == said

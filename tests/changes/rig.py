@@ -23,9 +23,10 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 from kavip import names
 from kavip.agent.config import blocks
+from kavip.api.agent import decode_state
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.reconcile.observed.agent import state_of, summary
+from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.nodes import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
@@ -201,7 +202,7 @@ class Rig:
         for name, each in self.pods.items():
             status, body = each.get(names.STATE_PATH)
             if status == 200:
-                state = summary(state_of(body.encode()))
+                state = node_state(decode_state(body.encode()))
                 self.world.agents = self.world.agents.with_state(GROUP, name, state=state)
                 hearing = Contact(last=(datetime.now(UTC) - NOW).total_seconds())
                 self.world.agents = self.world.agents.with_contact(GROUP, name, contact=hearing)

@@ -12,10 +12,11 @@ import pytest
 from aiohttp import web
 
 from kavip.api.address import parse_address
+from kavip.api.agent import AgentState, decode_state
 from kavip.controller import prober as probing
 from kavip.controller.prober import Probe
 from kavip.names import Reason
-from kavip.reconcile.observed.agent import Report, state_of, summary
+from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.nodes import ExcludedInstance, NodeState
 from kavip.reconcile.plan import Target
@@ -261,11 +262,11 @@ async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytes
     """A thousand nodes say the same all day."""
     read: list[bytes] = []
 
-    def reading(body: bytes) -> Report:
+    def reading(body: bytes) -> AgentState:
         read.append(body)
-        return state_of(body)
+        return decode_state(body)
 
-    monkeypatch.setattr(probing, "state_of", reading)
+    monkeypatch.setattr(probing, "decode_state", reading)
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130")))
     async with serving(agent) as port, watching(interval=0.01) as (probe, _):
         probe.aim("lb/edge", Target({"n1": "127.0.0.1"}, port, "h1"))
@@ -312,12 +313,12 @@ async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> 
 async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody has thought of ends the look at one node, not the term."""
 
-    def stumbling(body: bytes) -> Report:
+    def stumbling(body: bytes) -> AgentState:
         if b"trip" in body:
             raise RuntimeError("nobody has thought of this")
-        return state_of(body)
+        return decode_state(body)
 
-    monkeypatch.setattr(probing, "state_of", stumbling)
+    monkeypatch.setattr(probing, "decode_state", stumbling)
     liar, honest = Agent(lambda: web.Response(body=b"trip")), Agent(lambda: web.json_response(state("h1")))
     async with (
         serving(liar) as port,
@@ -369,7 +370,7 @@ async def test_a_target_given_before_the_start_is_watched() -> None:
 def test_a_refusal_becomes_one_short_line() -> None:
     """An agent's words go into conditions, so line breaks and length are taken out of them."""
     body = json.dumps(state("h1", refused="line 1\n  line 2 " + "x" * 500)).encode()
-    seen = summary(state_of(body))
+    seen = node_state(decode_state(body))
     assert seen.refused.startswith("line 1 line 2 xxx")
     assert len(seen.refused) == 200
 
@@ -378,7 +379,7 @@ def test_what_a_node_leaves_out_is_taken() -> None:
     """By name, with one short line of reason; an older agent says nothing of the kind."""
     told = {"name": "shop/web", "reason": "line 3\nof it", "by": "keepalived", "kept": True}
     body = state("h1") | {"leftOut": [told | {"virtualIPs": ["192.0.2.130", "nonsense"]}]}
-    (seen,) = summary(state_of(json.dumps(body).encode())).excluded
+    (seen,) = node_state(decode_state(json.dumps(body).encode())).excluded
     assert seen == ExcludedInstance(
         name="shop/web",
         reason="line 3 of it",
@@ -386,11 +387,11 @@ def test_what_a_node_leaves_out_is_taken() -> None:
         kept=True,
         virtual_ips=frozenset({parse_address("192.0.2.130")}),
     )
-    assert summary(state_of(json.dumps(state("h1")).encode())).excluded == ()
+    assert node_state(decode_state(json.dumps(state("h1")).encode())).excluded == ()
 
 
 def test_addresses_that_cannot_be_read_are_left_out() -> None:
     """A VIP that is no address spoils nothing but itself."""
     body = json.dumps(state("h1", "192.0.2.130", "nonsense")).encode()
-    assert summary(state_of(body)).runs == frozenset({parse_address("192.0.2.130")})
-    assert NodeState() != summary(state_of(body))
+    assert node_state(decode_state(body)).runs == frozenset({parse_address("192.0.2.130")})
+    assert NodeState() != node_state(decode_state(body))

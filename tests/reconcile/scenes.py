@@ -9,6 +9,7 @@ import msgspec
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.api.agent import ProblemCode
 from kavip.api.cluster import Pod, PodCondition, PodSpec, PodStatus
 from kavip.api.group import GroupStatus, KeepalivedGroup
 from kavip.api.meta import Metadata, OwnerReference
@@ -64,6 +65,7 @@ def running(
     config_hash: str = "",
     *vips: str,
     refused: str = "",
+    code: ProblemCode = ProblemCode.NONE,
     master: bool = False,
     excluded: tuple[ExcludedInstance, ...] = (),
 ) -> NodeState:
@@ -72,6 +74,7 @@ def running(
     return NodeState(
         config_hash=config_hash,
         refused=refused,
+        refused_code=code,
         excluded=excluded,
         runs=addresses,
         masters=addresses if master else frozenset(),

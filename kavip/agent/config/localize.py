@@ -19,8 +19,8 @@ from kavip.agent.config.exclude import spares_of, without
 from kavip.agent.config.facts import Facts, interface_of, unfit
 from kavip.agent.config.model import Configuration, Fault, Localized, Refused
 from kavip.api.address import read_address
+from kavip.api.agent import LocalTrack
 from kavip.api.group import Check
-from kavip.api.local import Local
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -53,7 +53,7 @@ class Mounted:
     authentication: bool = False
     is_static: bool = False
     checks: tuple[Check, ...] = ()
-    locals: tuple[Local, ...] = ()
+    locals: tuple[LocalTrack, ...] = ()
     password: str | None = None
     password_name: str = ""
     held: str = ""

@@ -14,7 +14,7 @@ import structlog
 
 from kavip.agent.health.kubeproxy import Port
 from kavip.agent.keepalived.trackfiles import Tracks
-from kavip.api.local import Local
+from kavip.api.agent import LocalTrack
 
 INTERVAL: Final = 0.2
 """Seconds between two rounds: a VIP in the default profile follows within one second, keepalived's part included."""
@@ -38,12 +38,12 @@ class Locals:
         """Nothing is wanted yet; kube-proxy is looked for at *hosts*."""
         self._node, self._tracks = node, tracks
         self._hosts = tuple(dict.fromkeys(filter(None, hosts)))
-        self._wanted: tuple[Local, ...] = ()
+        self._wanted: tuple[LocalTrack, ...] = ()
         self._ports: dict[int, Port] = {}
         self._told: tuple[frozenset[str], frozenset[str]] | None = None
         self._changed = asyncio.Event()
 
-    def want(self, wanted: tuple[Local, ...]) -> None:
+    def want(self, wanted: tuple[LocalTrack, ...]) -> None:
         """Find out about *wanted* from now on, and about nothing else."""
         if wanted == self._wanted and self._told is not None:
             return
@@ -55,7 +55,7 @@ class Locals:
             self._ports[number] = Port(number, self._hosts, now=time.monotonic())
         self._changed.set()
 
-    async def ask_once(self, wanted: tuple[Local, ...]) -> None:
+    async def ask_once(self, wanted: tuple[LocalTrack, ...]) -> None:
         """Find out about *wanted* what can be found out at once: keepalived is not to start as if all were well."""
         self.want(wanted)
         try:
@@ -123,7 +123,7 @@ class Locals:
                 log.info("endpoints", track=track, ready=track not in unready)
             self._told = (unready, awaited)
 
-    def _ready(self, wanted: Local, now: float) -> bool | None:
+    def _ready(self, wanted: LocalTrack, now: float) -> bool | None:
         if not wanted.port:
             return self._node in wanted.nodes
         port = self._ports.get(wanted.port)

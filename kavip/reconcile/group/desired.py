@@ -12,9 +12,9 @@ from typing import Final
 from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address
+from kavip.api.agent import LocalTrack
 from kavip.api.cluster import Node
 from kavip.api.group import GroupStatus, KeepalivedGroup
-from kavip.api.local import Local
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import UnsafeValue
@@ -65,7 +65,7 @@ class Roster:
     left_out: Mapping[str, Refusal]
     is_rolling: bool = False
     is_waiting: bool = False
-    followed: tuple[Local, ...] = ()
+    followed: tuple[LocalTrack, ...] = ()
     staying: tuple[Node, ...] = ()
 
     @property

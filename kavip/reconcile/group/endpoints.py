@@ -9,8 +9,8 @@ VIP depends on kavip's controller then. It has none for other types; there the c
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kavip.api.agent import LocalTrack
 from kavip.api.group import KeepalivedGroup
-from kavip.api.local import Local
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import tracking
@@ -31,15 +31,15 @@ def most_bytes(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> int:
     return sum(_ENTRY + (nodes if service.follows_slices else 0) for service in found.values())
 
 
-def locals_of(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> tuple[Local, ...]:
+def locals_of(snapshot: Snapshot, group: KeepalivedGroup, model: Model) -> tuple[LocalTrack, ...]:
     """What each track file of *model* that follows endpoints is to say, sorted."""
     members = snapshot.keeping_nodes(group)
-    found: dict[str, Local] = {}
+    found: dict[str, LocalTrack] = {}
     for track, service in _followed(snapshot, model.instances):
         port = service.spec.health_check_node_port if service.is_load_balancer else 0
         nodes = () if port else tuple(sorted(snapshot.endpoint_nodes(service.key) & members))
         if port or service.follows_slices:  # a LoadBalancer in a file has no port yet
-            found[track] = Local(track=track, port=port, nodes=nodes)
+            found[track] = LocalTrack(track=track, port=port, nodes=nodes)
     return tuple(found[track] for track in sorted(found))
 
 

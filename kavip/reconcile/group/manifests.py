@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
+from kavip.api.agent import LocalTrack, encode_config
 from kavip.api.group import CaFrom, GroupSpec, KeepalivedGroup
-from kavip.api.local import Local
-from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_meta, compressed, secret_folder
+from kavip.reconcile.rollout.configmap import PublishedRevisions, agent_config, compressed, secret_folder
 from kavip.vrrp import targets, tracking
 
 CONFIG_DIR: Final = "/etc/kavip/config"
@@ -54,7 +54,7 @@ def config_map(
     *,
     key: str = names.CONFIG_KEY,
     leads: Collection[str] = (),
-    followed: Sequence[Local] = (),
+    followed: Sequence[LocalTrack] = (),
 ) -> Manifest:
     """
     The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
@@ -62,23 +62,17 @@ def config_map(
     *leads* is kavip's own record (:mod:`~kavip.reconcile.migration.replacement`); *followed* are the ``locals``.
     """
     current, following = published.current, published.next
-    agent: dict[str, object] = {
-        "authentication": False,
-        "interfaceFromIP": "",
-        "switchAt": "",
-        **msgspec.to_builtins(agent_meta(published)),
-        "group": group.key,
-    }
-    if leads:
-        agent["leads"] = sorted(leads)
-    if checks := tracking.checks_of(group.spec):
-        agent["checks"] = [_sparse(each) for each in checks]
-    if followed:
-        agent["locals"] = msgspec.to_builtins(followed)
-    data = {names.AGENT_KEY: _json(agent), key: current.text}
+    config = msgspec.structs.replace(
+        agent_config(published),
+        group=group.key,
+        leads=tuple(sorted(leads)),
+        checks=tuple(tracking.checks_of(group.spec)),
+        locals=tuple(followed),
+    )
+    data = {names.AGENT_KEY: encode_config(config), key: current.text}
     metadata = metadata_of(group)
-    if agent["switchAt"]:
-        metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: agent["switchAt"]}
+    if config.switch_at:
+        metadata["annotations"] = {names.SWITCH_AT_ANNOTATION: config.switch_at}
     body: Manifest = {"apiVersion": "v1", "kind": names.CONFIG_MAP, "metadata": metadata, "data": data}
     if following is not None and following.text != current.text:
         body["binaryData"] = {names.NEXT_KEY: compressed(following.text)}
@@ -125,13 +119,6 @@ def digest(value: object) -> str:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
-
-
-def _sparse(value: msgspec.Struct) -> dict[str, object]:
-    """*value* without what is a default: an API server writes some out, and msgspec knows a decoded string for none."""
-    found = {each.encode_name: (getattr(value, each.name), each.default) for each in msgspec.structs.fields(value)}
-    told = {name: given for name, (given, default) in found.items() if given != default}
-    return {name: _sparse(each) if isinstance(each, msgspec.Struct) else each for name, each in told.items()}
 
 
 def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, str] = NO_LABELS) -> Manifest:

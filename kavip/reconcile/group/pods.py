@@ -10,21 +10,24 @@ from datetime import datetime
 from typing import Final
 
 from kavip import names
+from kavip.api.agent import ProblemCode
 from kavip.api.cluster import Pod
 from kavip.api.workload import controller_of
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.group.status import SECRET_MISSING, View
+from kavip.reconcile.group.status import View
 from kavip.reconcile.migration.progress import is_old
 from kavip.reconcile.plan import PodAnnotation
 
 NUDGE: Final = 10.0
 """Seconds after which pods whose password is missing or of no use are told again; kubelet alone takes over a minute."""
 
+_PASSWORD_CODES: Final = frozenset({ProblemCode.PASSWORD_MISSING, ProblemCode.PASSWORD_MISMATCH})
+
 
 def lacks_password(view: View) -> bool:
     """Whether an agent complains about the Secret."""
-    said = (text for state in view.states.values() for text in (state.refused, state.next_refused))
-    return any(text.startswith(SECRET_MISSING) for text in said)
+    codes = {code for state in view.states.values() for code in (state.refused_code, state.next_refused_code)}
+    return not codes.isdisjoint(_PASSWORD_CODES)
 
 
 def errands(view: View, data: Mapping[str, str], *, now: datetime) -> tuple[PodAnnotation, ...]:

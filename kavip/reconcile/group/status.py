@@ -9,6 +9,7 @@ from typing import Final
 
 from kavip import names
 from kavip.api import conditions
+from kavip.api.agent import ProblemCode
 from kavip.api.cluster import Pod
 from kavip.api.group import (
     GroupStatus,
@@ -29,7 +30,6 @@ from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance
 
-SECRET_MISSING: Final = "password: the Secret"  # noqa: S105 - how an agent begins its complaint (agent.localize)
 _MOST_INSTANCES: Final = 510
 _ONE_POD: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # the name changes with every attempt
 _FOLDED: Final = "(combined from similar events): "
@@ -112,7 +112,7 @@ def _programmed(view: View) -> Verdict:
         return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
         if name in view.states and (why := view.states[name].refused):
-            if why.startswith(SECRET_MISSING):
+            if view.states[name].refused_code is ProblemCode.PASSWORD_MISSING:
                 return Verdict("False", Reason.SECRET_MISSING, f"node {name}: {_secret_missing(view.group) or why}")
             return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {why}")
     if view.switching:
@@ -162,8 +162,8 @@ def _ready(view: View) -> Verdict:
 
 def _note(view: View, nodes: Sequence[str]) -> Iterator[str]:
     """What is unusual on the first node that notes something, each with all the nodes where it is so."""
-    said = {name: view.states[name].note for name in nodes if name in view.states}
-    noted = {name: note.split("; ") for name, note in said.items() if note}
+    said = {name: view.states[name].notes for name in nodes if name in view.states}
+    noted = {name: [note.message for note in notes] for name, notes in said.items() if notes}
     where: dict[tuple[str, ...], list[str]] = {}
     for note in next(iter(noted.values()), []):
         where.setdefault(tuple(name for name, told in noted.items() if note in told), []).append(note)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import msgspec
-
 from kavip import names
+from kavip.api.agent import decode_config
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
@@ -27,12 +26,6 @@ from kavip.vrrp.succession import Succession
 
 _OLD_CONTAINERS: Final = frozenset({"keepalived", "config-reloader"})
 """Containers of a pod of keepalived-operator. A pod of kavip has the first one too, and its agent."""
-
-
-class _Noted(msgspec.Struct, frozen=True):
-    """The part of ``agent.json`` that kavip writes for itself."""
-
-    leads: list[str] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +162,5 @@ def _ready(snapshot: Snapshot, nodes: set[str]) -> list[str]:
 
 
 def _noted_leaders(text: str) -> frozenset[str]:
-    try:
-        return frozenset(msgspec.json.decode(text, type=_Noted).leads) if text else frozenset()
-    except (msgspec.DecodeError, RecursionError):
-        return frozenset()
+    config = decode_config(text)
+    return frozenset(config.leads) if config else frozenset()

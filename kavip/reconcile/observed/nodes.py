@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from kavip.api.address import Address
+from kavip.api.agent import SEPARATOR, NodeProblem, ProblemCode
 
 MASTER: Final = "MASTER"  # as keepalived and the agent spell it
 BACKUP: Final = "BACKUP"
 FAULT: Final = "FAULT"
-BY_KEEPALIVED: Final = "keepalived"  # how the agent says that keepalived refuses an instance
 
 EVER: Final = datetime.min.replace(tzinfo=UTC)
 """Before any moment at which agents could have been asked."""
@@ -80,7 +80,8 @@ class NodeState:
 
     config_hash: str = ""
     refused: str = ""
-    note: str = ""
+    refused_code: ProblemCode = ProblemCode.NONE
+    notes: tuple[NodeProblem, ...] = ()
     running: bool = True
     runs: frozenset[Address] = frozenset()
     masters: frozenset[Address] = frozenset()
@@ -90,10 +91,16 @@ class NodeState:
     collisions: tuple[Collision, ...] = ()
     prepared: str = ""
     next_refused: str = ""
+    next_refused_code: ProblemCode = ProblemCode.NONE
     switch_at: str = ""
     drift: float | None = None
     new_password: str = ""
     unready: frozenset[str] = frozenset()
+
+    @property
+    def note(self) -> str:
+        """The messages of all notes."""
+        return SEPARATOR.join(each.message for each in self.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 
 from kavip import names
+from kavip.api.agent import AgentConfig, RevisionConfig, decode_config
 from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
-from kavip.api.meta import Wire, field
 from kavip.api.workload import ConfigMap
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.identity import Running, identities_of
@@ -104,29 +104,6 @@ class PublishedRevisions:
         return PublishedRevisions(replace(self.next, renewed=False)) if self.next and is_past else self
 
 
-class NextMeta(Wire, frozen=True):
-    """``next`` of ``agent.json``; *password*: the file with it, below the folder of all passwords."""
-
-    config_hash: str = ""
-    interface_from_ip: str = field(name="interfaceFromIP", default="")
-    secret: str = ""
-    secret_key: str = ""
-    password: str = ""
-    renewals: int = 0
-    renewed: bool = False
-
-
-class AgentMeta(NextMeta, frozen=True):
-    """``agent.json`` as far as the controller reads it back."""
-
-    authentication: bool = False
-    next: NextMeta | None = None
-    next_hash: str = ""
-    switch_at: str = ""
-    tries: int = 0
-    blame: str = ""
-
-
 def settings_of(group: KeepalivedGroup) -> NodeSettings:
     """What nodes need beside the text of *group*."""
     password = group.spec.password_auth
@@ -142,20 +119,19 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
     An earlier kavip did not write which Secret it meant: it meant that of *wanted*.
     """
     data = (configmap.data if configmap else None) or {}
-    try:
-        meta = msgspec.json.decode(data.get(names.AGENT_KEY, ""), type=AgentMeta)
-    except (msgspec.MsgspecError, RecursionError):  # whoever may write ConfigMaps here may write this
+    config = decode_config(data.get(names.AGENT_KEY, ""))
+    if config is None:  # another client with access to ConfigMaps may have written it
         return None
     text = data.get(names.TAKE_OVER_KEY, data.get(names.CONFIG_KEY, ""))
-    settings = _settings(meta)
-    if meta.authentication and not settings.secret:
+    settings = _settings(config)
+    if config.authentication and not settings.secret:
         settings = replace(settings, secret=wanted.secret, secret_key=wanted.secret_key)
-    current = Revision(text, meta.config_hash, settings)
+    current = Revision(text, config.config_hash, settings)
     binary = ((configmap.binary_data if configmap else None) or {}).get(names.NEXT_KEY, "")
-    if meta.next is None or (found := _unpacked(binary) if binary else text) is None:
+    if config.next is None or (found := _unpacked(binary) if binary else text) is None:
         return PublishedRevisions(current)
-    following = Revision(found, meta.next.config_hash, _settings(meta.next), meta.next.renewed)
-    return PublishedRevisions(current, following, read_instant(meta.switch_at), meta.tries, meta.blame)
+    following = Revision(found, config.next.config_hash, _settings(config.next), config.next.renewed)
+    return PublishedRevisions(current, following, read_instant(config.switch_at), config.tries, config.blame)
 
 
 def secret_folder(secret: str) -> str:
@@ -168,10 +144,10 @@ def compressed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def agent_meta(published: PublishedRevisions) -> AgentMeta:
-    """What ``agent.json`` says of *published*."""
+def agent_config(published: PublishedRevisions) -> AgentConfig:
+    """The part of ``agent.json`` that follows from *published*."""
     current, following = published.current, published.next
-    return AgentMeta(
+    return AgentConfig(
         config_hash=current.hash,
         interface_from_ip=current.settings.interface_from_ip,
         authentication=current.settings.authentication,
@@ -183,7 +159,7 @@ def agent_meta(published: PublishedRevisions) -> AgentMeta:
         tries=published.tries if following else 0,
         blame=published.blame if following else "",
         next_hash=following.digest if following else "",
-        next=NextMeta(
+        next=RevisionConfig(
             config_hash=following.hash,
             interface_from_ip=following.settings.interface_from_ip,
             secret=following.settings.secret,
@@ -197,8 +173,8 @@ def agent_meta(published: PublishedRevisions) -> AgentMeta:
     )
 
 
-def _settings(meta: NextMeta) -> NodeSettings:
-    return NodeSettings(meta.interface_from_ip, meta.secret, meta.secret_key, meta.renewals)
+def _settings(config: RevisionConfig) -> NodeSettings:
+    return NodeSettings(config.interface_from_ip, config.secret, config.secret_key, config.renewals)
 
 
 def _unpacked(binary: str) -> str | None:

@@ -13,7 +13,7 @@ from kavip.agent.health import kubeproxy
 from kavip.agent.health.endpoints import Locals
 from kavip.agent.health.kubeproxy import PATIENCE, PERIOD, RETRY, TIMEOUT
 from kavip.agent.keepalived.trackfiles import Tracks
-from kavip.api.local import Local
+from kavip.api.agent import LocalTrack
 from kavip.vrrp.tracking import local_track
 
 WEB, API = local_track("shop/web"), local_track("shop/api")
@@ -93,7 +93,7 @@ class Told(Tracks):
 
 
 @asynccontextmanager
-async def following(tracks: Told, *wanted: Local) -> AsyncIterator[Locals]:
+async def following(tracks: Told, *wanted: LocalTrack) -> AsyncIterator[Locals]:
     """An agent's part that follows *wanted* on node n1."""
     made = Locals("n1", tracks, hosts=("127.0.0.1",))
     made.want(wanted)
@@ -214,14 +214,14 @@ async def test_what_nobody_serves_is_asked_rarely() -> None:
 async def test_keepalived_is_told_what_changes_and_nothing_else() -> None:
     """Ports are asked, nodes are compared; what is told again stays untold."""
     async with serving(Health()) as health:
-        tracks, wanted = Told(), (Local(track=API, nodes=("n2", "n3")), Local(track=WEB, port=health.port))
+        tracks, wanted = Told(), (LocalTrack(track=API, nodes=("n2", "n3")), LocalTrack(track=WEB, port=health.port))
         async with following(tracks, *wanted) as found:
             await until(tracks, {API})
             asked = health.asked
             health.status = 503
             await until(tracks, {API, WEB})
             assert [*found.seen] == [(API, False), (WEB, False)]
-            found.want((Local(track=API, nodes=("n1",)), wanted[1]))
+            found.want((LocalTrack(track=API, nodes=("n1",)), wanted[1]))
             await until(tracks, {WEB})
             health.status = 200
             await until(tracks, set())
@@ -237,7 +237,7 @@ async def test_whom_nobody_serves_is_awaited() -> None:
     tracks = Told()
     async with serving(Health()) as health:
         free = health.port
-    async with following(tracks, Local(track=WEB, port=free)):
+    async with following(tracks, LocalTrack(track=WEB, port=free)):
         await until(tracks, set(), {WEB})
 
 
@@ -245,7 +245,7 @@ async def test_what_cannot_be_written_is_told_again() -> None:
     """With the next look at the mount."""
     tracks = Told()
     tracks.fails = 2
-    wanted = (Local(track=API, nodes=("n2",)),)
+    wanted = (LocalTrack(track=API, nodes=("n2",)),)
     async with following(tracks, *wanted) as found, asyncio.timeout(30):
         while not tracks.told:
             await asyncio.sleep(0.01)
@@ -258,7 +258,7 @@ async def test_keepalived_starts_with_what_can_be_known_at_once() -> None:
     tracks = Told()
     async with serving(Health(status=503)) as health:
         locals_ = Locals("n1", tracks, hosts=("127.0.0.1",))
-        await locals_.ask_once((Local(track=API, nodes=("n2",)), Local(track=WEB, port=health.port)))
+        await locals_.ask_once((LocalTrack(track=API, nodes=("n2",)), LocalTrack(track=WEB, port=health.port)))
     assert tracks.told == [(frozenset({API, WEB}), frozenset())]
 
 
@@ -268,5 +268,5 @@ async def test_a_port_that_cannot_be_silences_no_other(tmp_path: Path, number: i
     async with serving(Health(status=503)) as health:
         tracks = Tracks(tmp_path / "track")
         found = Locals("n1", tracks, hosts=("127.0.0.1",))
-        await found.ask_once((Local(track=API, port=number), Local(track=WEB, port=health.port)))
+        await found.ask_once((LocalTrack(track=API, port=number), LocalTrack(track=WEB, port=health.port)))
         assert found.seen == ((API, None), (WEB, False))

@@ -1,6 +1,6 @@
 """What pods are told while they wait for their password."""
 
-from kavip.agent.config.localize import _password_fault
+from kavip.api.agent import ProblemCode
 from kavip.reconcile.group.pods import NUDGE
 from kavip.reconcile.plan import Key, Kind, PodAnnotation
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
@@ -18,7 +18,7 @@ def test_pods_without_their_password_are_nudged_until_they_have_it() -> None:
     world.objects.pods[GROUP] = {"lb/p1": pod("p1", "n1")}
     world.settle(Key(Kind.GROUP, GROUP))
     plain = world.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
-    world.agents = seen(n1=running("old", refused=_password_fault(None)))
+    world.agents = seen(n1=running("old", refused="no password", code=ProblemCode.PASSWORD_MISSING))
     plan = world.group()
     assert plan.requeue_after == NUDGE
     first = world.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")

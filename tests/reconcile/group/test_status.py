@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.agent.config.localize import _password_fault
+from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.cluster import ContainerState, ContainerStatus, PodCondition, PodStatus, Terminated, Waiting
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.names import Reason
@@ -75,13 +75,15 @@ def test_a_group_tells_what_its_nodes_note() -> None:
     """Such as kube-proxy without strictARP: the first node's word stands in Ready, which stays true."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     note = "this node answers ARP for VIPs of other nodes"
-    world.agents = seen(n1=running("h"), n2=replace(running("h"), note=note))
+    arp = (NodeProblem(ProblemCode.STRICT_ARP_OFF, note),)
+    world.agents = seen(n1=running("h"), n2=replace(running("h"), notes=arp))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
-    world.agents = seen(n1=replace(running("h"), note=note), n2=replace(running("h"), note=note))
+    world.agents = seen(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
-    world.agents = seen(n1=replace(running("h"), note=f"web fails; {note}"), n2=replace(running("h"), note=note))
+    web = NodeProblem(ProblemCode.CHECK_FAILING, "web fails")
+    world.agents = seen(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
     world.settle(Key(Kind.GROUP, GROUP))
     both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
     assert condition(world, READY, GROUP) == ("True", "Ready", both)
@@ -228,15 +230,15 @@ def test_programmed_pending_and_refused() -> None:
 
 
 def test_programmed_secret_missing() -> None:
-    """An agent that finds no password says so in words of its own, which the group turns into a reason."""
-    fault = _password_fault(None)
+    """The group reports a missing password by the agent's code, and names the Secret if it still wants one."""
+    fault = "password: the Secret is not mounted"
     world = settled(build.group())
-    world.agents = seen(n1=running("old", refused=fault))
+    world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
     world.settle(Key(Kind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
     secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
     world = settled(build.group(password_auth=secret))
-    world.agents = seen(n1=running("old", refused=fault))
+    world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
     world.settle(Key(Kind.GROUP, GROUP))
     message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kavip.reconcile.observed.agent import counts_of, state_of
+from kavip.api.agent import decode_state
+from kavip.reconcile.observed.agent import counts_of
 from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.observed.nodes import Collision, NodeState
 from kavip.reconcile.plan import Key, Kind
@@ -62,9 +63,9 @@ def test_a_daemon_that_restarts_has_not_grown() -> None:
 def test_counters_are_read_from_an_answer() -> None:
     """By instance, VRID and interface; an older agent tells none."""
     body = b'{"group": "lb/edge", "instances": [{"name": "shop/web", "routerID": 7, "interface": "eth0", "errors": '
-    told = counts_of(state_of(body + b'{"addressList": 4, "authentication": 2}}]}'))
+    told = counts_of(decode_state(body + b'{"addressList": 4, "authentication": 2}}]}'))
     assert told == {TRACE: 4, TRACE._replace(sign=Sign.PASSWORD): 2, TRACE._replace(sign=Sign.INTERVAL): 0}
-    assert set(counts_of(state_of(b'{"group": "lb/edge", "instances": [{"name": "shop/web"}]}')).values()) == {0}
+    assert set(counts_of(decode_state(b'{"group": "lb/edge", "instances": [{"name": "shop/web"}]}')).values()) == {0}
 
 
 def test_the_group_names_vrid_interface_and_node() -> None:

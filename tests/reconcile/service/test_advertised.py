@@ -8,6 +8,7 @@ import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
+from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.service import Service, ServicePort
 from kavip.controller.prober import since
 from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, NodeState
@@ -22,6 +23,11 @@ from tests.support import build
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.Condition.ADVERTISED
 SERVICE, EDGE = Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP)
+
+
+def noted(message: str) -> tuple[NodeProblem, ...]:
+    """The notes of an agent that reports one problem."""
+    return (NodeProblem(ProblemCode.OTHER, message),)
 
 
 def node(state: str = "BACKUP", *vips: str, name: str = WEB, since: str = "t") -> NodeState:
@@ -134,7 +140,7 @@ def test_no_master_says_what_a_faulty_node_notes() -> None:
     """Mostly a health check: who is called at night reads its name where the VIP is missed."""
     world = served()
     say(world, n1=node("MASTER"), n2=node())
-    say(world, n1=replace(node("FAULT"), note="health check web fails"), n2=node("FAULT"))
+    say(world, n1=replace(node("FAULT"), notes=noted("health check web fails")), n2=node("FAULT"))
     world.later(60)
     work(world)
     told = condition(world)
@@ -186,7 +192,7 @@ def test_two_masters_at_one_time_are_a_split_brain() -> None:
     found = condition(world)
     assert found is not None and found[:2] == ("False", "SplitBrain")
     assert f"{VIP} is held by nodes n1, n2 at once" in found[2]
-    say(world, heard=heard, n1=node("MASTER"), n2=replace(node("MASTER"), note="VRRP goes out by eth9"))
+    say(world, heard=heard, n1=node("MASTER"), n2=replace(node("MASTER"), notes=noted("VRRP goes out by eth9")))
     found = condition(world)
     assert found is not None and found[2].endswith("between them; n2 says: VRRP goes out by eth9")
     say(world, n1=node("MASTER"), n2=node())

@@ -1,0 +1,333 @@
+"""
+What the controller and the agents of the nodes exchange: ``agent.json`` in the group's ConfigMap, and ``/state``.
+
+Both ends use these types. Versions mix during a roll-out, and with ``agentImage`` for years. So no field is removed or
+changes its meaning; both ends ignore unknown fields, and missing ones have defaults. Sizes of ``/state`` are bounded: a
+node may be compromised, and what it reports is stored in conditions.
+"""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from kavip.api.group import Check
+from kavip.api.meta import Wire, field
+from kavip.names import MAX_ROUTER_ID
+
+LONGEST: Final = 200
+"""Characters of a message from ``/state`` that the controller passes on."""
+SEPARATOR: Final = "; "
+"""Between the messages in ``note``; no message holds it."""
+
+_MOST: Final = 1024  # entries of a list; a daemon runs 510 instances at most
+_MOST_VIPS: Final = 1 << 16  # in all; a ConfigMap has room for half of them
+
+T = TypeVar("T")
+_Many = Annotated[tuple[T, ...], Meta(max_length=_MOST)]
+_Name = Annotated[str, Meta(max_length=400)]  # as in status.instances, and so is a word
+_Word = Annotated[str, Meta(max_length=32)]
+
+
+# --- agent.json -------------------------------------------------------------------------------------------------------
+class LocalTrack(Wire, frozen=True):
+    """
+    ``locals[]``: what the track file *track* follows: whether a Service with ``externalTrafficPolicy: Local`` answers.
+
+    kube-proxy's health port *port* says so on each node; for a Service without such a port it answers on *nodes*.
+    """
+
+    track: str
+    port: int = 0
+    nodes: tuple[str, ...] = ()
+
+
+class RevisionConfig(Wire, frozen=True):
+    """
+    What belongs to one keepalived text.
+
+    *password* is the file below the folder of all passwords: key *secret_key* of Secret *secret*. *renewals* counts how
+    often all nodes have switched to another content of that key. *renewed*: the text runs with the content that is
+    mounted now, whichever the nodes run.
+    """
+
+    config_hash: str
+    interface_from_ip: str = field(name="interfaceFromIP", default="")
+    secret: str = ""
+    secret_key: str = ""
+    password: str = ""
+    renewals: int = 0
+    renewed: bool = False
+
+
+class AgentConfig(RevisionConfig, frozen=True):
+    """
+    ``agent.json``: what the agent must know beside keepalived's text.
+
+    *next* is the text that all nodes switch to at *switch_at*; *next_hash* names it. *static*: a static pod, without a
+    controller. The controller reads its own record back: *tries* and *blame* of switches that were called off, and
+    *leads* of a take-over from keepalived-operator.
+    """
+
+    group: str = ""
+    authentication: bool = False
+    static: bool = False
+    next: RevisionConfig | None = None
+    next_hash: str = ""
+    switch_at: str = ""
+    tries: int = 0
+    blame: str = ""
+    leads: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    locals: tuple[LocalTrack, ...] = ()
+
+
+def encode_config(config: AgentConfig) -> str:
+    """The text of ``agent.json``: sorted, without defaults, the same for the same *config*."""
+    always = {"authentication": False, "interfaceFromIP": "", "switchAt": ""}
+    return msgspec.json.encode({**always, **_sparse(config)}, order="sorted").decode()
+
+
+def decode_config(text: str | bytes) -> AgentConfig | None:
+    """The content of ``agent.json``; None where *text* is not one."""
+    try:
+        return msgspec.json.decode(text, type=AgentConfig)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _sparse(value: msgspec.Struct) -> dict[str, object]:
+    """*value* without defaults; msgspec compares by identity, so it keeps an empty string that was decoded."""
+    found = ((each, getattr(value, each.name)) for each in msgspec.structs.fields(value))
+    return {each.encode_name: _plain(content) for each, content in found if content != each.default}
+
+
+def _plain(content: object) -> object:
+    if isinstance(content, tuple):
+        return [_plain(each) for each in content]
+    return _sparse(content) if isinstance(content, msgspec.Struct) else content
+
+
+# --- /state -----------------------------------------------------------------------------------------------------------
+class ProblemCode(StrEnum):
+    """What is wrong on a node, for programs; the message beside it is for people."""
+
+    NONE = ""
+    OTHER = "Other"
+    """A code of a later version of kavip."""
+
+    MOUNT_UNREADABLE = "MountUnreadable"
+    MOUNT_INVALID = "MountInvalid"
+    PASSWORD_MISSING = "PasswordMissing"  # noqa: S105 - a code
+    PASSWORD_INVALID = "PasswordInvalid"  # noqa: S105
+    PASSWORD_MISMATCH = "PasswordMismatch"  # noqa: S105
+    PASSWORD_NOT_ACCEPTED = "PasswordNotAccepted"  # noqa: S105
+    CONFIG_INVALID = "ConfigInvalid"
+    CONFIG_CONFLICT = "ConfigConflict"
+    NODE_ADDRESS = "NodeAddress"
+    INTERFACE_MISSING = "InterfaceMissing"
+    SOURCE_ADDRESS_UNUSABLE = "SourceAddressUnusable"
+    SOURCE_ADDRESS_ELSEWHERE = "SourceAddressElsewhere"
+    NO_IPV4_ADDRESS = "NoIPv4Address"
+    NO_INSTANCE = "NoInstance"
+    REFUSED_BY_KEEPALIVED = "RefusedByKeepalived"
+    CONFIG_TEST_FAILED = "ConfigTestFailed"
+    RUN_DIRECTORY_UNWRITABLE = "RunDirectoryUnwritable"
+    RELOAD_NOT_CONFIRMED = "ReloadNotConfirmed"
+    KEEPALIVED_EXITED = "KeepalivedExited"
+    KEEPALIVED_KILLED = "KeepalivedKilled"
+    KEEPALIVED_UNTESTED = "KeepalivedUntested"
+    TRACK_FILES_IGNORED = "TrackFilesIgnored"
+    CHECK_FAILING = "CheckFailing"
+    CHECK_NOT_RUN = "CheckNotRun"
+    STRICT_ARP_OFF = "StrictARPOff"
+    AGENT_FAILED = "AgentFailed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ProblemCode":  # noqa: ARG003 - Enum's signature
+        return cls.OTHER
+
+
+class RefusedBy(StrEnum):
+    """What refuses an instance: the agent, by its own rules and what it knows of the node, or the node's keepalived."""
+
+    AGENT = "agent"
+    KEEPALIVED = "keepalived"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "RefusedBy":  # noqa: ARG003 - Enum's signature
+        return cls.AGENT
+
+
+class KeepalivedReport(Wire, frozen=True, omit_defaults=False):
+    """``keepalived``: the daemon; *running*: it answers."""
+
+    version: str = ""
+    running: bool = False
+
+
+class AdvertErrors(Wire, frozen=True, gc=False):
+    """``instances[].errors``: adverts with this VRID that keepalived did not accept, counted since it started."""
+
+    address_list: int = 0
+    authentication: int = 0
+    interval: int = 0
+
+
+class InstanceReport(Wire, frozen=True, gc=False, omit_defaults=False):
+    """``instances[]``: one VRRP instance; *transitions* to and from MASTER are counted since the daemon started."""
+
+    name: _Name
+    router_id: Annotated[int, Meta(ge=0, le=MAX_ROUTER_ID)] = field(name="routerID", default=0)
+    family: int = 4
+    state: _Word = ""
+    virtual_ips: tuple[str, ...] = field(name="virtualIPs", default=())
+    priority: int = 0
+    last_transition: _Name = ""
+    interface: _Name = ""
+    transitions: int = 0
+    errors: AdvertErrors = AdvertErrors()
+
+
+class ExcludedReport(Wire, frozen=True, gc=False, omit_defaults=False):
+    """``leftOut[]``: one instance that does not run as it is wanted; *kept*: it runs on as it last ran."""
+
+    name: str
+    reason: str = ""
+    by: RefusedBy = RefusedBy.AGENT
+    kept: bool = False
+    virtual_ips: tuple[str, ...] = field(name="virtualIPs", default=())
+    code: ProblemCode = ProblemCode.NONE
+
+
+class CheckReport(Wire, frozen=True, omit_defaults=False):
+    """``checks[]``: one health check and its last answer; until the first answer it is *ok*, *since* ""."""
+
+    name: str
+    ok: bool = True
+    since: str = ""
+    message: str = ""
+
+
+class LocalReport(Wire, frozen=True, gc=False, omit_defaults=False):
+    """``locals[]``: whether a Service with ``externalTrafficPolicy: Local`` answers here; None: not known yet."""
+
+    track: str
+    ready: bool | None = None
+
+
+class NodeProblem(Wire, frozen=True, gc=False, omit_defaults=False):
+    """``notes[]``: a problem that stops nothing; no *message* holds :data:`SEPARATOR`."""
+
+    code: ProblemCode
+    message: str
+
+
+class AgentState(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """
+    The body of ``/state``: no password, no path, no file's text.
+
+    *refused* and *refused_code*: why the wanted configuration does not run as a whole; *next_refused* and
+    *next_refused_code*: why the node cannot switch to the next one. *note* holds the messages of *notes* in one text,
+    for a controller of 0.1.0.
+    """
+
+    node: str = ""
+    group: str
+    config_hash: str = ""
+    wanted_hash: str = ""
+    refused: str = ""
+    note: str = ""
+    keepalived: KeepalivedReport = KeepalivedReport()
+    instances: _Many[InstanceReport] = ()
+    left_out: _Many[ExcludedReport] = ()
+    checks: _Many[CheckReport] = ()
+    prepared: str = ""
+    next_refused: str = ""
+    switch_at: str = ""
+    now: str = ""
+    new_password: str = ""
+    locals: _Many[LocalReport] = ()
+    refused_code: ProblemCode = ProblemCode.NONE
+    next_refused_code: ProblemCode = ProblemCode.NONE
+    notes: _Many[NodeProblem] = ()
+
+
+def decode_state(body: bytes) -> AgentState:
+    """Decode the answer of an agent of any version; raises :class:`msgspec.MsgspecError`."""
+    try:
+        state = msgspec.json.decode(body, type=AgentState)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    vips = [*(each.virtual_ips for each in state.instances), *(each.virtual_ips for each in state.left_out)]
+    if sum(map(len, vips)) > _MOST_VIPS:
+        raise msgspec.ValidationError(f"more than {_MOST_VIPS:,} virtual IPs")
+    return _with_codes(state)
+
+
+def one_line(text: str) -> str:
+    """*text* as a condition can hold it: the first :data:`LONGEST` characters, without line breaks."""
+    return " ".join(text.split())[:LONGEST]
+
+
+def _with_codes(state: AgentState) -> AgentState:
+    """
+    *state* with the codes that an agent of 0.1.0 does not send, by the beginnings of its messages.
+
+    A later agent sends a code with every message. This function and ``_MESSAGES`` end with kavip 1.0.0: from then on
+    the reasons of an agent of 0.1.0 have no code.
+    """
+    messages = one_line(state.note).split(SEPARATOR)
+    return msgspec.structs.replace(
+        state,
+        refused_code=state.refused_code or _code_of(state.refused),
+        next_refused_code=state.next_refused_code or _code_of(state.next_refused),
+        notes=state.notes or tuple(NodeProblem(_code_of(each), each) for each in messages if each),
+        left_out=tuple(
+            each if each.code else msgspec.structs.replace(each, code=_code_of(each.reason)) for each in state.left_out
+        ),
+    )
+
+
+_MESSAGES: Final = tuple(
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (r"the ConfigMap is not mounted", ProblemCode.MOUNT_UNREADABLE),
+        (r"the ConfigMap holds bytes|(agent\.json|next\.conf\.gz) in the ConfigMap", ProblemCode.MOUNT_INVALID),
+        (r"keepalived\.conf and agent\.json", ProblemCode.MOUNT_INVALID),
+        (r"password: the Secret that", ProblemCode.PASSWORD_MISSING),
+        (r"password: want", ProblemCode.PASSWORD_INVALID),
+        (r"password: the Secret holds another", ProblemCode.PASSWORD_MISMATCH),
+        (r"password: nobody", ProblemCode.PASSWORD_NOT_ACCEPTED),
+        (r"line \d|there is no global_defs|instance \S+ stands twice", ProblemCode.CONFIG_INVALID),
+        (r"(virtual_router_id|interface) is missing|virtual IP \S+ stands twice", ProblemCode.CONFIG_INVALID),
+        (r"it follows a track file", ProblemCode.CONFIG_INVALID),
+        (r"virtual(_router_id| IP) \S+ stands in another", ProblemCode.CONFIG_CONFLICT),
+        (r"\S+ is node \S+'s own address", ProblemCode.NODE_ADDRESS),
+        (r"interface \S+ does not exist|no interface of node", ProblemCode.INTERFACE_MISSING),
+        (r"\S+, from which node \S+ is to speak", ProblemCode.SOURCE_ADDRESS_UNUSABLE),
+        (r"VRRP goes out by", ProblemCode.SOURCE_ADDRESS_ELSEWHERE),
+        (r"\S+ has no IPv4 address", ProblemCode.NO_IPV4_ADDRESS),
+        (r"no instance is left", ProblemCode.NO_INSTANCE),
+        (r"keepalived --config-test: ", ProblemCode.REFUSED_BY_KEEPALIVED),
+        (r"keepalived --config-test |\S+ cannot check|the run directory does not hold", ProblemCode.CONFIG_TEST_FAILED),
+        (r"the run directory cannot be written", ProblemCode.RUN_DIRECTORY_UNWRITABLE),
+        (r"keepalived did not confirm it", ProblemCode.RELOAD_NOT_CONFIRMED),
+        (r"keepalived exited", ProblemCode.KEEPALIVED_EXITED),
+        (r"keepalived was killed", ProblemCode.KEEPALIVED_KILLED),
+        (r"keepalived is \d|keepalived does not say its version", ProblemCode.KEEPALIVED_UNTESTED),
+        (r"keepalived does not heed", ProblemCode.TRACK_FILES_IGNORED),
+        (r"health check .* fails$", ProblemCode.CHECK_FAILING),
+        (r"health check .* cannot be asked", ProblemCode.CHECK_NOT_RUN),
+        (r"kube-proxy runs in IPVS mode without strictARP", ProblemCode.STRICT_ARP_OFF),
+        (r"the agent failed", ProblemCode.AGENT_FAILED),
+    )
+)
+
+
+def _code_of(message: str) -> ProblemCode:
+    """The code of a message of 0.1.0; that of an instance is prefixed with its name in ``nextRefused``."""
+    bare = re.sub(r"^instance \S+: ", "", one_line(message))
+    return next((code for pattern, code in _MESSAGES if bare and pattern.match(bare)), ProblemCode.NONE)
