@@ -1,7 +1,9 @@
 """The documentation agrees with the code, and stays easy to read."""
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,12 @@ PACKAGE = ROOT / "kavip"
 WIDTH = 100
 SCREEN = 25
 """Lines of prose between two headings, at most."""
+QUOTES = {
+    "howto/check.md": ("all nodes change at one instant",),
+    "howto/switch.md": ("password changed",),
+    "howto/troubleshoot.md": ("taking over from keepalived-operator",),
+}
+"""Texts of kavip that pages quote outside tables."""
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
@@ -102,3 +110,39 @@ def test_architecture_names_modules_that_exist() -> None:
 def exists(path: str) -> bool:
     """Whether *path* is a module or a package below kavip."""
     return (PACKAGE / f"{path}.py").exists() or (PACKAGE / path / "__init__.py").exists()
+
+
+def test_quoted_messages_are_those_of_the_code() -> None:
+    """Each message that a page explains is a text of kavip, except for names, addresses and what `...` stands for."""
+    rows = {str(page.relative_to(DOCS)): list(messages(page)) for page in sorted(DOCS.rglob("*.md"))}
+    assert sum(map(len, rows.values())) > 10
+    for page in {*rows, *QUOTES}:
+        for quote in (*rows[page], *QUOTES.get(page, ())):
+            parts = re.split(r"\.\.\.|\bn\d\b|\beth\d\b|\bshop/web\b|\b192\.0\.2\.\d+\b", quote)
+            fragments = [part.strip(" ,():") for part in parts]
+            assert [each for each in fragments if len(each) > 4 and each not in texts()] == [], f"{page}: {quote}"
+    assert set(QUOTES) <= set(rows)
+
+
+def messages(page: Path) -> Iterator[str]:
+    """The quotes in the first cells of the tables of *page* whose first header is "the message says"."""
+    in_table = False
+    for line in page.read_text().splitlines():
+        in_table = line.startswith("| the message says |") or (in_table and line.startswith("|"))
+        if in_table:
+            yield from re.findall(r"`([^`]+)`", line.split(" | ")[0])
+
+
+@cache
+def texts() -> str:
+    """The string literals of kavip, with a null character for each value in an f-string."""
+    found = []
+    for module in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                found.append(
+                    "".join(str(each.value) if isinstance(each, ast.Constant) else "\0" for each in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
