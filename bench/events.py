@@ -18,7 +18,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile import enqueue
 from kavip.reconcile.group.reconcile import plan_group
-from kavip.reconcile.plan import Kind, StatusPatch
+from kavip.reconcile.plan import KeyKind, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
@@ -88,7 +88,7 @@ def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
     writes: list[object] = []
     seconds = timed(lambda: writes.extend(plans(scene, old, new)))
     for write in writes:
-        if isinstance(write, StatusPatch) and write.kind == Kind.GROUP:
+        if isinstance(write, StatusPatch) and write.kind == KeyKind.GROUP:
             carry_out(snapshot, scene.observed, write)
     return seconds
 
@@ -98,11 +98,11 @@ def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[
     snapshot, observed = scene.snapshot, scene.observed
     for key in dict.fromkeys(enqueue.of(snapshot, old, new)):
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 yield from plan_service(snapshot, key.name, now=NOW, observed=observed).writes
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 yield from plan_group(snapshot, key.name, now=NOW, observed=observed).writes
-            case Kind.POOL:
+            case KeyKind.POOL:
                 yield from plan_pool(snapshot, key.name, now=NOW).writes
 
 

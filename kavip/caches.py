@@ -19,8 +19,8 @@ from kavip.kube.informer import Informer
 from kavip.kube.resources import Resource
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.objects import Owned, OwnedObjects
-from kavip.reconcile.observed.operator import Hindrance, Rival, Rivals
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.observed.operator import OperatorObject, OperatorWatch, WritesBlocked
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import KINDS, Object, Snapshot
 
@@ -42,7 +42,7 @@ def _complaints(client: Client) -> Informer[Owned]:
     return found
 
 
-def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[Rival]:
+def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:
     """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
     return Informer(client, resource, fields=f"metadata.name={name}")
 
@@ -68,7 +68,7 @@ def selector(followed: Iterable[str]) -> str:
 class Outlook(NamedTuple):
     """Whatever changes here concerns every key: why the controller may not write, and whether it serves Prometheus."""
 
-    hindrance: Hindrance | None
+    hindrance: WritesBlocked | None
     has_monitors: bool
 
 
@@ -86,10 +86,10 @@ class Caches:
         """Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock."""
         self._now = now
         self.snapshot, self.objects = Snapshot(group_namespaces), OwnedObjects()
-        self.pending, self.rivals = PendingWrites(), Rivals()
+        self.pending, self.rivals = PendingWrites(), OperatorWatch()
         self.wake: Callable[[Key], None] = _nobody
         self._open = asyncio.Event()
-        self.informers: list[Informer[Object] | Informer[Owned] | Informer[Rival]] = []
+        self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
         for resource in resources.DECISIVE:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
@@ -197,9 +197,9 @@ class Caches:
         self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_there for each in self._monitoring)
         return Outlook(self.rivals.hindrance(now), self.objects.has_pod_monitors)
 
-    def _take_rival(self, old: Rival | None, new: Rival | None) -> None:
+    def _take_rival(self, old: OperatorObject | None, new: OperatorObject | None) -> None:
         self.rivals.see(old, new, at=time.monotonic())
 
     def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
         if self.snapshot.any_group(group := self.objects.store(old, new)):
-            self.wake(Key(Kind.GROUP, group))
+            self.wake(Key(KeyKind.GROUP, group))

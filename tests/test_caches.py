@@ -5,7 +5,7 @@ from typing import cast
 
 from kavip.caches import Caches, selector
 from kavip.kube.client import Client
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, NOW
 from tests.support import build
 
@@ -39,7 +39,7 @@ def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> Non
         caches._take(None, each)
     caches.lead(lambda key: woken.append((key, resting(caches))))
     caches._take(WEB, None)
-    assert (Key(Kind.POOL, "edge"), ["192.0.2.128"]) in woken
+    assert (Key(KeyKind.POOL, "edge"), ["192.0.2.128"]) in woken
     assert all(seen == ["192.0.2.128"] for _, seen in woken)
     clock.now += timedelta(seconds=1)
     caches._take(API, None)

@@ -21,7 +21,7 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Key, Kind, Notice, Options, Plan, Target
+from kavip.reconcile.plan import Key, KeyKind, Notice, Plan, ProbeTarget, ReconcileOptions
 from kavip.reconcile.service.reconcile import plan_service
 
 EPOCH: Final = datetime(2026, 6, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class _Blind:
 
     agents = AgentStates()
 
-    def aim(self, group: str, target: Target | None) -> None:
+    def aim(self, group: str, target: ProbeTarget | None) -> None:
         """Look nowhere."""
 
 
@@ -102,18 +102,18 @@ class Replica:
             writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
             eye=_Blind(),
             notify=lambda key, notice: self.told.append((key, notice)),
-            options=Options(),
+            options=ReconcileOptions(),
             now=lambda: self.now,
             clock=self.loop.time,
         )
 
         def add(key: Key) -> None:
-            if key.kind is not Kind.GROUP:
+            if key.kind is not KeyKind.GROUP:
                 worker.add(key)
 
         self.caches.lead(add)
         first, settled = enqueue.start(self.caches.snapshot)
-        worker.begin(enqueue.Start(tuple(key for key in first if key.kind is not Kind.GROUP), settled))
+        worker.begin(enqueue.Start(tuple(key for key in first if key.kind is not KeyKind.GROUP), settled))
         self.queue = queue
         await worker.run(WORKERS)
 
@@ -153,7 +153,7 @@ class Replica:
         found = []
         for key in snapshot.services:
             waiter = waiting._waiters.get(key)  # noqa: SLF001 - nor this
-            if Key(Kind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
+            if Key(KeyKind.SERVICE, key) in coming or (waiter is not None and not called.isdisjoint(waiter.pools)):
                 continue
             plan = plan_service(snapshot, key, now=self.now, observed=Observed(records=self.records))
             held = snapshot.ledger.held(key)

@@ -185,10 +185,10 @@ def render(
     """
     from kavip.cli.sources import files
     from kavip.cli.views import simulate, static
-    from kavip.reconcile.plan import Options
+    from kavip.reconcile.plan import ReconcileOptions
 
     given = static.with_nodes(nodes, files.load(paths))
-    planned = simulate.plan(given, homes=homes, options=Options(image=image))
+    planned = simulate.plan(given, homes=homes, options=ReconcileOptions(image=image))
     if shape is None:
         for key, text in planned.configurations.items():
             if group in ("", key):
@@ -247,7 +247,7 @@ def explain(
     from kavip.cli.sources import cluster, files
     from kavip.cli.views import explain as explaining
     from kavip.cli.views import explanation, simulate
-    from kavip.reconcile.plan import Options
+    from kavip.reconcile.plan import ReconcileOptions
 
     if paths:
         key = service if "/" in service else f"{namespace or 'default'}/{service}"
@@ -256,7 +256,7 @@ def explain(
         told = kubeconfig or cluster.usual_kubeconfig()
         now = datetime.now(UTC)
         key, given = asyncio.run(cluster.read(told, context=context, service=service, namespace=namespace))
-    found = explaining.explain_service(given, key, now=now, options=Options(ipam=ipam), homes=homes)
+    found = explaining.explain_service(given, key, now=now, options=ReconcileOptions(ipam=ipam), homes=homes)
     click.echo(
         json.dumps(explanation.data(found), indent=2, sort_keys=True) if output == "json" else explanation.text(found)
     )

@@ -32,7 +32,7 @@ from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Key, Kind, Notice, Options
+from kavip.reconcile.plan import Key, KeyKind, Notice, ReconcileOptions
 from kavip.settings import Settings, listed
 from kavip.snapshot import Object, Snapshot
 
@@ -61,12 +61,12 @@ class Leading:
         """Serve one term, until cancelled; *guard* is asked before the bytes of each write leave."""
         await self._refresh()
         client = self._client.guarded(guard)
-        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, may_wait=lambda key: key.kind is Kind.GROUP)
+        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, may_wait=lambda key: key.kind is KeyKind.GROUP)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
             probe = Probe(
                 session,
-                changed=lambda group: queue.add(Key(Kind.GROUP, group)),
+                changed=lambda group: queue.add(Key(KeyKind.GROUP, group)),
                 interval=self._settings.probe_interval,
                 began=datetime.now(UTC),
             )
@@ -113,7 +113,7 @@ class Leading:
             writer=writer,
             eye=probe,
             notify=lambda key, notice: self._notify(events, key, notice),
-            options=Options(
+            options=ReconcileOptions(
                 image=settings.image,
                 ipam=settings.ipam,
                 agent_port=settings.agent_port,
@@ -162,14 +162,14 @@ class Leading:
         )
         events.emit(Note(about, notice.reason, notice.message, severity="Warning" if notice.warning else "Normal"))
 
-    def _about(self, kind: Kind) -> tuple[Resource[Any], Mapping[str, Object]]:
+    def _about(self, kind: KeyKind) -> tuple[Resource[Any], Mapping[str, Object]]:
         snapshot = self._caches.snapshot
         match kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return resources.SERVICES, snapshot.services
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return resources.GROUPS, {**snapshot.groups, **snapshot.outside}
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return resources.POOLS, snapshot.pools
 
 

@@ -31,7 +31,7 @@ from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.agent import counts_of, node_state, resumed
 from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.observed.nodes import EVER, MASTER, AgentStates, Contact, NodeState
-from kavip.reconcile.plan import Target
+from kavip.reconcile.plan import ProbeTarget
 from kavip.telemetry import AGENT_LOOKS
 
 log = structlog.get_logger()
@@ -55,7 +55,7 @@ _LAG: Final = 0.2  # seconds by which what an agent says may be old (agent.witne
 _LARGEST: Final = 2 * 2**20  # bytes; 20,000 VIPs in 510 instances are one megabyte
 
 
-def _is_there(state: NodeState, target: Target) -> bool:
+def _is_there(state: NodeState, target: ProbeTarget) -> bool:
     """Whether *state* is what is awaited."""
     wanted = (target.config_hash, target.prepared, target.switch_at)
     return (state.config_hash, state.prepared, state.switch_at) == wanted
@@ -76,7 +76,7 @@ class Probe:
         """Look every *interval* seconds when nothing is awaited; *began*: when that is."""
         self._states = AgentStates(asked_from=began, since=clock())
         self._session, self._changed, self._interval, self._clock = session, changed, interval, clock
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, ProbeTarget] = {}
         self._watchers: dict[_Place, _Watcher] = {}
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._lost = asyncio.Semaphore(_IN_FLIGHT)  # for silent nodes, so that those that answer do not wait for them
@@ -102,7 +102,7 @@ class Probe:
             for handle in self._telling.values():
                 handle.cancel()
 
-    def aim(self, group: str, target: Target | None) -> None:
+    def aim(self, group: str, target: ProbeTarget | None) -> None:
         """Look at the nodes of *target* from now on; None: *group* is gone."""
         before = self._targets.get(group)
         if target == before:

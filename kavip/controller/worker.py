@@ -29,9 +29,20 @@ from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.observed.operator import Hindrance, Rivals
+from kavip.reconcile.observed.operator import OperatorWatch, WritesBlocked
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import GroupPlan, Key, Kind, Notice, Options, Plan, PoolPlan, ServicePlan, StatusPatch, Target
+from kavip.reconcile.plan import (
+    GroupPlan,
+    Key,
+    KeyKind,
+    Notice,
+    Plan,
+    PoolPlan,
+    ProbeTarget,
+    ReconcileOptions,
+    ServicePlan,
+    StatusPatch,
+)
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites
 from kavip.reconcile.service.budget import Restraint
@@ -45,9 +56,9 @@ WORKERS: Final = 32  # as many status writes in flight: five to seven times as f
 FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
 POOL_REST: Final = 1.0  # seconds between two status writes of a pool; FOLD where addresses cool down
 _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
-    (kind, result): RECONCILES.labels(kind, result) for kind in Kind for result in RESULTS
+    (kind, result): RECONCILES.labels(kind, result) for kind in KeyKind for result in RESULTS
 }
-_SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in Kind}
+_SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in KeyKind}
 BREATHER: Final = 0.05  # seconds by which the plan of a group lets the write go that it follows from
 _BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
@@ -59,7 +70,7 @@ class Eye(Protocol):
     def agents(self) -> AgentStates:
         """The agents' last answers."""
 
-    def aim(self, group: str, target: Target | None) -> None:
+    def aim(self, group: str, target: ProbeTarget | None) -> None:
         """Look at these nodes from now on."""
 
 
@@ -77,12 +88,12 @@ class Worker:
         objects: OwnedObjects,
         records: Records,
         pending: PendingWrites,
-        rivals: Rivals,
+        rivals: OperatorWatch,
         queue: WorkQueue[Key],
         writer: Writer,
         eye: Eye,
         notify: Notify,
-        options: Options,
+        options: ReconcileOptions,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,9 +107,9 @@ class Worker:
 
     def add(self, key: Key) -> None:
         """Something has happened that concerns *key*."""
-        if key.kind is Kind.SERVICE:
+        if key.kind is KeyKind.SERVICE:
             self._since.setdefault(key, self._clock())
-        if key.kind is Kind.GROUP:
+        if key.kind is KeyKind.GROUP:
             self._queue.add_after(key, BREATHER)
         else:
             self._queue.add(key)
@@ -121,9 +132,9 @@ class Worker:
             try:
                 async with self._queue.lend() as key:
                     rest = self._rests.get(key, 0.0) - self._clock()
-                    if key.kind is Kind.POOL:
+                    if key.kind is KeyKind.POOL:
                         rest = min(rest, self._end_cool_downs(key.name))
-                    if key.kind is Kind.SERVICE and (service := self._snapshot.services.get(key.name)):
+                    if key.kind is KeyKind.SERVICE and (service := self._snapshot.services.get(key.name)):
                         rest = self._restraint.pause(service, now=self._clock())
                     if rest > 0:
                         self._queue.add_after(key, rest)
@@ -155,11 +166,11 @@ class Worker:
 
     def _object(self, key: Key) -> Service | KeepalivedGroup | VIPPool | None:
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return self._snapshot.services.get(key.name)
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return self._snapshot.any_group(key.name)
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return self._snapshot.pools.get(key.name)
 
     async def _one(self, key: Key) -> None:
@@ -235,7 +246,7 @@ class Worker:
             return self._decide_hindered(key, hindrance)
         observed = Observed(self._eye.agents, self._objects, self._records)
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return plan_service(
                     self._snapshot,
                     key.name,
@@ -243,7 +254,7 @@ class Worker:
                     observed=observed,
                     options=self._options,
                 )
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return plan_group(
                     self._snapshot,
                     key.name,
@@ -251,16 +262,16 @@ class Worker:
                     observed=observed,
                     options=self._options,
                 )
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return plan_pool(self._snapshot, key.name, now=self._now())
 
-    def _decide_hindered(self, key: Key, hindrance: Hindrance) -> Plan:
+    def _decide_hindered(self, key: Key, hindrance: WritesBlocked) -> Plan:
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return ServicePlan()
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return plan_while_operator_runs(self._snapshot, key.name, hindrance, now=self._now())
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return PoolPlan()
 
     def _remember(self, key: Key, decided: Plan) -> None:
@@ -301,7 +312,7 @@ class Worker:
     def wake(self) -> None:
         """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""
         for name in self._snapshot.ledger.woken():
-            self.add(Key(Kind.SERVICE, name))
+            self.add(Key(KeyKind.SERVICE, name))
 
     def _forget_claims(self, key: Key) -> None:
         """
@@ -319,10 +330,10 @@ class Worker:
 
         A group whose plan takes long, because it is large, rests in proportion: others want to be served as well.
         """
-        if key.kind is Kind.SERVICE:
+        if key.kind is KeyKind.SERVICE:
             return
         rest = spent * _BREATHS
-        if key.kind is Kind.POOL and decided.writes:
+        if key.kind is KeyKind.POOL and decided.writes:
             rest = POOL_REST if decided.requeue_after is None else FOLD
         elif any(not isinstance(write, StatusPatch) for write in decided.writes):
             rest = max(rest, FOLD)

@@ -43,7 +43,7 @@ from kavip.reconcile.observed.records import (
     ReplacedPod,
     record_key,
 )
-from kavip.reconcile.plan import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch
+from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch
 from kavip.reconcile.predicate import PendingWrites
 
 log = structlog.get_logger()
@@ -52,11 +52,11 @@ _OWNED: Final[dict[str, Resource[Any]]] = {
     each.kind: each for each in (CONFIGMAPS, DAEMONSETS, POD_MONITORS, ROLES, ROLE_BINDINGS)
 }
 _MANAGED: Final = {kind: replace(each, type=Managed) for kind, each in _OWNED.items()}
-_STATUS: Final[dict[Kind, tuple[Resource[Any], PatchKind]]] = {
+_STATUS: Final[dict[KeyKind, tuple[Resource[Any], PatchKind]]] = {
     # Strategic merge keeps the conditions of others, which only built-in kinds can do.
-    Kind.SERVICE: (SERVICES, "strategic"),
-    Kind.GROUP: (GROUPS, "merge"),
-    Kind.POOL: (POOLS, "merge"),
+    KeyKind.SERVICE: (SERVICES, "strategic"),
+    KeyKind.GROUP: (GROUPS, "merge"),
+    KeyKind.POOL: (POOLS, "merge"),
 }
 _PODS_AT_ONCE: Final = 8
 

@@ -17,7 +17,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
 from kavip.snapshot import Object, Snapshot, is_candidate
 
@@ -40,7 +40,7 @@ def start(snapshot: Snapshot) -> Start:
     ours = sorted(filter(may_be_ours, snapshot.services.values()), key=lambda each: each.metadata.age_key)
     settled = {each.key: _service(each.key) for each in ours if _is_content(snapshot, each)}
     first = (_service(each.key) for each in ours if each.key not in settled)
-    pools = (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+    pools = (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
     return Start((*first, *_groups(snapshot), *pools), tuple(settled.values()))
 
 
@@ -75,7 +75,7 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
             pass  # admission alone reads it
         case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
             yield from (_service(key) for key in sorted(snapshot.services))
-            yield from (Key(Kind.POOL, name) for name in sorted(snapshot.pools))
+            yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
     yield from _pools_of(snapshot, snapshot.ledger.ungiven())
     yield from (_service(key) for key in snapshot.ledger.woken())
 
@@ -89,7 +89,7 @@ def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent
     if had == has and _shape(before) == _shape(after):
         return
     groups = {snapshot.group_of(each) for each in (before, after) if each is not None}
-    yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+    yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
     yield from _pools_of(snapshot, {*had, *has})
 
 
@@ -99,10 +99,10 @@ def _of_group(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     changed = after or before
     if changed is None:
         return
-    yield Key(Kind.GROUP, changed.key)
+    yield Key(KeyKind.GROUP, changed.key)
     if before and after and _terms(before) == _terms(after):
         if before.status.router_ids != after.status.router_ids:
-            yield from (Key(Kind.GROUP, group.key) for group in snapshot.neighbours(after))
+            yield from (Key(KeyKind.GROUP, group.key) for group in snapshot.neighbours(after))
         return
     yield from _groups(snapshot)
     yield from _pools_of(snapshot, _own(old) ^ _own(new))
@@ -120,10 +120,10 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
     before = old if isinstance(old, VIPPool) else None
     after = new if isinstance(new, VIPPool) else None
     if before and after and before.spec == after.spec:
-        yield Key(Kind.POOL, after.name)
+        yield Key(KeyKind.POOL, after.name)
         return
     edited = {each.name for each in (before, after) if each}
-    yield from (Key(Kind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
+    yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
     yield from (_service(key) for key in snapshot.ledger.waiters())
     for key, service in sorted(snapshot.services.items()):  # they may be stranded now, or no longer
         if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
@@ -136,7 +136,7 @@ def _of_slice(snapshot: Snapshot, old: Object | None, new: Object | None) -> Ite
     if len({(each.service, each.ready_nodes, each.draining_nodes) for each in seen}) != 1 or len(seen) == 1:
         services = (snapshot.services.get(key) for key in sorted({each.service for each in seen}))
         groups = {snapshot.group_of(service) for service in services if service is not None}
-        yield from (Key(Kind.GROUP, group) for group in sorted(filter(None, groups)))
+        yield from (Key(KeyKind.GROUP, group) for group in sorted(filter(None, groups)))
     yield from _pools_of(snapshot, _own(old) ^ _own(new))
 
 
@@ -166,17 +166,17 @@ def may_be_ours(service: Service) -> bool:
 
 
 def _service(key: str) -> Key:
-    return Key(Kind.SERVICE, key)
+    return Key(KeyKind.SERVICE, key)
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Key]:
-    return (Key(Kind.GROUP, group.key) for group in snapshot.every_group)
+    return (Key(KeyKind.GROUP, group.key) for group in snapshot.every_group)
 
 
 def _pools_of(snapshot: Snapshot, addresses: Collection[Address]) -> Iterator[Key]:
     """The pools of *addresses*: their counts may have changed."""
     found = {pool.name for address in addresses if (pool := snapshot.parsed_pools.pool_of(address))}
-    return (Key(Kind.POOL, name) for name in sorted(found))
+    return (Key(KeyKind.POOL, name) for name in sorted(found))
 
 
 def _own(obj: Object | None) -> frozenset[Address]:

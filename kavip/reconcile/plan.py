@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as data."""
 
 
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """The kinds that keys are about."""
 
     SERVICE = "service"
@@ -36,12 +36,12 @@ class Kind(StrEnum):
 class Key:
     """One piece of work: an object by *kind* and *name* (``ns/name``, or the name of a pool)."""
 
-    kind: Kind
+    kind: KeyKind
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ReconcileOptions:
     """What the administrator chose and decisions depend on; the defaults are those of the settings."""
 
     image: str = "kavip:latest"
@@ -53,7 +53,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionState:
     """A condition to be: *status*, *reason*, and a *message* that says what to do next, cut where it is endless."""
 
     status: str
@@ -65,7 +65,7 @@ class Verdict:
         if len(self.message) > _LONGEST:
             object.__setattr__(self, "message", f"{self.message[:_LONGEST]}...")
 
-    def on(self, metadata: Metadata, kind: str) -> Condition:
+    def condition(self, metadata: Metadata, kind: str) -> Condition:
         """The condition of type *kind* on the object with *metadata*; its time is for whoever merges it."""
         return Condition(
             type=kind,
@@ -97,7 +97,7 @@ class Apply:
 class StatusPatch:
     """A patch of ``status``; *body* carries the resourceVersion that it was decided on."""
 
-    kind: Kind
+    kind: KeyKind
     key: str
     body: Json = field(hash=False)
 
@@ -132,7 +132,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """What a group's status will say once its write is seen: no other group may take these VRIDs or this port."""
 
     router_ids: frozenset[int] = frozenset()
@@ -140,7 +140,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """
     Where the agents of a group are asked, and which configuration they should run: node name -> host, one *port*.
 
@@ -158,7 +158,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class AddressRemoval:
     """*addresses* that kavip gave were removed so many *times*; until *until* they are not written again."""
 
     addresses: tuple[Address, ...]
@@ -167,7 +167,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Unconfirmed:
     """Something that is told only if it lasts: its *reason*, seen *since* (monotonic seconds)."""
 
     reason: str
@@ -179,13 +179,13 @@ class GroupRecord:
     """
     What the worker records of the last plan of a group.
 
-    *reserves*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
-    does not contain it. *doubts*: by Service, instance or VIP.
+    *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
+    does not contain it. *unconfirmed*: by Service, instance or VIP.
     """
 
-    reserves: Reserved = Reserved()
+    reservation: Reservation = Reservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-    doubts: Mapping[str, Doubt] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class ServicePlan(Plan):
     claims: tuple[Address, ...] | None = None
     waits: tuple[str, ...] | None = None
     unmet: str = ""
-    removal: Removal | None = None
+    removal: AddressRemoval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ class GroupPlan(Plan):
     """
 
     record: GroupRecord | None = None
-    target: Target | None = None
+    target: ProbeTarget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

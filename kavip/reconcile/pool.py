@@ -17,7 +17,7 @@ from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.mergepatch import merge_patch
-from kavip.reconcile.plan import Kind, Notice, PoolPlan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import ConditionState, KeyKind, Notice, PoolPlan, StatusPatch, timestamp
 from kavip.snapshot import Snapshot
 
 
@@ -37,7 +37,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
         ConditionType.ACCEPTED: _accepted(usage, problem),
         ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
     }
-    fresh = [verdict.on(pool.metadata, kind) for kind, verdict in verdicts.items()]
+    fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
     rests = snapshot.ledger.rests.of(key)
     status = PoolStatus(
         ipv4=_wire(usage.get(4)),
@@ -52,35 +52,35 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": changes}
     telling = tuple(verdicts)[: 1 if problem else None]  # a pool that is not accepted is never ready
     events = tuple(notice for kind in telling if (notice := _notice(pool, kind, verdicts[kind])))
-    return PoolPlan(writes=(StatusPatch(Kind.POOL, key, body),), events=events, requeue_after=ends)
+    return PoolPlan(writes=(StatusPatch(KeyKind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> Verdict:
+def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> ConditionState:
     if problem is None:
         counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
-        return Verdict("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
+        return ConditionState("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
     rest = "; that pool was there first and stays in force" if problem.reason is Reason.OVERLAP else ""
-    return Verdict("False", problem.reason, f"{problem.message}{rest}")
+    return ConditionState("False", problem.reason, f"{problem.message}{rest}")
 
 
-def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> Verdict:
+def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> ConditionState:
     usage = ledger.usage(pool)
     if not is_accepted:
-        return Verdict("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
+        return ConditionState("False", Reason.NO_ADDRESSES, "the pool is not accepted, so it gives nothing")
     if not usage:
-        return Verdict(
+        return ConditionState(
             "False",
             Reason.NO_ADDRESSES,
             "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
         )
     full = messages.fill(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):
-        return Verdict("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
+        return ConditionState("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
     free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)
-    return Verdict("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
+    return ConditionState("True", Reason.READY, f"{free} addresses are free" + (f"; full: {full}" if full else ""))
 
 
-def _notice(pool: VIPPool, kind: ConditionType, verdict: Verdict) -> Notice | None:
+def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState) -> Notice | None:
     """One Event for a change of reason; that a new pool is well needs none."""
     old = conditions.find(pool.status.conditions, kind)
     if old is not None and old.reason == verdict.reason:

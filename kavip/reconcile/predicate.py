@@ -11,7 +11,7 @@ from typing import Any
 
 from kavip.api import conditions
 from kavip.api.service import Service
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 
 
 @dataclass(slots=True)
@@ -29,12 +29,12 @@ class PendingWrites:
 
     def send(self, write: StatusPatch) -> None:
         """Record *write*, which is about to be sent."""
-        if write.kind is Kind.SERVICE:
+        if write.kind is KeyKind.SERVICE:
             self._sent[write.key] = write
 
     def accept(self, write: StatusPatch, resource_version: str) -> None:
         """Record that the API server has answered *write* with *resource_version*."""
-        if write.kind is Kind.SERVICE and write.key not in self._sent:
+        if write.kind is KeyKind.SERVICE and write.key not in self._sent:
             return  # the watch was faster than the answer
         based_on = write.body["metadata"]["resourceVersion"]
         if resource_version != based_on:  # else the server found nothing new, and the watch shows nothing
@@ -50,7 +50,7 @@ class PendingWrites:
 
     def requeue_on_return(self, key: Key) -> None:
         """Let the return of the last write of *key* requeue it: something else has happened since."""
-        if key.kind is Kind.SERVICE:
+        if key.kind is KeyKind.SERVICE:
             self._sent.pop(key.name, None)
 
     def confirm(self, key: Key) -> None:

@@ -8,14 +8,14 @@ planned one after the other never take one number. Where two are found with the 
 from collections.abc import Mapping
 
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.plan import Reserved
+from kavip.reconcile.plan import Reservation
 from kavip.snapshot import Snapshot
 from kavip.vrrp import routerids
 
-NONE: Mapping[str, Reserved] = {}
+NONE: Mapping[str, Reservation] = {}
 
 
-def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Reserved] = NONE) -> frozenset[int]:
+def taken(snapshot: Snapshot, group: KeepalivedGroup, reserved: Mapping[str, Reservation] = NONE) -> frozenset[int]:
     """The VRIDs of the other groups of the segment, but for those that *group* had first."""
     held = _held(snapshot, group)
     result: set[int] = set()

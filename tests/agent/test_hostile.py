@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kavip.api.group import GroupVirtualIP, KeepalivedGroup
 from kavip.errors import UnsafeValue
 from kavip.names import CONFIG_KEY, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object
 from tests.admission import evaluation
 from tests.agent import scene
@@ -131,7 +131,7 @@ def planned(tried: Tried, place: str, *objects: Object) -> None:
     world = World(cluster(service(WEB, WEB_VIP), *objects))
     tried.places.add(place)
     try:
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
     except UnsafeValue:
         tried.unsafe += 1
         return

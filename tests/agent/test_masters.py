@@ -11,7 +11,7 @@ import pytest
 
 from kavip import names
 from kavip.controller.prober import Probe
-from kavip.reconcile.plan import Key, Kind, Target
+from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
@@ -34,7 +34,7 @@ class Told:
         self.story: list[str] = []
         self._pods, self._began = pods, time.monotonic()
         self._world = World(cluster(serving(WEB, VIP), build.group(**STEADY)))
-        self._world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+        self._world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
 
     def during(self, *steps: Callable[[], object]) -> list[str]:
         """The changes while each of *steps* is done, after a master is told."""
@@ -51,7 +51,7 @@ class Told:
             due = asyncio.Event()
             probe = Probe(session, changed=lambda _: due.set(), clock=self._clock)
             hosts = {each.host.name: each.host.ipv4 for each in self._pods}
-            probe.aim(GROUP, Target(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
+            probe.aim(GROUP, ProbeTarget(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
             watching = asyncio.create_task(probe.run())
             while not self._look(probe, due):
                 await asyncio.sleep(0.05)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
@@ -26,7 +26,7 @@ def planned() -> World:
         for number, vip in enumerate(VIPS)
     )
     world = World(cluster(build.group(**NEW, instances=shared(SLOTS)), *services))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     return world
 
 

@@ -11,7 +11,7 @@ from kavip import names
 from kavip.controller.prober import Probe
 from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.nodes import AgentStates
-from kavip.reconcile.plan import Key, Kind, Target
+from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
@@ -32,7 +32,7 @@ def watched(pod: Pod, end: Callable[[], None]) -> tuple[AgentStates, AgentStates
     async def look() -> tuple[AgentStates, AgentStates]:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
             probe = Probe(session, changed=lambda _: None, interval=0.3)
-            probe.aim(GROUP, Target({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
+            probe.aim(GROUP, ProbeTarget({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
             watching = asyncio.create_task(probe.run())
             while not any(each.collisions for each in probe.agents.states_of(GROUP).values()):
                 await asyncio.sleep(0.1)
@@ -68,10 +68,10 @@ def test_a_vrid_of_another_cluster_is_told_and_its_end_as_well(pod: MakePod, mon
     ours.wait_until("it hears of other addresses", lambda: errors().get("addressList", 0) > 0)
     assert "authentication" not in errors()
     world.agents, after = watched(ours, stranger.kill_keepalived)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     status, reason, message = condition(world, READY)
     assert (status, reason) == ("True", "VRIDCollision")
     assert "VRID 26 on eth0 is used by another router: n1 received adverts with other addresses" in message
     world.agents = after
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY)[1] == "Ready"

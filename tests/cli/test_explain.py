@@ -21,7 +21,7 @@ from kavip.cli.views.simulate import NOW
 from kavip.cli.views.unmanaged import why_unmanaged
 from kavip.errors import BadInput
 from kavip.names import Reason
-from kavip.reconcile.plan import Options
+from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Object, Snapshot
 from tests.ipam.deciding import SHARE, ours, told
 from tests.support.build import group, namespace, node, pool, service
@@ -47,11 +47,11 @@ def new(subject: Any) -> Any:
     return msgspec.structs.replace(subject, metadata=bare)
 
 
-def asked(subject: Any, *others: Object, options: Options | None = None) -> Report:
+def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None) -> Report:
     """The report of *subject* beside *others*, all from files."""
     objects = [*AROUND, *others, subject]
     found = explain.from_files(objects, subject.key, ipam="auto")
-    return explain.explain_service(found, subject.key, now=NOW, options=options or Options())
+    return explain.explain_service(found, subject.key, now=NOW, options=options or ReconcileOptions())
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from kavip.controller.worker import Worker
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
-from kavip.reconcile.observed.operator import Rivals
+from kavip.reconcile.observed.operator import OperatorWatch
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Key, Notice, Options, Plan, Target
+from kavip.reconcile.plan import Key, Notice, Plan, ProbeTarget, ReconcileOptions
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import Object, Snapshot
 from tests.reconcile.scenes import GROUP, NOW, cluster
@@ -46,9 +46,9 @@ class Eye:
     def __init__(self) -> None:
         """Nothing."""
         self.agents = AgentStates()
-        self.targets: dict[str, Target | None] = {}
+        self.targets: dict[str, ProbeTarget | None] = {}
 
-    def aim(self, group: str, target: Target | None) -> None:
+    def aim(self, group: str, target: ProbeTarget | None) -> None:
         """Note the target."""
         self.targets[group] = target
 
@@ -59,7 +59,7 @@ class Shop:
     def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
         """No real writer, a clock of its own."""
         self.snapshot, self.objects, self.writer, self.eye = snapshot, OwnedObjects(), Paper(), Eye()
-        self.records, self.pending, self.rivals = Records(), PendingWrites(), Rivals()
+        self.records, self.pending, self.rivals = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
         self.told: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW
@@ -73,7 +73,7 @@ class Shop:
             writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
             eye=self.eye,
             notify=lambda key, notice: self.told.append((key, notice)),
-            options=Options(ipam=ipam),
+            options=ReconcileOptions(ipam=ipam),
             now=lambda: self.now,
             clock=lambda: self.seconds,
         )

@@ -18,7 +18,7 @@ from kavip.api.service import Service
 from kavip.errors import Conflict, Unavailable
 from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind, ServicePlan
+from kavip.reconcile.plan import Key, KeyKind, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.controller.shop import Shop
@@ -27,8 +27,8 @@ from tests.support import build
 
 SIX = "2001:db8::1"
 POOL = build.pool("edge", "192.0.2.128/32")
-WEB = Key(Kind.SERVICE, "shop/web")
-LATE = Key(Kind.SERVICE, "shop/late")
+WEB = Key(KeyKind.SERVICE, "shop/web")
+LATE = Key(KeyKind.SERVICE, "shop/late")
 
 
 def web(key: str = "shop/web", *, version: str = "1", **more: Any) -> Service:

@@ -13,7 +13,7 @@ from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import CONFIGMAPS
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Apply, Kind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
+from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
 from kavip.reconcile.predicate import PendingWrites
 from tests.reconcile.scenes import NOW
 
@@ -21,9 +21,9 @@ WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),
     PodAnnotation("lb/edge-1", "0" * 16),
     PodRemoval("lb/edge-1", "uid", "lb/edge"),
-    StatusPatch(Kind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}, "status": {}}),
-    StatusPatch(Kind.GROUP, "lb/edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
-    StatusPatch(Kind.POOL, "edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
+    StatusPatch(KeyKind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}, "status": {}}),
+    StatusPatch(KeyKind.GROUP, "lb/edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
+    StatusPatch(KeyKind.POOL, "edge", {"metadata": {"resourceVersion": "1"}, "status": {}}),
 )
 Call = Callable[[Client], Awaitable[object]]
 

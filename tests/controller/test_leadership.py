@@ -3,7 +3,7 @@
 import asyncio
 
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from tests.controller.shop import Shop, web
 from tests.reconcile.scenes import cluster
 from tests.support import build
@@ -16,12 +16,12 @@ async def test_a_service_created_while_a_term_begins_passes_those_that_are_settl
     shop.worker.begin(enqueue.start(shop.snapshot))
     shop.snapshot.put(web("shop/new"))
     for name in ("shop/new", "shop/s30"):
-        shop.worker.add(Key(Kind.SERVICE, name))
+        shop.worker.add(Key(KeyKind.SERVICE, name))
     task = asyncio.create_task(shop.worker.run(1))
 
     def served() -> list[str]:
         writes = (write for plan in shop.writer.sent for write in plan.writes)
-        return [write.key for write in writes if isinstance(write, StatusPatch) and write.kind is Kind.SERVICE]
+        return [write.key for write in writes if isinstance(write, StatusPatch) and write.kind is KeyKind.SERVICE]
 
     await shop.until(lambda: len(served()) == len(crowd) + 1)
     shop.queue.close()

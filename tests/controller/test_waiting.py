@@ -15,7 +15,7 @@ from kavip.api.pool import PoolStatus, Reservation, Usage
 from kavip.ipam.request import read_request
 from kavip.names import Reason
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
@@ -55,7 +55,7 @@ class Desk:
         """Time passes, and ends what has rested."""
         self.world.now += timedelta(seconds=seconds)
         self.snapshot.rests.expire(self.world.now)
-        self._work([Key(Kind.SERVICE, key) for key in self.snapshot.ledger.woken()])
+        self._work([Key(KeyKind.SERVICE, key) for key in self.snapshot.ledger.woken()])
 
     def told(self) -> tuple[str, str] | None:
         """Status and reason of ``AddressAssigned``."""
@@ -69,7 +69,7 @@ class Desk:
         self._work(list(enqueue.of(self.snapshot, old, new)))
 
     def _work(self, keys: list[Key]) -> None:
-        queue = [key for key in dict.fromkeys(keys) if key.kind is Kind.SERVICE]
+        queue = [key for key in dict.fromkeys(keys) if key.kind is KeyKind.SERVICE]
         while queue:
             key = queue.pop(0).name
             before = self.snapshot.services.get(key)
@@ -83,8 +83,8 @@ class Desk:
             self.snapshot.ledger.answer(key)
             after = self.snapshot.services[key]
             found = enqueue.of(self.snapshot, before, after) if after != before else ()
-            called = [Key(Kind.SERVICE, each) for each in self.snapshot.ledger.woken()]
-            queue += [each for each in (*found, *called) if each.kind is Kind.SERVICE and each.name != key]
+            called = [Key(KeyKind.SERVICE, each) for each in self.snapshot.ledger.woken()]
+            queue += [each for each in (*found, *called) if each.kind is KeyKind.SERVICE and each.name != key]
 
 
 Change = Callable[[Desk], None]

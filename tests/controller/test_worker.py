@@ -17,7 +17,7 @@ from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
 from kavip.ipam.request import read_request
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict
-from kavip.reconcile.plan import Apply, Key, Kind, Plan, StatusPatch
+from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
@@ -25,10 +25,10 @@ from tests.controller.shop import web, working
 from tests.reconcile.scenes import GROUP, NOW
 from tests.support import build
 
-WEB = Key(Kind.SERVICE, "shop/web")
-EDGE = Key(Kind.GROUP, GROUP)
+WEB = Key(KeyKind.SERVICE, "shop/web")
+EDGE = Key(KeyKind.GROUP, GROUP)
 VIP = parse_address("192.0.2.128")
-STATUS = StatusPatch(Kind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}})
+STATUS = StatusPatch(KeyKind.SERVICE, "shop/web", {"metadata": {"resourceVersion": "1"}})
 
 
 def counted(kind: str, result: str) -> float:
@@ -54,8 +54,8 @@ async def test_two_services_are_never_given_one_address() -> None:
     """The claim stands before the first write is sent, so a second plan sees it, although no watch does yet."""
     async with working(web("shop/a"), web("shop/b"), build.group(), build.pool()) as shop:
         shop.writer.hold.clear()
-        shop.queue.add(Key(Kind.SERVICE, "shop/a"))
-        shop.queue.add(Key(Kind.SERVICE, "shop/b"))
+        shop.queue.add(Key(KeyKind.SERVICE, "shop/a"))
+        shop.queue.add(Key(KeyKind.SERVICE, "shop/b"))
         await shop.until(lambda: len(shop.writer.sent) == 2)
         shop.writer.hold.set()
         claims = [plan.claims for plan in shop.writer.sent]
@@ -246,7 +246,7 @@ async def test_the_changes_of_a_group_are_folded() -> None:
 
 async def test_the_counts_of_a_pool_are_folded() -> None:
     """Of many changes within the rest after a write, one more write tells; of no change none does."""
-    pool = Key(Kind.POOL, "edge")
+    pool = Key(KeyKind.POOL, "edge")
     async with working(build.pool()) as shop:
         shop.queue.add(pool)
         await shop.until(lambda: shop.writer.sent)
@@ -356,22 +356,22 @@ async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.Monkey
         shop.snapshot.rests.lead(NOW)
         shop.snapshot.drop(names.SERVICE, "shop/a")
         shop.snapshot.rests.cool(NOW)
-        shop.queue.add(Key(Kind.POOL, "edge"))
+        shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: shop.writer.sent)
-        shop.queue.add(Key(Kind.SERVICE, "shop/b"))
+        shop.queue.add(Key(KeyKind.SERVICE, "shop/b"))
         await shop.until(lambda: len(shop.writer.sent) == 2)
         (cooling,) = cooling_of(shop.writer.sent[0])
         assert (cooling["address"], cooling["until"]) == ("192.0.2.128", "2026-03-01T12:01:00Z")
         assert shop.writer.sent[1].claims is None
         shop.now += timedelta(seconds=59.9)
-        shop.queue.add(Key(Kind.POOL, "edge"))
+        shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: not len(shop.queue))
         assert len(shop.writer.sent) == 2  # folded, but for what is left of the rest only
         shop.now += timedelta(seconds=0.1)
         await shop.until(lambda: len(shop.writer.sent) == 3)
         assert shop.writer.sent[2].claims == (VIP,)
         shop.seconds += 60
-        shop.queue.add(Key(Kind.POOL, "edge"))
+        shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: len(shop.writer.sent) == 4)
         assert not shop.snapshot.rests.of("edge")
 
@@ -392,7 +392,7 @@ async def test_the_group_lets_the_write_go_that_its_plan_follows_from() -> None:
         assert shop.writer.sent[0].claims == (VIP,)
 
 
-@pytest.mark.parametrize("key", [WEB, Key(Kind.POOL, "edge")])
+@pytest.mark.parametrize("key", [WEB, Key(KeyKind.POOL, "edge")])
 async def test_services_and_pools_are_not_written_while_the_old_operator_may_run(key: Key) -> None:
     """Services get no address and pools no status."""
     async with working(web(), build.group(), build.pool()) as shop:

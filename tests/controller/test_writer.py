@@ -22,7 +22,7 @@ from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation, StatusPatch
+from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, PodAnnotation, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites, is_own_write
 from kavip.reconcile.service.reconcile import plan_service
@@ -196,7 +196,7 @@ async def test_an_answer_that_the_watch_has_overtaken_is_not_waited_for(live: Li
 
 async def test_a_write_that_changed_nothing_is_not_waited_for(live: Live) -> None:
     """The API server makes no new version for it, so no watch would ever bring it back."""
-    key = Key(Kind.SERVICE, f"{live.namespace}/web")
+    key = Key(KeyKind.SERVICE, f"{live.namespace}/web")
     before, plan = await live.service(), await live.plan()
     await live.writer.send(plan)
     assert live.pending.is_replaced(key, before.metadata.resource_version)
@@ -362,7 +362,7 @@ async def test_the_status_of_a_pool_replaces_the_defaults(live: Live) -> None:
     try:
         pool = await live.client.get(POOLS, "apply-status")
         plan = plan_pool(Snapshot.from_objects([pool]), "apply-status", now=NOW)
-        assert [write.kind for write in plan.writes if isinstance(write, StatusPatch)] == [Kind.POOL]
+        assert [write.kind for write in plan.writes if isinstance(write, StatusPatch)] == [KeyKind.POOL]
         await live.writer.send(plan)
         stored = await live.client.get(POOLS, "apply-status")
         assert {entry.type: entry.status for entry in stored.status.conditions or ()} == {

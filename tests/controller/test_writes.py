@@ -16,7 +16,7 @@ from kavip.kube.workqueue import WorkQueue
 from kavip.reconcile import enqueue
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.records import Records
-from kavip.reconcile.plan import Key, Kind, Options, Plan, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, Plan, ReconcileOptions, StatusPatch
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
 from tests.support import build
@@ -36,7 +36,7 @@ class Server:
     async def send(self, plan: Plan) -> bool:
         """Do the status writes of *plan*, as :class:`kavip.controller.writer.Writer` would have them done."""
         for write in plan.writes:
-            if isinstance(write, StatusPatch) and write.kind is Kind.SERVICE:
+            if isinstance(write, StatusPatch) and write.kind is KeyKind.SERVICE:
                 self.caches.pending.send(write)
                 self.writes[write.key] += 1
                 before, after = self._patched(write)
@@ -78,7 +78,7 @@ async def leading(caches: Caches, server: Server) -> AsyncIterator[WorkQueue[Key
         writer=server,  # type: ignore[arg-type]  # as much of it as the worker uses
         eye=Eye(),
         notify=lambda key, notice: None,
-        options=Options(),
+        options=ReconcileOptions(),
         now=lambda: NOW,
     )
     caches.lead(worker.add)

@@ -22,7 +22,7 @@ from kavip.cli.sources import files
 from kavip.cli.views import simulate
 from kavip.cli.views.simulate import Planned
 from kavip.names import Condition
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
 from tests.agent import scene
 from tests.agent.config.test_localize import facts
@@ -42,8 +42,8 @@ def external(key: str, *vips: str, **more: Any) -> Service:
 def settled(*objects: Object, nodes: int = 2) -> World:
     """A world in which everything that follows from *objects* is done."""
     world = World(cluster(*objects, nodes=nodes))
-    services = [Key(Kind.SERVICE, each.key) for each in objects if isinstance(each, Service)]
-    groups = [Key(Kind.GROUP, each.key) for each in objects if isinstance(each, KeepalivedGroup)]
+    services = [Key(KeyKind.SERVICE, each.key) for each in objects if isinstance(each, Service)]
+    groups = [Key(KeyKind.GROUP, each.key) for each in objects if isinstance(each, KeepalivedGroup)]
     world.settle(*services, *groups)
     return world
 
@@ -187,11 +187,11 @@ def test_g_the_256th_instance_touches_none_of_the_255() -> None:
     """The text is the same but for nothing, and who came too late says so."""
     services = [external(f"t/s{at:03}", f"198.18.{at // 200}.{at % 200 + 1}") for at in range(255)]
     world = World(cluster(build.group(**MULTICAST), *services))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     before, held = world.text(), world.snapshot.groups[GROUP].status.router_ids
     assert len(router_ids(before)) == 255
     world.snapshot.put(external("t/late", "198.18.9.1", created="2026-02-01T00:00:00Z"))
-    world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, "t/late"))
+    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, "t/late"))
     assert world.text() == before
     assert world.snapshot.groups[GROUP].status.router_ids == held
     assert world.condition("t/late", Condition.SERVICE_PROGRAMMED) == ("False", "RouterIDsExhausted")
@@ -211,10 +211,10 @@ def test_i_unicast_peers_follow_the_nodes_addresses() -> None:
     """A node whose address appears later is a peer from then on; no node lists itself."""
     world = settled(build.group(unicast_enabled=True), external("t/web", "192.0.2.130"), nodes=1)
     world.snapshot.put(Node(metadata=build.metadata("n2")))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert "192.0.2.12" not in world.text()
     world.snapshot.put(build.node("n2", "192.0.2.12"))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     local = localize(scene.mounted(world.text()), facts())
     assert isinstance(local, Localized)
     (peers,) = re.findall(r"unicast_peer \{(.*?)\}", local.text, re.DOTALL)

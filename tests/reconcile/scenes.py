@@ -36,12 +36,12 @@ from kavip.reconcile.plan import (
     Apply,
     GroupPlan,
     Key,
-    Kind,
-    Options,
+    KeyKind,
     Plan,
     PodAnnotation,
     PodRemoval,
     PoolPlan,
+    ReconcileOptions,
     ServicePlan,
     StatusPatch,
 )
@@ -116,7 +116,7 @@ class World:
         snapshot: Snapshot,
         *,
         agents: AgentStates = AgentStates(),  # noqa: B008
-        options: Options = Options(),  # noqa: B008
+        options: ReconcileOptions = ReconcileOptions(),  # noqa: B008
     ) -> None:
         """Start with *snapshot*; time stands still until told otherwise."""
         self.snapshot, self.agents, self.options = snapshot, agents, options
@@ -133,11 +133,11 @@ class World:
     def plan(self, key: Key) -> Plan:
         """The plan for *key*."""
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return self.plan_service(key.name)
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return self.plan_group(key.name)
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return plan_pool(self.snapshot, key.name, now=self.now)
 
     def plan_service(self, key: str) -> ServicePlan:
@@ -171,11 +171,11 @@ class World:
     def work(self, key: Key) -> Plan:
         """Plan *key* and carry the plan out."""
         match key.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 return self.service(key.name)
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 return self.group(key.name)
-            case Kind.POOL:
+            case KeyKind.POOL:
                 return self.pool(key.name)
 
     def settle(self, *keys: Key) -> None:
@@ -218,11 +218,11 @@ class World:
     def _patch(self, write: StatusPatch) -> None:
         self._version += 1
         match write.kind:
-            case Kind.SERVICE:
+            case KeyKind.SERVICE:
                 self._put(self.snapshot.services[write.key], ServiceStatus, strategic, write)
-            case Kind.GROUP:
+            case KeyKind.GROUP:
                 self._put({**self.snapshot.groups, **self.snapshot.outside}[write.key], GroupStatus, merged, write)
-            case Kind.POOL:
+            case KeyKind.POOL:
                 self._put(self.snapshot.pools[write.key], PoolStatus, merged, write)
 
     def _put(self, obj: Service | KeepalivedGroup | VIPPool, kind: type, join: Any, write: StatusPatch) -> None:

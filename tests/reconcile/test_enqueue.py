@@ -11,12 +11,12 @@ from kavip.api.group import GroupVirtualIP
 from kavip.api.meta import Condition
 from kavip.api.service import ServiceStatus
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object, Snapshot
 from tests.reconcile.scenes import GROUP, cluster
 from tests.support import build
 
-WEB, EDGE, POOL = Key(Kind.SERVICE, "shop/web"), Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")
+WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")
 
 
 def web(**more: Any) -> Any:
@@ -55,7 +55,7 @@ def test_a_service_that_moves_concerns_both_groups() -> None:
     """The one lets it go, the other takes it up."""
     old, new = web(), build.service("shop/web", group="lb/other")
     found = woken(cluster(build.group(), build.group("lb/other"), old), old, new)
-    assert found == {WEB, EDGE, Key(Kind.GROUP, "lb/other")}
+    assert found == {WEB, EDGE, Key(KeyKind.GROUP, "lb/other")}
 
 
 def test_a_freed_address_concerns_those_who_wait() -> None:
@@ -121,7 +121,7 @@ def test_a_new_leader_begins_with_everything() -> None:
     """The oldest Services first, then groups and pools."""
     young = build.service("shop/a", group=GROUP, created="2026-02-01T00:00:00Z")
     snapshot = cluster(young, web(), build.group(), build.pool())
-    assert list(enqueue.everything(snapshot)) == [WEB, Key(Kind.SERVICE, "shop/a"), EDGE, POOL]
+    assert list(enqueue.everything(snapshot)) == [WEB, Key(KeyKind.SERVICE, "shop/a"), EDGE, POOL]
 
 
 def test_a_new_leader_begins_with_those_who_lack_something() -> None:
@@ -136,7 +136,7 @@ def test_a_new_leader_begins_with_those_who_lack_something() -> None:
     )
     lacking = [disputed, half, leaving, moving, other, web()]
     snapshot = cluster(build.group(), build.pool(), content, *lacking)
-    found = [key.name for key in enqueue.everything(snapshot) if key.kind is Kind.SERVICE]
+    found = [key.name for key in enqueue.everything(snapshot) if key.kind is KeyKind.SERVICE]
     assert found == [*(each.key for each in lacking), "shop/content"]
 
 
@@ -150,7 +150,7 @@ def test_a_service_that_cannot_be_ours_wakes_nobody() -> None:
     """Most Services of a cluster are of type ClusterIP: none of them is looked at."""
     inner = build.service("shop/inner", type="ClusterIP")
     assert woken(cluster(build.group(), build.pool()), None, inner) == set()
-    assert Key(Kind.SERVICE, "shop/inner") not in set(enqueue.everything(cluster(inner, web())))
+    assert Key(KeyKind.SERVICE, "shop/inner") not in set(enqueue.everything(cluster(inner, web())))
 
 
 def test_a_service_that_was_ours_is_looked_at() -> None:
@@ -171,7 +171,7 @@ def test_a_pool_concerns_no_other_pool_but_those_that_are_not_in_force() -> None
     snapshot = cluster(fine, clash, build.pool())
     pool = snapshot.pools["edge"]
     snapshot.drop(names.VIP_POOL, "edge")
-    assert set(enqueue.of(snapshot, pool, None)) == {POOL, Key(Kind.POOL, "clash")}
+    assert set(enqueue.of(snapshot, pool, None)) == {POOL, Key(KeyKind.POOL, "clash")}
 
 
 def test_endpoints_concern_the_group_whose_vips_follow_them() -> None:

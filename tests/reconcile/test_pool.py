@@ -6,7 +6,7 @@ import pytest
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.pool import Cooling
-from kavip.reconcile.plan import Kind, Notice, PoolPlan, StatusPatch
+from kavip.reconcile.plan import KeyKind, Notice, PoolPlan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
@@ -41,7 +41,7 @@ def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written while nothing changes."""
     world = World(cluster(build.pool()))
     (write,) = world.pool("edge").writes
-    assert isinstance(write, StatusPatch) and write.kind == Kind.POOL
+    assert isinstance(write, StatusPatch) and write.kind == KeyKind.POOL
     assert not world.pool("edge").writes
     world.snapshot.put(build.service("shop/web", group=GROUP, holds=["192.0.2.129"]))
     assert body_of(world.pool("edge")) == {"ipv4": {"assigned": 1, "available": 15}}

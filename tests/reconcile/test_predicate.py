@@ -10,12 +10,12 @@ from kavip.api.service import Ingress, LoadBalancer, Service
 from kavip.caches import Caches
 from kavip.kube.client import Client
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
 
-WEB, EDGE, POOL = Key(Kind.SERVICE, "shop/web"), Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")
+WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")
 THEIRS = Condition(type="example.com/Told", status="True", reason="Theirs")
 
 

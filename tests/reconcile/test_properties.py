@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kavip.api.group import Instances
 from kavip.api.service import Service
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, World, cluster, running, seen
 from tests.support import build
 
@@ -53,7 +53,10 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
 ) -> None:
     """Worked on in any order, every plan ends up empty, and each address from the pool has one holder."""
     world = world_of(found, shared=shared)
-    keys = [Key(Kind.SERVICE, service.key) for service in found] + [Key(Kind.GROUP, GROUP), Key(Kind.POOL, "edge")]
+    keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [
+        Key(KeyKind.GROUP, GROUP),
+        Key(KeyKind.POOL, "edge"),
+    ]
     luck.shuffle(keys)
     world.settle(*keys)
     held = Counter(str(each) for service in world.snapshot.services.values() for each in service.ingress_addresses)
@@ -69,7 +72,7 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
 def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service], shared: bool) -> None:
     """With every VIP of the text on every node, nobody that has a VIP is left pending."""
     world = world_of(found, shared=shared)
-    keys = [Key(Kind.SERVICE, service.key) for service in found] + [Key(Kind.GROUP, GROUP)]
+    keys = [Key(KeyKind.SERVICE, service.key) for service in found] + [Key(KeyKind.GROUP, GROUP)]
     world.settle(*keys)
     vips = [line.strip().split("/")[0] for line in world.text().splitlines() if " dev " in line]
     config_hash = world.snapshot.groups[GROUP].status.config_hash
@@ -92,7 +95,7 @@ def test_vrids_stay_through_comings_and_goings(found: list[Service], steps: list
             world.snapshot.drop("Service", service.key)
         else:
             world.snapshot.put(service)
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
         history.append(dict(world.snapshot.groups[GROUP].status.router_ids or {}))
     for before, after in pairwise(history):
         stayed = before.keys() & after.keys()

@@ -26,7 +26,7 @@ from kavip.api.workload import ConfigMap, Written
 from kavip.cli.sources.overlay import Standing
 from kavip.cli.views.simulate import Planned
 from kavip.cli.views.switchover import Together, settled, together
-from kavip.reconcile.plan import Options
+from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Snapshot
 
 _PASSWORD: Final = re.compile(r"(?<=\bauth_pass)([ \t]+)[^\n]*")
@@ -106,7 +106,7 @@ def data(drift: Drift) -> dict[str, Any]:
     }
 
 
-def settings_of(standing: Standing, *, ipam: str) -> Options:
+def settings_of(standing: Standing, *, ipam: str) -> ReconcileOptions:
     """The settings of the kavip that runs there, as far as its DaemonSets tell them; the defaults where none is."""
     own_images = {each.key for each in _groups(standing) if each.spec.agent_image}
     for what, daemonset in sorted(standing.written.items()):
@@ -115,13 +115,13 @@ def settings_of(standing: Standing, *, ipam: str) -> Options:
         if kind != names.DAEMON_SET or key in own_images or not agents:
             continue
         told = {each["name"]: each.get("value", "") for each in agents[0].get("env", ())}
-        return Options(
+        return ReconcileOptions(
             image=agents[0]["image"],
             ipam=ipam,
             agent_allowed_cidrs=told.get("KAVIP_AGENT_ALLOWED_CIDRS", ""),
             agent_metrics=told.get("KAVIP_AGENT_METRICS", names.Exporter.GEN2BRAIN.value),
         )
-    return Options(ipam=ipam)
+    return ReconcileOptions(ipam=ipam)
 
 
 def _groups(standing: Standing) -> list[Any]:

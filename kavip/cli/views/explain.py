@@ -26,11 +26,11 @@ from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.plan import Options
+from kavip.reconcile.plan import ReconcileOptions
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 
-_DEFAULTS: Final = Options()
+_DEFAULTS: Final = ReconcileOptions()
 _TAKEN: Final = "references to them are taken as right, a namespaceSelector without Namespaces as matching"
 
 
@@ -102,7 +102,7 @@ def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Colle
 
 
 def explain_service(
-    around: Around, key: str, *, now: datetime, options: Options = _DEFAULTS, homes: Collection[str] = ()
+    around: Around, key: str, *, now: datetime, options: ReconcileOptions = _DEFAULTS, homes: Collection[str] = ()
 ) -> Report:
     """What there is to say about the Service with *key*. Raises :class:`BadInput` where *around* has none."""
     snapshot = _snapshot(around, homes)
@@ -154,7 +154,7 @@ def _undecided(snapshot: Snapshot, key: str) -> Report:
     )
 
 
-def report(snapshot: Snapshot, key: str, now: datetime, options: Options = _DEFAULTS) -> Report:
+def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOptions = _DEFAULTS) -> Report:
     """What there is to say about the Service with *key*, which *snapshot* must hold."""
     service = snapshot.services[key]
     _serve_the_older(snapshot, service, now=now, options=options)
@@ -178,7 +178,7 @@ def report(snapshot: Snapshot, key: str, now: datetime, options: Options = _DEFA
     return replace(found, steps=tuple(_steps(snapshot, found)))
 
 
-def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: Options) -> None:
+def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: ReconcileOptions) -> None:
     older = sorted(each.metadata.age_key for each in snapshot.services.values() if not each.ingress_addresses)
     for _, key in older:
         service = snapshot.services[key]

@@ -32,7 +32,7 @@ from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import Apply, Options, Plan, StatusPatch
+from kavip.reconcile.plan import Apply, Plan, ReconcileOptions, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 from kavip.vrrp import groups as vrrp_groups
@@ -145,12 +145,12 @@ def plan(
     homes: Collection[str] = (),
     manner: PolicyOptions = DEFAULTS,
     standing: Standing | None = None,
-    options: Options | None = None,
+    options: ReconcileOptions | None = None,
 ) -> Planned:
     """Admit *objects* in *manner*, beside or over what is *standing*, and work out everything that follows."""
     admitted = admit(objects, homes=homes, manner=manner, standing=standing)
     snapshot, manifests = admitted.snapshot, dict[tuple[str, str], Mapping[str, Any]]()
-    options, made = options or Options(ipam=manner.ipam), _made(standing)
+    options, made = options or ReconcileOptions(ipam=manner.ipam), _made(standing)
     for _ in range(_ROUNDS):
         before = _state(snapshot)
         manifests.clear()

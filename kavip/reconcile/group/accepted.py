@@ -12,7 +12,7 @@ from kavip.api.scheduling import fields_of
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.objects import LONGEST_NAME, InTheWay
-from kavip.reconcile.plan import Verdict
+from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp.groups import check_group
@@ -41,7 +41,7 @@ def is_served(group: KeepalivedGroup) -> bool:
 
 def accepted(
     snapshot: Snapshot, group: KeepalivedGroup, roster: Roster, *, needed: Trouble, monitored: Trouble
-) -> Verdict:
+) -> ConditionState:
     """The verdict; trouble with the objects that are *needed* weighs more than with those for Prometheus."""
     name, default = group.metadata.name, snapshot.default_group
     if len(name) > LONGEST_NAME:
@@ -54,22 +54,22 @@ def accepted(
         return _invalid(needed.refused)
     if group.is_default and default is not None and default.key != group.key:
         message = f"{default.key} is the default group already: take the label {names.DEFAULT_GROUP_LABEL} off"
-        return Verdict("False", Reason.DUPLICATE_DEFAULT, message)
+        return ConditionState("False", Reason.DUPLICATE_DEFAULT, message)
     if monitored.in_the_way:
         return _conflict(monitored.in_the_way, group)
     lacks = f", but Prometheus does not find it: {monitored.refused}" if monitored.refused else ""
-    return Verdict("True", Reason.ACCEPTED, f"the group is served{lacks}")
+    return ConditionState("True", Reason.ACCEPTED, f"the group is served{lacks}")
 
 
 def _finding(group: KeepalivedGroup, roster: Roster) -> Refusal | None:
     return summary(check_group(group)) or roster.refusal
 
 
-def _invalid(message: str) -> Verdict:
-    return Verdict("False", Reason.INVALID, message)
+def _invalid(message: str) -> ConditionState:
+    return ConditionState("False", Reason.INVALID, message)
 
 
-def _conflict(found: InTheWay, group: KeepalivedGroup) -> Verdict:
+def _conflict(found: InTheWay, group: KeepalivedGroup) -> ConditionState:
     what = found.what
     if found.doomed:
         message = (
@@ -77,12 +77,14 @@ def _conflict(found: InTheWay, group: KeepalivedGroup) -> Verdict:
             f"at once, with the VIPs that they hold: {fields_of(group.spec)} let none be there; change that back "
             "until all is taken over"
         )
-        return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
+        return ConditionState("False", Reason.OLD_OPERATOR_RUNNING, message)
     if found.why.is_old_operator:
         message = (
             f"{what} and its pods are keepalived-operator's, and what is changed reaches no node; to have its VIPs "
             f"taken over node by node: kubectl annotate keepalivedgroup {group.metadata.name} "
             f"-n {group.metadata.namespace} {names.TAKE_OVER_ANNOTATION}=true"
         )
-        return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
-    return Verdict("False", Reason.OBJECT_CONFLICT, f"{what} is {found.why.owner}: delete it, or rename the group")
+        return ConditionState("False", Reason.OLD_OPERATOR_RUNNING, message)
+    return ConditionState(
+        "False", Reason.OBJECT_CONFLICT, f"{what} is {found.why.owner}: delete it, or rename the group"
+    )

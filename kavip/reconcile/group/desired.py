@@ -24,7 +24,7 @@ from kavip.reconcile.group.endpoints import locals_of, most_bytes
 from kavip.reconcile.group.sizing import Fitted, fit
 from kavip.reconcile.observed import neighbours as others
 from kavip.reconcile.observed.neighbours import NOWHERE, Elsewhere
-from kavip.reconcile.plan import Options, Reserved
+from kavip.reconcile.plan import ReconcileOptions, Reservation
 from kavip.reconcile.rollout.peers import Scene, is_over, peers_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
@@ -74,19 +74,19 @@ class Roster:
         return (*self.nodes, *self.staying)
 
     @property
-    def reserved(self) -> Reserved:
+    def reserved(self) -> Reservation:
         """What no other group may take from now on."""
         runs = {instance.router_id for instance in self.model.instances} if self.model else set()
-        return Reserved(frozenset({*self.assignment.ids.values(), *runs}), self.port)
+        return Reservation(frozenset({*self.assignment.ids.values(), *runs}), self.port)
 
 
 def roster_of(
     snapshot: Snapshot,
     group: KeepalivedGroup,
     *,
-    reserved: Mapping[str, Reserved],
+    reserved: Mapping[str, Reservation],
     running: str,
-    options: Options,
+    options: ReconcileOptions,
     scene: Scene | None = None,
     succession: Succession = _ALONE,
     elsewhere: Elsewhere = NOWHERE,
@@ -176,7 +176,7 @@ def _assignment(
     )
 
 
-def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str, Reserved], first: int) -> int:
+def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str, Reservation], first: int) -> int:
     """
     The port of the group's agents: the one it names, the one it has, or the first that is free on its nodes.
 
@@ -187,7 +187,7 @@ def port_of(snapshot: Snapshot, group: KeepalivedGroup, *, reserved: Mapping[str
     taken: set[int] = set()
     firm: set[int] = set()
     for other in snapshot.companions(group):
-        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, Reserved()).port}
+        ports = {other.spec.metrics_port or other.status.metrics_port, reserved.get(other.key, Reservation()).port}
         taken |= ports
         if other.spec.metrics_port or other.metadata.age_key < group.metadata.age_key:
             firm |= ports

@@ -16,15 +16,15 @@ from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.observed.operator import Hindrance
-from kavip.reconcile.plan import GroupPlan, Kind, Notice, StatusPatch, Verdict, timestamp
+from kavip.reconcile.observed.operator import WritesBlocked
+from kavip.reconcile.plan import ConditionState, GroupPlan, KeyKind, Notice, StatusPatch, timestamp
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 
 _OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
 
 
-def plan_while_operator_runs(snapshot: Snapshot, key: str, hindrance: Hindrance, *, now: datetime) -> GroupPlan:
+def plan_while_operator_runs(snapshot: Snapshot, key: str, hindrance: WritesBlocked, *, now: datetime) -> GroupPlan:
     """The plan of the group with *key* while keepalived-operator runs: its ``Accepted`` reports that."""
     group = snapshot.groups.get(key) if hindrance.who else None
     if group is None or group.metadata.deletion_timestamp:
@@ -42,7 +42,7 @@ def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]
     return _plan(group, _outside(snapshot, group, pods), [ConditionType.ACCEPTED, *stale], now=now)
 
 
-def accepted_events(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, ...]:
+def accepted_events(group: KeepalivedGroup, accepted: ConditionState) -> tuple[Notice, ...]:
     """One Event where the reason of ``Accepted`` changes."""
     old = conditions.find(group.status.conditions, ConditionType.ACCEPTED)
     if old is not None and old.reason == accepted.reason:
@@ -50,9 +50,11 @@ def accepted_events(group: KeepalivedGroup, accepted: Verdict) -> tuple[Notice, 
     return (Notice(accepted.reason, accepted.message, warning=accepted.status != "True"),)
 
 
-def _plan(group: KeepalivedGroup, verdict: Verdict, kinds: Iterable[ConditionType], *, now: datetime) -> GroupPlan:
+def _plan(
+    group: KeepalivedGroup, verdict: ConditionState, kinds: Iterable[ConditionType], *, now: datetime
+) -> GroupPlan:
     """Write *verdict* as the conditions *kinds*, once."""
-    entries = [verdict.on(group.metadata, kind) for kind in kinds]
+    entries = [verdict.condition(group.metadata, kind) for kind in kinds]
     merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
     if merged == (group.status.conditions or []):
         return GroupPlan()
@@ -60,10 +62,10 @@ def _plan(group: KeepalivedGroup, verdict: Verdict, kinds: Iterable[ConditionTyp
         "metadata": {"resourceVersion": group.metadata.resource_version},
         "status": {"conditions": msgspec.to_builtins(merged)},
     }
-    return GroupPlan(writes=(StatusPatch(Kind.GROUP, group.key, body),), events=accepted_events(group, verdict))
+    return GroupPlan(writes=(StatusPatch(KeyKind.GROUP, group.key, body),), events=accepted_events(group, verdict))
 
 
-def _outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]) -> Verdict:
+def _outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]) -> ConditionState:
     served = ", ".join(sorted(snapshot.group_namespaces))
     namespace, nodes = group.metadata.namespace, sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
     message = f"kavip serves groups only in namespace {served} (chart value groupNamespaces): create the group there"
@@ -72,4 +74,4 @@ def _outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod]) ->
             f" and delete this one, or add {namespace} to the value; until then its pods on {few(nodes)} keep VIPs "
             "that kavip may assign to other Services"
         )
-    return Verdict("False", Reason.INVALID, f"metadata.namespace {namespace}: {message}")
+    return ConditionState("False", Reason.INVALID, f"metadata.namespace {namespace}: {message}")

@@ -16,7 +16,7 @@ from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.status import subjects_of
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.nodes import NO_STATES, ExcludedInstance, NodeState
-from kavip.reconcile.plan import Doubt, Key, Kind
+from kavip.reconcile.plan import Key, KeyKind, Unconfirmed
 from kavip.reconcile.service import advertised, programmed, throttle
 from kavip.reconcile.service.programmed import Case, Ground
 
@@ -29,11 +29,11 @@ class Judged:
     """The Services whose conditions are *wrong*, what is told only if it lasts, and when to look again."""
 
     wrong: tuple[Key, ...]
-    doubts: Mapping[str, Doubt]
+    doubts: Mapping[str, Unconfirmed]
     waits: tuple[float, ...]
 
 
-def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Doubt]) -> Judged:
+def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Unconfirmed]) -> Judged:
     """Compare what is so with what Services say; new ones have a plan of their own."""
     problems = dict(roster.model.problems) if roster.model else {}
     problems |= {member.key: member.problem for member in roster.members.troubled if member.problem}
@@ -54,7 +54,7 @@ def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mappin
         told = advertised.news_of(service, found, held, mastership)
         verdict = programmed.verdict(case)
         if throttle.is_wrong(service, verdict) or advertised.is_wrong(service, told):
-            wrong.append(Key(Kind.SERVICE, service.key))
+            wrong.append(Key(KeyKind.SERVICE, service.key))
         elif told is None and (wait := advertised.wait(service, found, held, mastership)):
             waits.append(wait)
         elif told and (verdict.status, told.status) == ("True", "True") and service.key not in special:

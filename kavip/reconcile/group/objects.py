@@ -21,7 +21,7 @@ from kavip.reconcile.group.manifests import Manifest, digest
 from kavip.reconcile.migration.progress import Takeover
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.ownership import OLD_OPERATOR, Made, OwnerConflict, owner_conflict
-from kavip.reconcile.plan import Apply, Options
+from kavip.reconcile.plan import Apply, ReconcileOptions
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 
 RECHECK: Final = 60.0
@@ -47,7 +47,11 @@ class InTheWay:
 
 
 def bodies_of(
-    group: KeepalivedGroup, roster: Roster, options: Options, published: PublishedRevisions | None, taken: Takeover
+    group: KeepalivedGroup,
+    roster: Roster,
+    options: ReconcileOptions,
+    published: PublishedRevisions | None,
+    taken: Takeover,
 ) -> tuple[Manifest, ...]:
     """
     The objects as they should be, in the order in which they are written: pods need their ConfigMap.

@@ -40,11 +40,11 @@ from kavip.reconcile.plan import (
     GroupPlan,
     GroupRecord,
     Key,
-    Kind,
-    Options,
+    KeyKind,
     PodAnnotation,
+    ProbeTarget,
+    ReconcileOptions,
     StatusPatch,
-    Target,
     timestamp,
 )
 from kavip.reconcile.rollout import peers
@@ -56,7 +56,7 @@ from kavip.reconcile.service.programmed import Ground
 from kavip.snapshot import Snapshot
 
 _SEEN: Final = Observed()
-_DEFAULTS: Final = Options()
+_DEFAULTS: Final = ReconcileOptions()
 _NEEDED: Final = (names.CONFIG_MAP, names.DAEMON_SET)
 
 
@@ -66,12 +66,12 @@ def plan_group(
     *,
     now: datetime,
     observed: Observed = _SEEN,
-    options: Options = _DEFAULTS,
+    options: ReconcileOptions = _DEFAULTS,
 ) -> GroupPlan:
     """What is to be written for the group with *key*, and which of its Services have to be looked at again."""
     group = snapshot.any_group(key)
     if group is None:
-        return GroupPlan(also=tuple(Key(Kind.SERVICE, service.key) for service in snapshot.members(key)))
+        return GroupPlan(also=tuple(Key(KeyKind.SERVICE, service.key) for service in snapshot.members(key)))
     if group.metadata.deletion_timestamp:
         return GroupPlan()  # what it owns is being collected
     if key in snapshot.outside:
@@ -89,7 +89,7 @@ def _takeover(snapshot: Snapshot, group: KeepalivedGroup, observed: Observed) ->
     return with_leaders(found)
 
 
-def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> GroupPlan:
+def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: ReconcileOptions) -> GroupPlan:
     group, objects, now = owned.group, observed.objects, owned.now
     published = owned.published
     roster = _worked_out(snapshot, owned, observed, options)
@@ -105,7 +105,7 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Op
     ground = Ground.of(snapshot, group.key, observed.agents)
     pods = objects.pods_of(group.key)
     mastership = Mastership.of(group, ground.expected(pods), observed.agents, group.key)
-    judged = judge(ground, roster, mastership, observed.records.group(group.key).doubts)
+    judged = judge(ground, roster, mastership, observed.records.group(group.key).unconfirmed)
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
@@ -163,7 +163,7 @@ def _scene(snapshot: Snapshot, owned: Belongings, observed: Observed) -> Scene:
     return scene_of(snapshot, group, pods, observed.agents, text=text, config_hash=config_hash, now=owned.now)
 
 
-def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Options) -> Roster:
+def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, options: ReconcileOptions) -> Roster:
     """What the group is to run."""
     group, running = owned.group, owned.runs.text if owned.runs else ""
     return roster_of(
@@ -208,7 +208,7 @@ def _switching(
     return decide(published, current, following if is_new else None, vote=vote, now=now)
 
 
-def _monitoring(owned: Belongings, options: Options) -> tuple[Trouble, tuple[Manifest, ...]]:
+def _monitoring(owned: Belongings, options: ReconcileOptions) -> tuple[Trouble, tuple[Manifest, ...]]:
     """The objects for Prometheus, where its operator is installed, and what is wrong with them."""
     if not owned.observed.objects.has_pod_monitors:
         return Trouble(None, ""), ()
@@ -239,7 +239,7 @@ def _status(view: View, now: datetime) -> tuple[StatusPatch, ...]:
     if not changes:
         return ()
     body = {"metadata": {"resourceVersion": view.group.metadata.resource_version}, "status": changes}
-    return (StatusPatch(Kind.GROUP, view.group.key, body),)
+    return (StatusPatch(KeyKind.GROUP, view.group.key, body),)
 
 
 def _json(status: GroupStatus) -> Mapping[str, Any]:
@@ -249,13 +249,13 @@ def _json(status: GroupStatus) -> Mapping[str, Any]:
 
 def _target(
     roster: Roster, config_hash: str, published: PublishedRevisions | None, taken: Takeover, pods: Iterable[Pod]
-) -> Target:
+) -> ProbeTarget:
     speaks = dict(roster.model.instances[0].sources) if roster.model and roster.model.instances else {}
     heeds = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
     named = ((node.metadata.name, node) for node in roster.crew)
     hosts = ((name, _host(node, heeds.get(name), speaks.get(name))) for name, node in named)
     following = published.next if published else None
-    return Target(
+    return ProbeTarget(
         {name: host for name, host in hosts if host},
         roster.port,
         config_hash,

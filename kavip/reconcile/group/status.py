@@ -22,9 +22,9 @@ from kavip.api.scheduling import fields_of
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.group.desired import Roster
-from kavip.reconcile.observed.mastership import Mastership, Subject
+from kavip.reconcile.observed.mastership import Mastership, VipOrInstance
 from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER, NodeState
-from kavip.reconcile.plan import Doubt, Verdict
+from kavip.reconcile.plan import ConditionState, Unconfirmed
 from kavip.reconcile.service import advertised
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
@@ -53,12 +53,12 @@ class View:
     roster: Roster
     states: Mapping[str, NodeState]
     pods: Sequence[Pod]
-    accepted: Verdict
+    accepted: ConditionState
     config_hash: str
     mastership: Mastership
-    doubts: Mapping[str, Doubt]
+    doubts: Mapping[str, Unconfirmed]
     complaint: str = ""
-    taking_over: Verdict | None = None
+    taking_over: ConditionState | None = None
     switching: str = ""
 
 
@@ -71,7 +71,7 @@ def status_of(view: View, *, now: str) -> GroupStatus:
         ConditionType.READY: _ready(view),
         **_predecessors(view.accepted),
     }
-    entries = [verdict.on(group.metadata, kind) for kind, verdict in fresh.items()]
+    entries = [verdict.condition(group.metadata, kind) for kind, verdict in fresh.items()]
     current = [node for node in roster.nodes if _runs(view, node.metadata.name)]
     return GroupStatus(
         conditions=conditions.merged(group.status.conditions, entries, now=now),
@@ -86,39 +86,41 @@ def status_of(view: View, *, now: str) -> GroupStatus:
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------
-def _predecessors(accepted: Verdict) -> dict[ConditionType, Verdict]:
+def _predecessors(accepted: ConditionState) -> dict[ConditionType, ConditionState]:
     """keepalived-operator's two conditions; the one that does not hold is False, which the predecessor forgot."""
     is_fine = accepted.status == "True" or accepted.reason == Reason.DUPLICATE_DEFAULT
     return {
-        ConditionType.RECONCILE_SUCCESS: Verdict("True" if is_fine else "False", Reason.RECONCILE_SUCCEEDED, ""),
-        ConditionType.RECONCILE_ERROR: Verdict(
+        ConditionType.RECONCILE_SUCCESS: ConditionState("True" if is_fine else "False", Reason.RECONCILE_SUCCEEDED, ""),
+        ConditionType.RECONCILE_ERROR: ConditionState(
             "False" if is_fine else "True", Reason.RECONCILE_FAILED, "" if is_fine else accepted.message
         ),
     }
 
 
-def _programmed(view: View) -> Verdict:
+def _programmed(view: View) -> ConditionState:
     if not view.config_hash:
-        return Verdict("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
+        return ConditionState("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
     if view.taking_over:
         return view.taking_over
     ready = [node.metadata.name for node in view.roster.nodes if node.is_ready]
     lagging = [name for name in ready if not _runs(view, name)]
     if ready and not lagging:
         if left_out := _left_out(view, ready):
-            return Verdict("False", Reason.REFUSED_BY_AGENT, left_out)
+            return ConditionState("False", Reason.REFUSED_BY_AGENT, left_out)
         if view.switching:
-            return Verdict("False", Reason.PENDING, view.switching)
-        return Verdict("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
+            return ConditionState("False", Reason.PENDING, view.switching)
+        return ConditionState("True", Reason.PROGRAMMED, f"every node runs configuration {view.config_hash}")
     for name in lagging:
         if name in view.states and (why := view.states[name].refused):
             if view.states[name].refused_code is ProblemCode.PASSWORD_MISSING:
-                return Verdict("False", Reason.SECRET_MISSING, f"node {name}: {_secret_missing(view.group) or why}")
-            return Verdict("False", Reason.REFUSED_BY_AGENT, f"node {name}: {why}")
+                return ConditionState(
+                    "False", Reason.SECRET_MISSING, f"node {name}: {_secret_missing(view.group) or why}"
+                )
+            return ConditionState("False", Reason.REFUSED_BY_AGENT, f"node {name}: {why}")
     if view.switching:
-        return Verdict("False", Reason.PENDING, view.switching)
+        return ConditionState("False", Reason.PENDING, view.switching)
     progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {view.config_hash}"
-    return Verdict("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+    return ConditionState("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
 
 
 def _secret_missing(group: KeepalivedGroup) -> str:
@@ -146,18 +148,18 @@ def _left_out(view: View, ready: Sequence[str]) -> str:
     )
 
 
-def _ready(view: View) -> Verdict:
+def _ready(view: View) -> ConditionState:
     nodes = [node.metadata.name for node in view.roster.nodes]
     if not nodes:
         fields = fields_of(view.group.spec)
-        return Verdict("False", Reason.NO_NODES, f"no node matches {fields}: label one, or change it")
+        return ConditionState("False", Reason.NO_NODES, f"no node matches {fields}: label one, or change it")
     missing = [name for name in nodes if name not in _ready_nodes(view)]
     if missing:
         message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
-        return Verdict("False", Reason.PODS_NOT_READY, message + (_complaint(view) or _trouble(view)))
+        return ConditionState("False", Reason.PODS_NOT_READY, message + (_complaint(view) or _trouble(view)))
     if collision := _heard_collision(view) or _collision(view):
-        return Verdict("True", Reason.VRID_COLLISION, collision)
-    return Verdict("True", Reason.READY, "; ".join(("every pod is ready", *_note(view, nodes))))
+        return ConditionState("True", Reason.VRID_COLLISION, collision)
+    return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *_note(view, nodes))))
 
 
 def _note(view: View, nodes: Sequence[str]) -> Iterator[str]:
@@ -247,7 +249,7 @@ def _ready_nodes(view: View) -> set[str]:
 
 
 # --- what the agents see ----------------------------------------------------------------------------------------------
-def subjects_of(group: KeepalivedGroup | None, roster: Roster) -> Iterator[tuple[str, Subject]]:
+def subjects_of(group: KeepalivedGroup | None, roster: Roster) -> Iterator[tuple[str, VipOrInstance]]:
     """What the status tells the master of, by the name under which it is doubted: instances, and the group's VIPs."""
     for instance in roster.model.instances[:_MOST_INSTANCES] if roster.model else ():
         yield f"instance {instance.name}", instance.name
@@ -263,7 +265,7 @@ class _Seat:
     state: str
 
 
-def _seat(view: View, name: str, subject: Subject, before: _Seat | None) -> _Seat:
+def _seat(view: View, name: str, subject: VipOrInstance, before: _Seat | None) -> _Seat:
     """Where *subject* is; *before* as long as what is seen now may be a passing moment."""
     held, doubt = view.mastership.held(subject), view.doubts.get(name)
     if held.reason is None or (doubt is not None and advertised.patience(doubt, view.mastership) > 0):

@@ -15,7 +15,7 @@ from kavip.names import Reason
 from kavip.reconcile.migration.progress import Takeover
 from kavip.reconcile.observed.nodes import FAULT, MASTER, NodeState
 from kavip.reconcile.observed.records import ReplacedPod
-from kavip.reconcile.plan import PodRemoval, Verdict
+from kavip.reconcile.plan import ConditionState, PodRemoval
 from kavip.reconcile.text import few
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Instance, Model
@@ -30,7 +30,7 @@ class Replacement:
     """The pod to delete now, if any, and the group's ``Programmed`` while the take-over lasts."""
 
     delete: PodRemoval | None = None
-    programmed: Verdict | None = None
+    programmed: ConditionState | None = None
 
 
 def plan_replacement(
@@ -65,8 +65,8 @@ def with_leaders(takeover: Takeover) -> Takeover:
     return replace(takeover, leaders=frozenset(name for name in new if _is_known_to_old_pods(takeover, name)))
 
 
-def _pending(takeover: Takeover, action: str) -> Verdict:
-    return Verdict(
+def _pending(takeover: Takeover, action: str) -> ConditionState:
+    return ConditionState(
         "False",
         Reason.PENDING,
         f"taking over from keepalived-operator: {len(takeover.new)} of {len(takeover.nodes)} nodes are done; {action}; "

@@ -26,12 +26,12 @@ _AGAIN: Final = 0.25  # seconds after which more is known: who claims what anoth
 _SPARE: Final = 1.0  # seconds beyond the four intervals that a fail-over may take
 _SHORTEST: Final = 2.0
 
-Subject = Address | str
+VipOrInstance = Address | str
 """What has a master: a VIP, or a VRRP instance by name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Claim:
+class MasterClaim:
     """*node* was master from *since* until *last* at least."""
 
     since: float
@@ -39,13 +39,13 @@ class Claim:
     node: str
     is_silent: bool = False
 
-    def overlap(self, other: "Claim") -> float:
+    def overlap(self, other: "MasterClaim") -> float:
         """For how many seconds both were."""
         return min(self.last, other.last) - max(self.since, other.since)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MasterState:
     """Who has a subject: *nodes*, and the *reason* to be; None: it cannot be said before *wait* seconds are over."""
 
     nodes: tuple[str, ...]
@@ -86,7 +86,7 @@ class Mastership:
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
         )
 
-    def held(self, subject: Subject) -> Held:
+    def held(self, subject: VipOrInstance) -> MasterState:
         """Who has *subject*."""
         every = [self._claim(node, subject) for node in self._masters(subject)]
         claims = [each for each in every if not each.is_silent] or every
@@ -96,12 +96,12 @@ class Mastership:
             return self._alone(subject, claims[0])
         pairs = [pair for pair in combinations(sorted(claims), 2) if pair[0].overlap(pair[1]) >= self.overlap]
         if pairs:
-            return Held(tuple(sorted({each.node for pair in pairs for each in pair})), Reason.SPLIT_BRAIN)
+            return MasterState(tuple(sorted({each.node for pair in pairs for each in pair})), Reason.SPLIT_BRAIN)
         newest = max(claims)
         wait = newest.since + self.overlap - self.at
         if wait <= 0 and any(each.last >= newest.since for each in claims if each is not newest):
             wait = _AGAIN  # not over yet: the next answers decide
-        return Held((), None, wait) if wait > 0 else Held((newest.node,), Reason.MASTER)
+        return MasterState((), None, wait) if wait > 0 else MasterState((newest.node,), Reason.MASTER)
 
     def is_undisputed(self, memory: Memory) -> bool:
         """Whether every node answers, and no VIP has two masters: then no time decides who has one."""
@@ -118,29 +118,29 @@ class Mastership:
                     found.setdefault(sight.name, []).append(node)
         return found
 
-    def _masters(self, subject: Subject) -> Sequence[str]:
+    def _masters(self, subject: VipOrInstance) -> Sequence[str]:
         if isinstance(subject, str):
             return self._leaders.get(subject, ())
         return [node for node, state in self.states.items() if subject in state.masters]
 
-    def _claim(self, node: str, subject: Subject) -> Claim:
+    def _claim(self, node: str, subject: VipOrInstance) -> MasterClaim:
         contact = self.contacts.get(node, Contact())
         instance = subject if isinstance(subject, str) else self.states[node].instance_of.get(subject, "")
-        return Claim(contact.since.get(instance, 0.0), contact.last, node, contact.is_silent)
+        return MasterClaim(contact.since.get(instance, 0.0), contact.last, node, contact.is_silent)
 
-    def _alone(self, subject: Subject, claim: Claim) -> Held:
+    def _alone(self, subject: VipOrInstance, claim: MasterClaim) -> MasterState:
         if not claim.is_silent or any(self._hears(node, subject) for node in self.states):
-            return Held((claim.node,), Reason.MASTER)
-        return Held((), Reason.UNKNOWN, unheard=(claim.node,))
+            return MasterState((claim.node,), Reason.MASTER)
+        return MasterState((), Reason.UNKNOWN, unheard=(claim.node,))
 
-    def _unclaimed(self, subject: Subject) -> Held:
+    def _unclaimed(self, subject: VipOrInstance) -> MasterState:
         is_run = any(_runs(state, subject) for state in self.states.values())
         unheard = tuple(node for node in self.expected if node not in self.states or self._is_silent(node))
         if unheard or not is_run:
-            return Held((), Reason.UNKNOWN, unheard=unheard, is_run=is_run)
-        return Held((), Reason.NO_MASTER)
+            return MasterState((), Reason.UNKNOWN, unheard=unheard, is_run=is_run)
+        return MasterState((), Reason.NO_MASTER)
 
-    def _hears(self, node: str, subject: Subject) -> bool:
+    def _hears(self, node: str, subject: VipOrInstance) -> bool:
         """Whether *node* answers, and is kept BACKUP by somebody's adverts."""
         state = self.states[node]
         if self._is_silent(node):
@@ -161,7 +161,7 @@ class Mastership:
         return tuple(found)
 
 
-def _runs(state: NodeState, subject: Subject) -> bool:
+def _runs(state: NodeState, subject: VipOrInstance) -> bool:
     if isinstance(subject, str):
         return any(sight.name == subject for sight in state.instances)
     return subject in state.runs

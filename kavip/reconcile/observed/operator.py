@@ -13,28 +13,28 @@ from kavip import names
 from kavip.api.lease import Lease
 from kavip.api.workload import Deployment
 from kavip.names import Reason
-from kavip.reconcile.plan import Verdict
+from kavip.reconcile.plan import ConditionState
 
-Rival = Lease | Deployment
+OperatorObject = Lease | Deployment
 
 DURATION: Final = 15
 """Seconds for which a Lease holds that does not say."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class WritesBlocked:
     """Why kavip writes nothing: *who* runs, by object; nobody: it is not known yet."""
 
     who: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ConditionState:
         """What groups are told."""
         message = (
             f"keepalived-operator is running ({'; '.join(self.who)}), so kavip writes nothing: scale its Deployment to "
             "0 or delete it (installed by OLM: delete its Subscription and ClusterServiceVersion); then kavip begins"
         )
-        return Verdict("False", Reason.OLD_OPERATOR_RUNNING, message)
+        return ConditionState("False", Reason.OLD_OPERATOR_RUNNING, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class _Watched:
 
 
 @dataclass(slots=True)
-class Rivals:
+class OperatorWatch:
     """What has been seen of keepalived-operator. Times are seconds of the monotonic clock."""
 
     _leases: dict[str, _Watched] = field(default_factory=dict)
     _deployments: dict[str, Deployment] = field(default_factory=dict)
 
-    def see(self, old: Rival | None, new: Rival | None, *, at: float) -> None:
+    def see(self, old: OperatorObject | None, new: OperatorObject | None, *, at: float) -> None:
         """Take what an informer tells."""
         match new:
             case Lease():
@@ -77,7 +77,7 @@ class Rivals:
             if each.is_held(at):
                 self._leases[key] = replace(each, since=at)
 
-    def hindrance(self, at: float) -> Hindrance | None:
+    def hindrance(self, at: float) -> WritesBlocked | None:
         """Why kavip may not write; None: it may."""
         held = [each for _, each in sorted(self._leases.items()) if each.is_held(at)]
         running = [each for _, each in sorted(self._deployments.items()) if each.is_running]
@@ -87,4 +87,4 @@ class Rivals:
             for each in held
             if each.renewed
         ]
-        return Hindrance(tuple(who)) if who or held else None
+        return WritesBlocked(tuple(who)) if who or held else None

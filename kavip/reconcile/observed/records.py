@@ -12,7 +12,7 @@ from typing import Final
 
 from kavip import names
 from kavip.reconcile.observed.ownership import OwnerConflict
-from kavip.reconcile.plan import Apply, GroupRecord, Removal, Reserved
+from kavip.reconcile.plan import AddressRemoval, Apply, GroupRecord, Reservation
 
 _NO_RECORD: Final = GroupRecord()
 
@@ -65,20 +65,20 @@ class Records:
     rejected: dict[str, RejectedObject] = field(default_factory=dict)
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     replaced: dict[str, ReplacedPod] = field(default_factory=dict)
-    removals: dict[str, Removal] = field(default_factory=dict)
+    removals: dict[str, AddressRemoval] = field(default_factory=dict)
 
     def group(self, group: str) -> GroupRecord:
         """The record of the last plan of *group*; an empty one before the first."""
         return self.groups.get(group, _NO_RECORD)
 
     @property
-    def reserved(self) -> Mapping[str, Reserved]:
+    def reserved(self) -> Mapping[str, Reservation]:
         """By group, what no other group may take."""
-        return {key: record.reserves for key, record in self.groups.items()}
+        return {key: record.reservation for key, record in self.groups.items()}
 
     def settle(self) -> None:
         """Forget what was reserved by writes: the caches show every write that was done."""
-        self.groups = {key: replace(record, reserves=Reserved()) for key, record in self.groups.items()}
+        self.groups = {key: replace(record, reservation=Reservation()) for key, record in self.groups.items()}
 
     def forget_group(self, group: str) -> None:
         """Forget a *group* that is gone."""

@@ -17,8 +17,8 @@ from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.observed.mastership import Held, Mastership
-from kavip.reconcile.plan import Doubt, Verdict
+from kavip.reconcile.observed.mastership import Mastership, MasterState
+from kavip.reconcile.plan import ConditionState, Unconfirmed
 from kavip.reconcile.service.programmed import Case
 from kavip.reconcile.text import few
 from kavip.vrrp import tracking
@@ -37,19 +37,19 @@ class Found:
     *is_run*: by some node, with all its VIPs.
     """
 
-    verdict: Verdict | None
+    verdict: ConditionState | None
     wait: float = 0.0
     is_run: bool = True
 
 
-_Held = Mapping[Address, Held]
+_Held = Mapping[Address, MasterState]
 
 
 def look(case: Case, mastership: Mastership) -> Found:
     """The first objection over all VIPs, or their masters."""
     if case.ground.group is None or not case.vips:
         message = f"nothing is advertised: see {ConditionType.SERVICE_PROGRAMMED}"
-        return Found(Verdict("Unknown", Reason.UNKNOWN, message), is_run=False)
+        return Found(ConditionState("Unknown", Reason.UNKNOWN, message), is_run=False)
     held = {vip: mastership.held(vip) for vip in case.vips}
     is_run = all(each.is_run for each in held.values())
     for check in CHECKS:
@@ -57,25 +57,25 @@ def look(case: Case, mastership: Mastership) -> Found:
             return Found(found, is_run=is_run)
     if waits := [each.wait for each in held.values() if each.reason is None]:
         return Found(None, min(waits))
-    return Found(Verdict("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, mastership)}"))
+    return Found(ConditionState("True", Reason.MASTER, f"{_masters(held)}{_in_vain(case, mastership)}"))
 
 
-def _one_each(held: _Held, mastership: Mastership) -> Verdict | None:
+def _one_each(held: _Held, mastership: Mastership) -> ConditionState | None:
     for vip, each in held.items():
         if each.reason == Reason.SPLIT_BRAIN:
             message = (
                 f"{vip} is held by nodes {', '.join(each.nodes)} at once: they do not hear each other's VRRP packets; "
                 f"look for a firewall or a switch between them{_noted(each.nodes, mastership)}"
             )
-            return Verdict("False", Reason.SPLIT_BRAIN, message)
+            return ConditionState("False", Reason.SPLIT_BRAIN, message)
     return None
 
 
-def _some_each(held: _Held, mastership: Mastership) -> Verdict | None:
+def _some_each(held: _Held, mastership: Mastership) -> ConditionState | None:
     lost = [vip for vip, each in held.items() if each.reason == Reason.NO_MASTER]
     if not lost:
         return None
-    return Verdict("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{_faulty(lost[0], mastership)}")
+    return ConditionState("False", Reason.NO_MASTER, f"no node holds {_texts(lost)}{_faulty(lost[0], mastership)}")
 
 
 def _faulty(vip: Address, mastership: Mastership) -> str:
@@ -93,19 +93,19 @@ def _noted(nodes: Sequence[str], mastership: Mastership, *, before: str = "; ") 
     return next((f"{before}{node} says: {state.note}" for node, state in states if state and state.note), "")
 
 
-def _known_each(held: _Held, _mastership: Mastership) -> Verdict | None:
+def _known_each(held: _Held, _mastership: Mastership) -> ConditionState | None:
     unknown = {vip: each for vip, each in held.items() if each.reason == Reason.UNKNOWN}
     if not unknown:
         return None
     if away := [vip for vip, each in unknown.items() if not each.is_run]:
         message = f"no node runs an instance with {_texts(away)} yet: see {ConditionType.SERVICE_PROGRAMMED}"
-        return Verdict("Unknown", Reason.UNKNOWN, message)
+        return ConditionState("Unknown", Reason.UNKNOWN, message)
     silent = sorted({node for each in unknown.values() for node in each.unheard})
     message = f"who holds {_texts(list(unknown))} is not known: no answer from the agents on {few(silent)}"
-    return Verdict("Unknown", Reason.UNKNOWN, message)
+    return ConditionState("Unknown", Reason.UNKNOWN, message)
 
 
-CHECKS: Final[tuple[Callable[[_Held, Mastership], Verdict | None], ...]] = (_one_each, _some_each, _known_each)
+CHECKS: Final[tuple[Callable[[_Held, Mastership], ConditionState | None], ...]] = (_one_each, _some_each, _known_each)
 
 
 def _in_vain(case: Case, mastership: Mastership) -> str:
@@ -136,38 +136,38 @@ DOUBTED: Final = (Reason.NO_MASTER, Reason.UNKNOWN)
 """What is told only when it lasts."""
 
 
-def doubt(reason: str, before: Doubt | None, *, at: float) -> Doubt:
+def doubt(reason: str, before: Unconfirmed | None, *, at: float) -> Unconfirmed:
     """Since when *reason* is so."""
-    return before if before is not None and before.reason == reason else Doubt(reason, at)
+    return before if before is not None and before.reason == reason else Unconfirmed(reason, at)
 
 
-def doubt_of(service: Service, found: Found, before: Doubt | None, *, at: float) -> Doubt | None:
+def doubt_of(service: Service, found: Found, before: Unconfirmed | None, *, at: float) -> Unconfirmed | None:
     """The doubt about *service*; None: there is none, or none that anything hangs on."""
     if found.verdict is None or found.verdict.reason not in DOUBTED or _is_early(service, found):
         return None
     return doubt(found.verdict.reason, before, at=at)
 
 
-def patience(held: Doubt | None, mastership: Mastership) -> float:
+def patience(held: Unconfirmed | None, mastership: Mastership) -> float:
     """For how many seconds what is doubted is not told yet."""
     if held is None:
         return PATIENCE
     return max(0.0, held.since + (mastership.gap if held.reason == Reason.NO_MASTER else PATIENCE) - mastership.at)
 
 
-def wait(service: Service, found: Found, held: Doubt | None, mastership: Mastership) -> float:
+def wait(service: Service, found: Found, held: Unconfirmed | None, mastership: Mastership) -> float:
     """In how many seconds *service* is to be looked at again; 0: when something happens."""
     if found.verdict is None:
         return found.wait
     return 0.0 if held is None or _stands(service, found.verdict) else patience(held, mastership)
 
 
-def wait_for(held: Held, doubted: Doubt | None, mastership: Mastership) -> float:
+def wait_for(held: MasterState, doubted: Unconfirmed | None, mastership: Mastership) -> float:
     """The same for an instance, or a VIP of the group itself."""
     return held.wait if doubted is None else patience(doubted, mastership)
 
 
-def news_of(service: Service, found: Found, held: Doubt | None, mastership: Mastership) -> Verdict | None:
+def news_of(service: Service, found: Found, held: Unconfirmed | None, mastership: Mastership) -> ConditionState | None:
     """What is to be told now, whether or not it stands there already; None: leave what stands."""
     if found.verdict is None or _is_early(service, found):
         return None
@@ -176,7 +176,7 @@ def news_of(service: Service, found: Found, held: Doubt | None, mastership: Mast
     return None if patience(held, mastership) > 0 else found.verdict
 
 
-def is_wrong(service: Service, verdict: Verdict | None) -> bool:
+def is_wrong(service: Service, verdict: ConditionState | None) -> bool:
     """Whether the condition of *service* says something else."""
     if verdict is None:
         return False
@@ -190,7 +190,7 @@ def _is_early(service: Service, found: Found) -> bool:
     return found.verdict is not None and found.verdict.reason == Reason.UNKNOWN and _told(service) is None
 
 
-def _stands(service: Service, verdict: Verdict) -> bool:
+def _stands(service: Service, verdict: ConditionState) -> bool:
     told = _told(service)
     return told is not None and told.reason == verdict.reason
 

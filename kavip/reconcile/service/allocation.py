@@ -17,7 +17,7 @@ from kavip.ipam.request import read_request
 from kavip.ipam.selection import Case
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.plan import Options, Removal, Verdict
+from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
 from kavip.reconcile.service import removals
 from kavip.snapshot import Snapshot
 
@@ -32,15 +32,21 @@ class Addressing:
     """
 
     addresses: tuple[Address, ...]
-    verdict: Verdict
+    verdict: ConditionState
     waits: tuple[str, ...] = ()
     change: str = ""
     is_driven: bool = False
-    removal: Removal | None = None
+    removal: AddressRemoval | None = None
 
 
 def addressing_of(
-    snapshot: Snapshot, service: Service, group: str, *, options: Options, before: Removal | None, now: datetime
+    snapshot: Snapshot,
+    service: Service,
+    group: str,
+    *,
+    options: ReconcileOptions,
+    before: AddressRemoval | None,
+    now: datetime,
 ) -> Addressing:
     """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
     told = told_of(service)
@@ -57,21 +63,23 @@ def addressing_of(
 
 
 def _decided(
-    snapshot: Snapshot, service: Service, group: str, *, options: Options, lost: tuple[Address, ...]
+    snapshot: Snapshot, service: Service, group: str, *, options: ReconcileOptions, lost: tuple[Address, ...]
 ) -> Addressing:
     labels = snapshot.namespace_labels(service.metadata.namespace)
     parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
     request, findings = read_request(service, group=group)
     asked = Case.of(request, parsed, snapshot.ledger, labels)
     if why := left_to_platform(asked, snapshot.network, ipam=options.ipam):
-        verdict = Verdict("Unknown", Reason.LEFT_TO_PLATFORM, why)  # unless a pool gets the address that it asks for
+        verdict = ConditionState(
+            "Unknown", Reason.LEFT_TO_PLATFORM, why
+        )  # unless a pool gets the address that it asks for
         return Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
     outcome = settle_request(request, findings, parsed, snapshot.ledger, namespace_labels=labels, lost=lost)
     waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
     if isinstance(outcome, Refusal):
         change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
-        return Addressing((), Verdict("False", outcome.reason, outcome.message), waits, change)
-    verdict = Verdict("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
+        return Addressing((), ConditionState("False", outcome.reason, outcome.message), waits, change)
+    verdict = ConditionState("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
     return Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
 
 

@@ -21,7 +21,7 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile import vrids
 from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance, NodeState
-from kavip.reconcile.plan import Verdict
+from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
@@ -106,11 +106,11 @@ def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> R
     return member.problem or draft.problems.get(service.key)  # what its owner can mend comes first
 
 
-def verdict(case: Case) -> Verdict:
+def verdict(case: Case) -> ConditionState:
     """The first objection, or how far the nodes are."""
     for check in CHECKS:
         if objection := check(case):
-            return Verdict("False", objection.reason, objection.message)
+            return ConditionState("False", objection.reason, objection.message)
     return _rollout(case)
 
 
@@ -231,7 +231,7 @@ CHECKS: Final[tuple[Callable[[Case], Refusal | None], ...]] = (
 )
 
 
-def _rollout(case: Case) -> Verdict:
+def _rollout(case: Case) -> ConditionState:
     ground, wanted, states = case.ground, frozenset(case.vips), case.ground.states
     lacking = [name for name in ground.ready if name not in states or not wanted <= states[name].runs]
     if ground.ready and not lacking:
@@ -240,12 +240,12 @@ def _rollout(case: Case) -> Verdict:
     if was is not None and was.status == "True" and not any(name in states for name in lacking):
         # Nobody says otherwise: a node that is new, or has not been asked since kavip started, takes nothing back.
         return _programmed(ground)
-    return Verdict("False", Reason.PENDING, _progress(case, lacking))
+    return ConditionState("False", Reason.PENDING, _progress(case, lacking))
 
 
-def _programmed(ground: Ground) -> Verdict:
+def _programmed(ground: Ground) -> ConditionState:
     message = f"every node of KeepalivedGroup {ground.key} runs a configuration with these VIPs"
-    return Verdict("True", Reason.PROGRAMMED, message)
+    return ConditionState("True", Reason.PROGRAMMED, message)
 
 
 def _progress(case: Case, lacking: Sequence[str]) -> str:

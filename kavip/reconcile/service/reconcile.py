@@ -20,7 +20,7 @@ from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import Kind, Notice, Options, ServicePlan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import ConditionState, KeyKind, Notice, ReconcileOptions, ServicePlan, StatusPatch, timestamp
 from kavip.reconcile.service import advertised, programmed, removals, throttle, unanswered
 from kavip.reconcile.service.advertised import Found
 from kavip.reconcile.service.allocation import Addressing, addressing_of, told_of
@@ -31,7 +31,7 @@ OURS: Final = (ConditionType.ADDRESS_ASSIGNED, ConditionType.SERVICE_PROGRAMMED,
 """The conditions on Services that are kavip's."""
 
 _SEEN: Final = Observed()
-_DEFAULTS: Final = Options()
+_DEFAULTS: Final = ReconcileOptions()
 
 
 def plan_service(
@@ -40,7 +40,7 @@ def plan_service(
     *,
     now: datetime,
     observed: Observed = _SEEN,
-    options: Options = _DEFAULTS,
+    options: ReconcileOptions = _DEFAULTS,
 ) -> ServicePlan:
     """What is to be written for the Service with *key*, and what it holds from then on."""
     service = snapshot.services.get(key)
@@ -58,7 +58,7 @@ def _plan(
     *,
     now: datetime,
     observed: Observed,
-    options: Options,
+    options: ReconcileOptions,
 ) -> ServicePlan:
     key, group = service.key, snapshot.group_of(service)
     if group is None:
@@ -78,7 +78,7 @@ def _plan(
     case = Case.of(service, given, ground, {key: excluded} if excluded else None)
     expected = ground.expected(observed.objects.pods_of(group))
     mastership = Mastership.of(ground.group, expected, observed.agents, group)
-    doubt = record.doubts.get(key)
+    doubt = record.unconfirmed.get(key)
     found = advertised.look(case, mastership)
     told = advertised.news_of(service, found, doubt, mastership), found
     return _difference(service, addressing, programmed.verdict(case), told, now=now, began=observed.agents.asked_from)
@@ -88,13 +88,13 @@ def _plan(
 def _difference(
     service: Service,
     addressing: Addressing | None,
-    verdict: Verdict,
-    masters: tuple[Verdict | None, Found],
+    verdict: ConditionState,
+    masters: tuple[ConditionState | None, Found],
     *,
     now: datetime,
     began: datetime,
 ) -> ServicePlan:
-    fresh: dict[ConditionType, Verdict] = {}
+    fresh: dict[ConditionType, ConditionState] = {}
     events: list[Notice] = []
     if addressing is not None and _differs(service, ConditionType.ADDRESS_ASSIGNED, addressing.verdict):
         fresh[ConditionType.ADDRESS_ASSIGNED] = addressing.verdict
@@ -123,7 +123,7 @@ def _difference(
     )
 
 
-def _held(service: Service, told: Verdict | None, found: Found, *, is_written: bool) -> Verdict | None:
+def _held(service: Service, told: ConditionState | None, found: Found, *, is_written: bool) -> ConditionState | None:
     """
     What is to be written of ``Advertised``; None: nothing.
 
@@ -137,7 +137,7 @@ def _held(service: Service, told: Verdict | None, found: Found, *, is_written: b
 def _status(
     service: Service,
     addressing: Addressing | None,
-    fresh: Mapping[ConditionType, Verdict],
+    fresh: Mapping[ConditionType, ConditionState],
     now: datetime,
 ) -> dict[str, Any]:
     status: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _status(
         status["loadBalancer"] = _load_balancer(service, addressing.addresses)
     changed: list[dict[str, Any]] = []
     if fresh:
-        entries = [verdict.on(service.metadata, kind) for kind, verdict in fresh.items()]
+        entries = [verdict.condition(service.metadata, kind) for kind, verdict in fresh.items()]
         merged = conditions.merged(service.status.conditions, entries, now=timestamp(now))
         changed = [conditions.wire(entry) for entry in merged if entry.type in fresh]
     if addressing is None and conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED):
@@ -181,17 +181,17 @@ def _entry(address: Address) -> dict[str, str]:
 
 def _patch(service: Service, status: Mapping[str, Any]) -> StatusPatch:
     body = {"metadata": {"resourceVersion": service.metadata.resource_version}, "status": status}
-    return StatusPatch(Kind.SERVICE, service.key, body)
+    return StatusPatch(KeyKind.SERVICE, service.key, body)
 
 
-def _differs(service: Service, kind: ConditionType, verdict: Verdict) -> bool:
+def _differs(service: Service, kind: ConditionType, verdict: ConditionState) -> bool:
     old = conditions.find(service.status.conditions, kind)
     new = (verdict.status, verdict.reason, verdict.message, service.metadata.generation)
     return old is None or (old.status, old.reason, old.message, old.observed_generation) != new
 
 
 def _notices(
-    service: Service, kind: ConditionType, verdict: Verdict, addressing: Addressing | None = None
+    service: Service, kind: ConditionType, verdict: ConditionState, addressing: Addressing | None = None
 ) -> list[Notice]:
     """One Event for a change of reason, and for a change of addresses."""
     old = conditions.find(service.status.conditions, kind)

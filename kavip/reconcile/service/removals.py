@@ -11,29 +11,29 @@ from typing import Final
 from kavip.api.address import Address
 from kavip.ipam import messages
 from kavip.names import Reason
-from kavip.reconcile.plan import Removal, Verdict
+from kavip.reconcile.plan import AddressRemoval, ConditionState
 
 FIRST: Final = 1.0  # seconds between the first two attempts, at least
 LONGEST: Final = 300.0
 FORGOTTEN: Final = 600.0  # seconds of peace after which the next removal is the first again
 
 
-def removal(before: Removal | None, addresses: tuple[Address, ...], *, now: datetime) -> Removal:
+def removal(before: AddressRemoval | None, addresses: tuple[Address, ...], *, now: datetime) -> AddressRemoval:
     """*addresses* were removed, once more than *before*."""
     is_first = before is None or (now - before.until).total_seconds() > FORGOTTEN
     times = 1 if is_first or before is None else before.times + 1
-    return Removal(addresses, times, now + timedelta(seconds=min(FIRST * 2.0 ** (times - 1), LONGEST)))
+    return AddressRemoval(addresses, times, now + timedelta(seconds=min(FIRST * 2.0 ** (times - 1), LONGEST)))
 
 
-def rest(found: Removal, now: datetime) -> float:
+def rest(found: AddressRemoval, now: datetime) -> float:
     """The seconds until the addresses are written again."""
     return (found.until - now).total_seconds()
 
 
-def verdict(found: Removal) -> Verdict:
+def verdict(found: AddressRemoval) -> ConditionState:
     """What is said until then."""
     message = (
         f"another controller removes {messages.addressed(found.addresses)}, which kavip gave; kavip tries again every "
         "few minutes: have the other one leave this Service alone (MetalLB: --lb-class)"
     )
-    return Verdict("False", Reason.FOREIGN_STATUS, message)
+    return ConditionState("False", Reason.FOREIGN_STATUS, message)

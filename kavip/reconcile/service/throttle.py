@@ -15,7 +15,7 @@ from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.nodes import EVER
-from kavip.reconcile.plan import Verdict, age
+from kavip.reconcile.plan import ConditionState, age
 
 PATIENCE: Final = 10.0
 """Seconds after which the message of a Service that is still pending says what it waits for now."""
@@ -29,7 +29,7 @@ def was_judged(service: Service) -> bool:
     return _told(service) is not None
 
 
-def is_wrong(service: Service, found: Verdict) -> bool:
+def is_wrong(service: Service, found: ConditionState) -> bool:
     """Whether the condition of *service* says something else than *found*; how many nodes it counts apart."""
     old = _told(service)
     if old is None:
@@ -39,7 +39,7 @@ def is_wrong(service: Service, found: Verdict) -> bool:
     return old.message != found.message and not (_COUNT.match(old.message) and _COUNT.match(found.message))
 
 
-def is_stale(service: Service, found: Verdict, *, now: datetime, began: datetime = EVER) -> bool:
+def is_stale(service: Service, found: ConditionState, *, now: datetime, began: datetime = EVER) -> bool:
     """
     Whether it is time to count again.
 
@@ -50,7 +50,7 @@ def is_stale(service: Service, found: Verdict, *, now: datetime, began: datetime
     return old is not None and old.message != found.message and _quiet(old, now, began) >= PATIENCE
 
 
-def next_look(service: Service, found: Verdict, *, now: datetime, began: datetime = EVER) -> float | None:
+def next_look(service: Service, found: ConditionState, *, now: datetime, began: datetime = EVER) -> float | None:
     """In how many seconds a Service that is pending is looked at again: ever more rarely; None: it is not pending."""
     if found.reason != Reason.PENDING:
         return None

@@ -15,17 +15,17 @@ from kavip.api import conditions
 from kavip.api.service import Service
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
-from kavip.reconcile.plan import Kind, ServicePlan, StatusPatch, Verdict, timestamp
+from kavip.reconcile.plan import ConditionState, KeyKind, ServicePlan, StatusPatch, timestamp
 
-_UNKNOWN: Final = Verdict(
+_UNKNOWN: Final = ConditionState(
     "Unknown", Reason.PENDING, "an earlier write to this status was not answered; this one settles whether it was done"
 )
 
 
 def settled(plan: ServicePlan, service: Service, *, now: datetime) -> ServicePlan:
     """*plan* of *service*, which writes nothing, with a write that the next plan takes back."""
-    entry = _UNKNOWN.on(service.metadata, ConditionType.SERVICE_PROGRAMMED)
+    entry = _UNKNOWN.condition(service.metadata, ConditionType.SERVICE_PROGRAMMED)
     merged = conditions.merged(service.status.conditions, [entry], now=timestamp(now))
     changed = [conditions.wire(each) for each in merged if each.type == entry.type]
     body = {"metadata": {"resourceVersion": service.metadata.resource_version}, "status": {"conditions": changed}}
-    return replace(plan, writes=(StatusPatch(Kind.SERVICE, service.key, body),), requeue_after=0.0)
+    return replace(plan, writes=(StatusPatch(KeyKind.SERVICE, service.key, body),), requeue_after=0.0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kavip import names
-from kavip.reconcile.plan import Apply, Key, Kind, Plan, PodAnnotation
+from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, PodAnnotation
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
 
@@ -35,7 +35,7 @@ def condition(world: World, kind: str, key: str = GROUP) -> tuple[str, str, str]
 def settled(*objects: Any, nodes: int = 2, **more: Any) -> World:
     """A world in which everything that the group's plan wants is done."""
     world = World(cluster(*objects, nodes=nodes), **more)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     return world
 
 

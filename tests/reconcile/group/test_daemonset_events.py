@@ -4,7 +4,7 @@ import pytest
 
 from kavip.api.event import Event, ObjectReference
 from kavip.api.meta import Metadata
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, World, cluster, pod
 from tests.support import build
 
@@ -31,7 +31,7 @@ def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid:
 
 def ready(world: World) -> tuple[str, str, str]:
     """Status, reason and message of Ready once all is written."""
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Ready")
     return found.status, found.reason, found.message
 
@@ -40,7 +40,7 @@ def ready(world: World) -> tuple[str, str, str]:
 def world() -> World:
     """A group on two nodes, without pods."""
     made = World(cluster(build.group()))
-    made.settle(Key(Kind.GROUP, GROUP))
+    made.settle(Key(KeyKind.GROUP, GROUP))
     return made
 
 

@@ -7,7 +7,7 @@ import pytest
 from kavip import names
 from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.desired import roster_of
-from kavip.reconcile.plan import Options
+from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Snapshot
 from kavip.vrrp.shares import share_of
 from tests.reconcile.group.grouping import serving
@@ -20,7 +20,7 @@ VIP = "192.0.2.130"
 
 def running(snapshot: Snapshot) -> list[str]:
     """The members of the group that have the VIP to run."""
-    roster = roster_of(snapshot, snapshot.groups[GROUP], reserved={}, running="", options=Options())
+    roster = roster_of(snapshot, snapshot.groups[GROUP], reserved={}, running="", options=ReconcileOptions())
     return [member.key for member in roster.members if member.addresses]
 
 
@@ -66,7 +66,7 @@ def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
     snapshot = cluster(group, build.namespace("shop", env="prod"), build.namespace("lab"), *sharing, *others)
 
     def shares() -> dict[str, object]:
-        roster = roster_of(snapshot, group, reserved={}, running="", options=Options())
+        roster = roster_of(snapshot, group, reserved={}, running="", options=ReconcileOptions())
         assert {each.key.partition("/")[0] for each in roster.members} == {"shop"}
         return dict(roster.members.members)
 
@@ -76,5 +76,5 @@ def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
     changed = {share for share in before if after[share] is not before[share]}
     assert changed <= {share_of(key, 8) for key in ("shop/s1", "shop/s2", "shop/t0")} < before.keys() == after.keys()
     snapshot.put(build.namespace("lab", env="prod"))
-    roster = roster_of(snapshot, group, reserved={}, running="", options=Options())
+    roster = roster_of(snapshot, group, reserved={}, running="", options=ReconcileOptions())
     assert len(roster.members) == len(snapshot.members(GROUP))

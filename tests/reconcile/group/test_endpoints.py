@@ -5,7 +5,7 @@ from typing import Any
 
 from kavip import names
 from kavip.api.service import Service
-from kavip.reconcile.plan import Apply, Key, Kind
+from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp.tracking import local_track
 from tests.reconcile.scenes import GROUP, World, cluster, pod
 from tests.support import build
@@ -24,7 +24,7 @@ def followed(world: World) -> Any:
 def told(*objects: Any, nodes: int = 2, **group: Any) -> World:
     """A world that has settled."""
     world = World(cluster(*objects, build.group(**group), build.pool(), nodes=nodes))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     return world
 
 
@@ -66,7 +66,7 @@ def test_endpoints_that_move_change_nothing_but_what_agents_know() -> None:
     world = told(PLAIN, build.endpoints("shop/plain", "n1"))
     owner = world.objects.daemonsets[GROUP]
     world.objects.pods[GROUP] = {"lb/edge-n1": pod("edge-n1", "n1")}
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     before = world.text(GROUP)
     world.snapshot.put(build.endpoints("shop/plain", draining=["n2"]))
     plan = world.group(GROUP)
@@ -82,5 +82,5 @@ def test_endpoints_count_on_a_node_that_only_keeps_its_pod() -> None:
     world = told(PLAIN, build.endpoints("shop/plain", "n1"), tolerations=[])
     world.objects.pods[GROUP] = {"lb/edge-n1": pod("edge-n1", "n1")}
     world.snapshot.put(tainted)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert followed(world) == [{"track": local_track("shop/plain"), "nodes": ["n1"]}]

@@ -11,7 +11,7 @@ from kavip.api.meta import Condition
 from kavip.api.review import Operation, Review
 from kavip.cli.views import simulate
 from kavip.reconcile.enqueue import everything
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.snapshot import Snapshot
 from tests.reconcile.scenes import GROUP, World, body_of, pod
 from tests.support import build
@@ -108,7 +108,7 @@ def test_vrids_and_port_that_its_pods_still_use_are_not_taken() -> None:
     theirs = msgspec.structs.replace(theirs, status=msgspec.structs.replace(theirs.status, metrics_port=9650))
     web = build.service(WEB, group="infra/edge", type="ClusterIP", external_ips=["192.0.2.130"])
     world = confined(theirs, build.group("infra/edge", segment="lan"), web)
-    world.settle(Key(Kind.GROUP, "infra/edge"))
+    world.settle(Key(KeyKind.GROUP, "infra/edge"))
     status = world.snapshot.groups["infra/edge"].status
     assert (status.router_ids, status.metrics_port) == ({WEB: 2}, 9651)
 

@@ -16,7 +16,7 @@ from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
 from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service import programmed
 from kavip.snapshot import Snapshot
 from kavip.vrrp import units
@@ -140,7 +140,7 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
         histories.append((then, world.group()))
     for then, kept in histories:
         with patch.object(units, "lots_of", one_by_one):
-            assert then.plan(Key(Kind.GROUP, GROUP)) == kept
+            assert then.plan(Key(KeyKind.GROUP, GROUP)) == kept
 
 
 class Fair(random.Random):
@@ -171,5 +171,5 @@ def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
     metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
     world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
     with patch.object(programmed, "verdict", wraps=programmed.verdict) as judged:
-        assert world.plan_group().also == (Key(Kind.SERVICE, SERVICES[3]),)
+        assert world.plan_group().also == (Key(KeyKind.SERVICE, SERVICES[3]),)
     assert judged.call_count == 1

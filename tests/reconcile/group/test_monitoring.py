@@ -12,7 +12,7 @@ from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.group.monitoring import bodies_of
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict, Records, RejectedObject
-from kavip.reconcile.plan import Apply, Key, Kind, Options
+from kavip.reconcile.plan import Apply, Key, KeyKind, ReconcileOptions
 from tests.reconcile.scenes import GROUP, NOW, World, cluster
 from tests.support import build
 
@@ -29,7 +29,7 @@ def served(*, monitors: bool = True) -> World:
     """A group with ConfigMap and DaemonSet, in a cluster with or without the kind PodMonitor."""
     world = World(cluster(build.group(metrics_port=9650)))
     world.objects.has_pod_monitors = monitors
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     return world
 
 
@@ -51,7 +51,7 @@ def test_they_come_with_the_kind_and_not_before() -> None:
 
 def test_they_are_what_the_predecessor_made() -> None:
     """Labels, port name, rights and subject."""
-    monitor, role, binding = bodies_of(build.group(), account=Options().prometheus_account)
+    monitor, role, binding = bodies_of(build.group(), account=ReconcileOptions().prometheus_account)
     assert monitor["metadata"]["name"] == "edge"
     assert monitor["metadata"]["labels"] == {"keepalivedGroup": "edge", "metrics": "keepalived"}
     assert monitor["spec"] == {
@@ -71,7 +71,7 @@ def test_they_are_what_the_predecessor_made() -> None:
 def test_another_prometheus_is_named_by_a_setting() -> None:
     """Elsewhere it runs under another account; a changed setting changes the RoleBinding alone."""
     world = served()
-    world.options = Options(prometheus_account="monitoring/prometheus")
+    world.options = ReconcileOptions(prometheus_account="monitoring/prometheus")
     assert applied(world) == ["RoleBinding"]
 
 
@@ -114,7 +114,7 @@ def test_a_refusal_costs_only_the_metrics() -> None:
     """Without the right to make them the group is served, and says what Prometheus lacks."""
     world = World(cluster(build.group(metrics_port=9650)))
     world.objects.has_pod_monitors = True
-    role = bodies_of(build.group(metrics_port=9650), account=Options().prometheus_account)[1]
+    role = bodies_of(build.group(metrics_port=9650), account=ReconcileOptions().prometheus_account)[1]
     world.records.rejected[f"Role {ROLE}"] = RejectedObject(digest(role), "attempting to grant extra privileges", NOW)
     assert applied(world) == ["ConfigMap", "DaemonSet"]
     status, reason, message = accepted(world)

@@ -2,7 +2,7 @@
 
 from kavip.api.agent import ProblemCode
 from kavip.reconcile.group.pods import NUDGE
-from kavip.reconcile.plan import Key, Kind, PodAnnotation
+from kavip.reconcile.plan import Key, KeyKind, PodAnnotation
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
 from tests.support import build
 
@@ -16,7 +16,7 @@ def test_pods_without_their_password_are_nudged_until_they_have_it() -> None:
     """Every ten seconds kubelet is made to look at the Secret again; afterwards the annotation is as it was."""
     world = World(cluster(build.group()))
     world.objects.pods[GROUP] = {"lb/p1": pod("p1", "n1")}
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     plain = world.objects.pods[GROUP]["lb/p1"].metadata.annotation("kavip.io/config-hash")
     world.agents = seen(n1=running("old", refused="no password", code=ProblemCode.PASSWORD_MISSING))
     plan = world.group()

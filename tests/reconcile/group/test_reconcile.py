@@ -13,7 +13,7 @@ from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import GroupPlan, Key, Kind, Options
+from kavip.reconcile.plan import GroupPlan, Key, KeyKind, ReconcileOptions
 from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.support import build
@@ -68,7 +68,7 @@ def test_a_service_that_goes_frees_its_vrid() -> None:
     """VRID and configuration are gone with the Service."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     world.snapshot.drop(names.SERVICE, WEB)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert not world.snapshot.groups[GROUP].status.router_ids
     assert "shop/web" not in world.text()
 
@@ -131,7 +131,7 @@ def test_a_group_that_goes_is_not_written() -> None:
 def test_a_group_that_is_gone_concerns_its_services() -> None:
     """They have to be told."""
     snapshot = cluster(serving(WEB, "192.0.2.130"))
-    assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan(also=(Key(Kind.SERVICE, WEB),))
+    assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan(also=(Key(KeyKind.SERVICE, WEB),))
 
 
 # --- one Service alone ------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_services_whose_condition_became_wrong_are_looked_at() -> None:
         world.service(key)
     assert world.group().also == ()
     world.agents = seen(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
-    assert world.group().also == (Key(Kind.SERVICE, WEB),)
+    assert world.group().also == (Key(KeyKind.SERVICE, WEB),)
     world.service(WEB)
     assert world.group().also == ()
 
@@ -218,7 +218,7 @@ def test_groups_of_one_segment_take_different_vrids() -> None:
     world = World(
         cluster(one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two"))
     )
-    keys = Key(Kind.GROUP, "lb/one"), Key(Kind.GROUP, "lb/two")
+    keys = Key(KeyKind.GROUP, "lb/one"), Key(KeyKind.GROUP, "lb/two")
     world.settle(*keys)
     assert world.snapshot.groups["lb/one"].status.router_ids == {WEB: 1}
     assert world.snapshot.groups["lb/two"].status.router_ids == {API: 2}
@@ -249,7 +249,7 @@ def test_of_two_groups_with_one_vrid_and_port_the_older_keeps_both() -> None:
     ]
     services = serving(WEB, "192.0.2.130", group="lb/old"), serving(API, "192.0.2.131", group="lb/new")
     world = World(cluster(*both, *services))
-    world.settle(Key(Kind.GROUP, "lb/new"), Key(Kind.GROUP, "lb/old"))
+    world.settle(Key(KeyKind.GROUP, "lb/new"), Key(KeyKind.GROUP, "lb/old"))
     status = {key: group.status for key, group in world.snapshot.groups.items()}
     assert (status["lb/old"].router_ids, status["lb/old"].metrics_port) == ({WEB: 7}, 9660)
     assert (status["lb/new"].router_ids, status["lb/new"].metrics_port) == ({API: 1}, 9650)
@@ -259,8 +259,8 @@ def test_groups_on_different_nodes_may_use_one_port() -> None:
     """A port is taken only where agents would meet."""
     groups = [build.group(f"lb/{name}", node_selector={"rack": name}) for name in ("a", "b")]
     nodes = [build.node(name, f"192.0.2.{n}", labels={"rack": name}) for n, name in ((21, "a"), (22, "b"))]
-    world = World(cluster(*groups, *nodes, nodes=0), options=Options(agent_port=9700))
-    world.settle(Key(Kind.GROUP, "lb/a"), Key(Kind.GROUP, "lb/b"))
+    world = World(cluster(*groups, *nodes, nodes=0), options=ReconcileOptions(agent_port=9700))
+    world.settle(Key(KeyKind.GROUP, "lb/a"), Key(KeyKind.GROUP, "lb/b"))
     assert {group.status.metrics_port for group in world.snapshot.groups.values()} == {9700}
 
 
@@ -273,5 +273,5 @@ def test_whatever_others_write_into_the_config_map_is_written_over(key: str, tex
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     before = world.objects.configmaps[GROUP]
     world.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert world.objects.configmaps[GROUP].data == before.data

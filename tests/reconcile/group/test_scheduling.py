@@ -8,7 +8,7 @@ import pytest
 from kavip import names
 from kavip.api.cluster import NodeCondition
 from kavip.reconcile import enqueue
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.programmed import Ground
 from tests.reconcile.group.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
@@ -31,11 +31,11 @@ def with_control_plane(**spec: Any) -> World:
     control_plane = build.node("cp", "192.0.2.10", labels={EXCLUDED: ""}, taints=[TAINT])
     world = World(cluster(build.group(unicast_enabled=True, **spec), serving(WEB, "192.0.2.200"), control_plane))
     with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     runs = running(config_hash, "192.0.2.200")
     world.agents = seen(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
-    world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, WEB))
+    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
     return world
 
 
@@ -66,7 +66,7 @@ def test_no_node_left_names_all_fields_that_pick() -> None:
     """Whoever looks finds the toleration that is missing, in the group and in the Service."""
     tainted = build.node("n1", "192.0.2.11", taints=[TAINT])
     world = World(cluster(build.group(tolerations=[]), serving(WEB, "192.0.2.200"), tainted, nodes=0))
-    world.settle(Key(Kind.GROUP, GROUP), Key(Kind.SERVICE, WEB))
+    world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
     assert condition(world, READY) == (
         "False",
         "NoNodes",
@@ -82,7 +82,7 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
     world.snapshot.put(build.node("n3", "192.0.2.13"))
     with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"), pod("edge-3", "n3"))
     for _ in range(3):
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
         runs = running(world.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
         world.agents = seen(n1=runs, n2=runs, n3=runs)
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
@@ -97,7 +97,7 @@ def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
     world = with_control_plane(tolerations=[])
     world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
     world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert "no longer" not in condition(world, PROGRAMMED)[2]
     assert "n1: it has not prepared it yet" in condition(world, PROGRAMMED)[2]
 
@@ -106,7 +106,7 @@ def test_a_taint_wakes_the_groups() -> None:
     """Which nodes have a pod may be another set from then on."""
     before, after = build.node("n1", "192.0.2.11"), build.node("n1", "192.0.2.11", taints=[TAINT])
     snapshot = cluster(build.group(), after, nodes=0)
-    assert list(enqueue.of(snapshot, before, after)) == [Key(Kind.GROUP, GROUP)]
+    assert list(enqueue.of(snapshot, before, after)) == [Key(KeyKind.GROUP, GROUP)]
     assert list(enqueue.of(snapshot, after, after)) == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kavip import names
 from kavip.api.group import Instances
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp import config
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
@@ -43,7 +43,7 @@ def test_a_service_gets_no_more_than_its_share() -> None:
     """Of 3,200 externalIPs the first 32 are served, the condition says so, and its neighbour has its VIP."""
     vips = [f"198.18.{n // 256}.{n % 256}" for n in range(3_200, 0, -1)]
     world = World(cluster(build.group(), serving(HUGE, *vips), serving(WEB, "192.0.2.130")))
-    world.settle(Key(Kind.SERVICE, HUGE), Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, HUGE), Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     assert "192.0.2.130/32" in world.text()
     assert world.text().count(" 198.18.") == names.MAX_VIPS
     assert all(f" {vip}/32" in world.text() for vip in vips[: names.MAX_VIPS])
@@ -57,7 +57,7 @@ def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
     """The API server asks nobody about a plain Service while the mutating webhook is away: its owner may write any."""
     plain = build.service(WEB, external_ips=["203.0.113.1"])
     world = World(cluster(build.group(default=True), build.pool(), plain))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     assert "192.0.2.128/32" in world.text()
     assert "203.0.113.1" not in world.text()
     assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
@@ -68,7 +68,7 @@ def test_what_stands_in_status_comes_before_external_ips() -> None:
     """A Service that has an address of a pool does not lose it to its own externalIPs."""
     extra = [f"198.18.0.{n}" for n in range(1, 41)]
     world = World(cluster(build.group(), build.service(WEB, group=GROUP, external_ips=extra), build.pool()))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     assert "192.0.2.128/32" in world.text()
     assert world.text().count(" 198.18.") == names.MAX_VIPS - 1
 
@@ -78,10 +78,10 @@ def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -
     """A text that is too long loses its youngest Services, no more than it must; each says so with the numbers."""
     world = aged(40, instances=Instances(mode=mode, count=4))
     keys = sorted(world.snapshot.services)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     whole = len(world.text())
     monkeypatch.setattr(config, "MOST_BYTES", whole - 600)
-    world.settle(*(Key(Kind.SERVICE, key) for key in keys), Key(Kind.GROUP, GROUP))
+    world.settle(*(Key(KeyKind.SERVICE, key) for key in keys), Key(KeyKind.GROUP, GROUP))
     served = [f" 198.18.0.{n + 1}/32" in world.text() for n in range(40)]
     count = served.index(False)
     assert served == [n < count for n in range(40)]
@@ -105,7 +105,7 @@ def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.
     for ready in (nodes, nodes[:1]):
         ends = [build.endpoints(each.key, *ready) for each in local]
         world = World(cluster(build.group(), *local, *ends, nodes=len(nodes)))
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
         data = world.objects.configmaps[GROUP].data or {}
         assert sum(map(len, data.values())) < config.MOST_BYTES + 200
         served.append(data[names.CONFIG_KEY].count("vrrp_instance "))
@@ -116,16 +116,16 @@ def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.
 def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once older Services have gone there is room, and the message says what is awaited now."""
     world = aged(6)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     monkeypatch.setattr(config, "MOST_BYTES", len(world.text()) - 10)
-    young = Key(Kind.SERVICE, "shop/s005")
-    world.settle(young, Key(Kind.GROUP, GROUP))
+    young = Key(KeyKind.SERVICE, "shop/s005")
+    world.settle(young, Key(KeyKind.GROUP, GROUP))
     assert "left out" in message_of(world, young.name)
     world.snapshot.drop(names.SERVICE, "shop/s000")
     world.group()
     plan = world.group()
     assert young in plan.also
-    world.settle(young, Key(Kind.GROUP, GROUP))
+    world.settle(young, Key(KeyKind.GROUP, GROUP))
     assert message_of(world, young.name).startswith("0 of 2 nodes")
     assert " 198.18.0.6/32" in world.text()
 
@@ -134,7 +134,7 @@ def test_a_group_whose_own_vips_do_not_fit_says_so(monkeypatch: pytest.MonkeyPat
     """Where leaving out every Service is not enough, the group is not accepted."""
     world = aged(2)
     monkeypatch.setattr(config, "MOST_BYTES", 100)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     accepted = [each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
     assert (accepted[0].status, accepted[0].reason) == ("False", "Invalid")
     assert "of which a ConfigMap holds 100" in accepted[0].message

@@ -14,7 +14,7 @@ from kavip.api.group import GroupVirtualIP, KeepalivedGroup, PasswordAuth, Secre
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.nodes import ExcludedInstance, InstanceState, NodeState
-from kavip.reconcile.plan import Key, Kind, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from tests.reconcile.group.grouping import (
     ACCEPTED,
     PROGRAMMED,
@@ -41,7 +41,7 @@ def test_a_group_that_works_says_so() -> None:
         "n2": NodeState(config_hash=config_hash, instances=(sight,)),
     }
     world.agents = seen(**states)
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     status = world.snapshot.groups[GROUP].status
     assert {each.type: (each.status, each.reason) for each in status.conditions or ()} == {
         "Accepted": ("True", "Accepted"),
@@ -63,7 +63,7 @@ def test_a_group_tells_what_its_nodes_leave_out() -> None:
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     left_out = tuple(ExcludedInstance(name=f"shop/{name}", reason="line 3") for name in "abcde")
     world.agents = seen(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     status, reason, message = condition(world, PROGRAMMED, GROUP)
     assert (status, reason) == ("False", "RefusedByAgent")
     assert message.endswith("but for what it refuses: shop/a, shop/b, shop/c and 2 more; node n2: line 3")
@@ -77,14 +77,14 @@ def test_a_group_tells_what_its_nodes_note() -> None:
     note = "this node answers ARP for VIPs of other nodes"
     arp = (NodeProblem(ProblemCode.STRICT_ARP_OFF, note),)
     world.agents = seen(n1=running("h"), n2=replace(running("h"), notes=arp))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
     world.agents = seen(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
     web = NodeProblem(ProblemCode.CHECK_FAILING, "web fails")
     world.agents = seen(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
     assert condition(world, READY, GROUP) == ("True", "Ready", both)
 
@@ -106,7 +106,7 @@ def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
 def test_what_is_wrong_with_a_group_is_told(group: KeepalivedGroup, message: str) -> None:
     """Admission may have been away: the controller judges again."""
     world = World(cluster(group))
-    world.settle(Key(Kind.GROUP, group.key))
+    world.settle(Key(KeyKind.GROUP, group.key))
     status, reason, text = condition(world, ACCEPTED, group.key)
     assert (status, reason) == ("False", "Invalid")
     assert message in text
@@ -145,7 +145,7 @@ def test_ready_no_nodes() -> None:
 def test_ready_pods_not_ready() -> None:
     """Nodes whose pod is not ready are named."""
     world = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2", ready=False))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
 
 
@@ -208,7 +208,7 @@ def test_ready_with_a_vrid_collision() -> None:
     """A group without a segment that shares a VRID on one interface is warned, and nothing is changed."""
     other = build.group("lb/other", router_ids={"shop/x": 1})
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130"), other), pod("p1", "n1"), pod("p2", "n2"))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY)[:2] == ("True", "VRIDCollision")
     assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
 
@@ -218,14 +218,14 @@ def test_programmed_pending_and_refused() -> None:
     world = settled(build.group())
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     world.agents = seen(n1=running(config_hash))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == (
         "False",
         "Pending",
         f"1 of 2 nodes run configuration {config_hash}; waiting for n2",
     )
     world.agents = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
 
 
@@ -234,12 +234,12 @@ def test_programmed_secret_missing() -> None:
     fault = "password: the Secret is not mounted"
     world = settled(build.group())
     world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
     secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
     world = settled(build.group(password_auth=secret))
     world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
 
@@ -263,9 +263,9 @@ def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: st
     """Who holds spec.virtualIPs, by the agents' words."""
     world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
     world.agents = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     world.later(5)  # as long as a fail-over may take
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     (own,) = world.snapshot.groups[GROUP].status.virtual_ips or []
     assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
 
@@ -276,7 +276,7 @@ def test_others_conditions_and_times_stay() -> None:
     first = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
     world.later(3600)
     world.snapshot.put(serving(WEB, "192.0.2.130"))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     last = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
     assert first == last
 
@@ -296,7 +296,7 @@ def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> Non
     """Their pods' hostIP is that: agents listen there, and VRRP speaks from it."""
     nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
     world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     target = world.plan_group().target
     assert target is not None
     assert dict(target.hosts) == {"n1": "192.0.2.11", "n2": "192.0.2.12"}

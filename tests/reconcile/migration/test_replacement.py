@@ -10,7 +10,7 @@ from kavip.controller.writer import Writer
 from kavip.errors import NotFound, Unavailable
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.nodes import InstanceState, NodeState
-from kavip.reconcile.plan import Key, Kind, PodRemoval
+from kavip.reconcile.plan import Key, KeyKind, PodRemoval
 from kavip.reconcile.predicate import PendingWrites
 from tests.predecessor.live import conf, instance, new_pod, old_pod
 from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving
@@ -66,10 +66,10 @@ async def test_a_deletion_without_an_answer_is_sent_again() -> None:
     client.delete.side_effect = [Unavailable(0, "Unreachable", "connection lost"), NotFound(404, "NotFound", "gone")]
     writer = Writer(client, found.records, PendingWrites(), now=lambda: NOW)
     with pytest.raises(Unavailable):
-        await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
+        await writer.send(found.plan(Key(KeyKind.GROUP, GROUP)))
     see(found, "n1", exporter.SILENT)
-    await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
-    await writer.send(found.plan(Key(Kind.GROUP, GROUP)))
+    await writer.send(found.plan(Key(KeyKind.GROUP, GROUP)))
+    await writer.send(found.plan(Key(KeyKind.GROUP, GROUP)))
     assert [call.args[1] for call in client.delete.await_args_list] == [key, key]
 
 

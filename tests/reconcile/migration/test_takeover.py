@@ -7,7 +7,7 @@ from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.nodes import NodeState
-from kavip.reconcile.plan import Apply, Key, Kind
+from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp import predecessor
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod
 from tests.reconcile.group.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
@@ -50,7 +50,7 @@ def test_the_old_key_stays_byte_for_byte() -> None:
     """kavip's text stands beside it, without the password; the DaemonSet replaces no pod by itself."""
     text = conf(instance(WEB, 7, VIP, "192.0.2.141", password="hushhush"))
     found = world("n3", text=text, password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
-    bodies = {write.kind: write for write in found.plan(Key(Kind.GROUP, GROUP)).writes if isinstance(write, Apply)}
+    bodies = {write.kind: write for write in found.plan(Key(KeyKind.GROUP, GROUP)).writes if isinstance(write, Apply)}
     found.group()
     data = found.objects.configmaps[GROUP].data or {}
     assert data[names.CONFIG_KEY] == text
@@ -242,7 +242,7 @@ def test_vrids_are_those_of_the_old_text_whatever_status_says(status: dict[str, 
     group = found.snapshot.groups[GROUP]
     found.snapshot.put(msgspec.structs.replace(group, status=msgspec.structs.replace(group.status, router_ids=status)))
     found.snapshot.put(serving("shop/api", "192.0.2.150"))
-    found.settle(Key(Kind.GROUP, GROUP))
+    found.settle(Key(KeyKind.GROUP, GROUP))
     assert found.snapshot.groups[GROUP].status.router_ids == {"shop/api": 1, WEB: 7}
 
 

@@ -10,7 +10,7 @@ from kavip.api.address import parse_address
 from kavip.api.group import KeepalivedGroup
 from kavip.names import SERVICE, Condition
 from kavip.reconcile.observed.neighbours import Elsewhere, withhold
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.identity import identities_of
 from kavip.vrrp.members import Member
 from kavip.vrrp.shares import shares_of
@@ -35,7 +35,7 @@ def give(world: World, key: str, group: str, *vips: str) -> None:
 
 def settle(world: World, *keys: str) -> None:
     """Work on groups until nothing is left to be written."""
-    world.settle(*(Key(Kind.GROUP, key) for key in keys))
+    world.settle(*(Key(KeyKind.GROUP, key) for key in keys))
 
 
 def ids(world: World, key: str) -> Mapping[str, int]:

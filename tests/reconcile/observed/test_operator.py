@@ -6,7 +6,7 @@ from kavip import names
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
 from kavip.reconcile.group.inactive import plan_while_operator_runs
-from kavip.reconcile.observed.operator import DURATION, Hindrance, Rivals
+from kavip.reconcile.observed.operator import DURATION, OperatorWatch, WritesBlocked
 from kavip.reconcile.plan import GroupPlan
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
 from tests.support import build
@@ -29,9 +29,9 @@ def deployment(replicas: int, *, left: int = 0) -> Deployment:
     )
 
 
-def seen(*objects: tuple[float, Lease | Deployment]) -> Rivals:
+def seen(*objects: tuple[float, Lease | Deployment]) -> OperatorWatch:
     """What is known after *objects* came at their times."""
-    rivals = Rivals()
+    rivals = OperatorWatch()
     for at, obj in objects:
         rivals.see(None, obj, at=at)
     return rivals
@@ -39,14 +39,14 @@ def seen(*objects: tuple[float, Lease | Deployment]) -> Rivals:
 
 def test_without_lease_and_deployment_nothing_is_in_the_way() -> None:
     """A cluster that never had the operator."""
-    assert Rivals().hindrance(0.0) is None
+    assert OperatorWatch().hindrance(0.0) is None
 
 
 def test_a_lease_is_watched_for_its_duration_before_anything_is_said() -> None:
     """One that its holder left behind is not renewed; until that is known kavip neither writes nor accuses."""
     rivals = seen((100.0, lease("t1")))
-    assert rivals.hindrance(100.0) == Hindrance(())
-    assert rivals.hindrance(115.0) == Hindrance(())
+    assert rivals.hindrance(100.0) == WritesBlocked(())
+    assert rivals.hindrance(115.0) == WritesBlocked(())
     assert rivals.hindrance(115.1) is None
 
 
@@ -69,7 +69,7 @@ def test_a_write_that_is_no_renewal_does_not_count() -> None:
 def test_a_lease_lasts_as_long_as_it_says(seconds: int | None, lasts: int) -> None:
     """And for a default where it does not say."""
     rivals = seen((0.0, lease("t1", seconds=seconds)))
-    assert (rivals.hindrance(lasts), rivals.hindrance(lasts + 0.1)) == (Hindrance(()), None)
+    assert (rivals.hindrance(lasts), rivals.hindrance(lasts + 0.1)) == (WritesBlocked(()), None)
 
 
 def test_a_lease_that_was_given_up_is_nobodys() -> None:
@@ -95,7 +95,7 @@ def test_what_could_not_be_watched_is_no_silence() -> None:
 def test_a_deployment_runs_while_it_has_or_wants_pods(replicas: int, left: int, runs: bool) -> None:
     """Scaled to zero it runs until its last pod is gone."""
     hindrance = seen((0.0, deployment(replicas, left=left))).hindrance(0.0)
-    assert hindrance == (Hindrance(("Deployment old/keepalived-operator",)) if runs else None)
+    assert hindrance == (WritesBlocked(("Deployment old/keepalived-operator",)) if runs else None)
 
 
 def test_a_deployment_that_is_deleted_is_gone() -> None:
@@ -108,7 +108,7 @@ def test_a_deployment_that_is_deleted_is_gone() -> None:
 def test_groups_say_who_is_in_the_way() -> None:
     """One write per group, with the object and the next step; the other conditions stay the operator's."""
     world = World(cluster(build.group(), build.service("shop/web", group=GROUP), build.pool()))
-    hindrance = Hindrance(("Deployment old/keepalived-operator",))
+    hindrance = WritesBlocked(("Deployment old/keepalived-operator",))
     plan = plan_while_operator_runs(world.snapshot, GROUP, hindrance, now=NOW)
     (condition,) = body_of(plan)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -124,11 +124,11 @@ def test_groups_say_who_is_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("key", "hindrance"),
     [
-        ("lb/gone", Hindrance(("Deployment old/x",))),
-        (GROUP, Hindrance()),
+        ("lb/gone", WritesBlocked(("Deployment old/x",))),
+        (GROUP, WritesBlocked()),
     ],
 )
-def test_nothing_else_is_written(key: str, hindrance: Hindrance) -> None:
+def test_nothing_else_is_written(key: str, hindrance: WritesBlocked) -> None:
     """A group gets no condition before it is known whether keepalived-operator runs."""
     snapshot = cluster(build.group(), build.service("shop/web", group=GROUP), build.pool())
     assert plan_while_operator_runs(snapshot, key, hindrance, now=NOW) == GroupPlan()

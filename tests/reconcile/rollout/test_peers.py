@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
 from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
-from kavip.reconcile.plan import Key, Kind, timestamp
+from kavip.reconcile.plan import Key, KeyKind, timestamp
 from kavip.reconcile.rollout.peers import PATIENCE, RECHECK, Scene, is_over, peers_of, scene_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp.config import Config, render
@@ -170,10 +170,10 @@ def test_the_plan_goes_through_both_texts() -> None:
     assert "@^n3 192.0.2.13 " in world.text()
     assert "@n3 " not in world.text()
     _answer(world, "n1")
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert "@n3 " not in world.text()
     _answer(world, "n1", "n2")
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
     assert world.group().requeue_after != RECHECK
 
@@ -184,7 +184,7 @@ def test_a_pod_that_should_be_gone_for_long_holds_nobody_up() -> None:
     world = settled(build.group(**UNICAST, node_selector=chosen), serving(WEB, "192.0.2.130"), nodes=0)
     for number in (1, 2):
         world.snapshot.put(build.node(f"n{number}", f"192.0.2.{10 + number}", labels=chosen))
-    world.settle(Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.GROUP, GROUP))
     world.snapshot.put(build.node("n2", "192.0.2.12"))  # it is there and ready, and no node of the group any more
     world.snapshot.put(build.node("n3", "192.0.2.13", labels=chosen))
     last = pod("edge-2", "n2")
@@ -192,9 +192,9 @@ def test_a_pod_that_should_be_gone_for_long_holds_nobody_up() -> None:
         ended = msgspec.structs.replace(last.metadata, deletion_timestamp=timestamp(NOW - timedelta(seconds=seconds)))
         ending = msgspec.structs.replace(last, metadata=ended)
         world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), ending)}
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
         _answer(world, "n1")
-        world.settle(Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.GROUP, GROUP))
         assert ("@n3 unicast_src_ip 192.0.2.13" in world.text()) is is_in
         assert "@^n2 192.0.2.12 " in world.text()
 

@@ -12,7 +12,7 @@ from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.service import Service, ServicePort
 from kavip.controller.prober import since
 from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, NodeState
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track
 from tests.reconcile.group.grouping import with_pods
@@ -22,7 +22,7 @@ from tests.support import build
 
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"
 ADVERTISED = names.Condition.ADVERTISED
-SERVICE, EDGE = Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP)
+SERVICE, EDGE = Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP)
 
 
 def noted(message: str) -> tuple[NodeProblem, ...]:
@@ -272,7 +272,7 @@ def test_services_that_share_an_address_say_the_same() -> None:
         build.service(WEB, type="ClusterIP", ports=[ServicePort(port=80)], **shared),
         build.service("shop/api", type="ClusterIP", ports=[ServicePort(port=443)], **shared),
     )
-    world.settle(SERVICE, Key(Kind.SERVICE, "shop/api"), EDGE)
+    world.settle(SERVICE, Key(KeyKind.SERVICE, "shop/api"), EDGE)
     say(world, n1=node("MASTER", "192.0.2.130"), n2=node("BACKUP", "192.0.2.130"))
     assert condition(world) == condition(world, "shop/api") == ("True", "Master", "node n1 holds 192.0.2.130")
 

@@ -3,12 +3,12 @@
 import asyncio
 
 from kavip.errors import Throttled
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service import budget
 from tests.controller.shop import web, working
 from tests.support import build
 
-WEB = Key(Kind.SERVICE, "shop/web")
+WEB = Key(KeyKind.SERVICE, "shop/web")
 
 
 async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely() -> None:
@@ -22,7 +22,7 @@ async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely()
             shop.queue.add(WEB)
             await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
         shop.queue.add(WEB)
-        shop.queue.add(Key(Kind.SERVICE, "shop/other"))
+        shop.queue.add(Key(KeyKind.SERVICE, "shop/other"))
         await shop.until(lambda: written("shop/other"))
         assert written() == budget.BURST
         shop.snapshot.put(web(labels={"edited": "yes"}))

@@ -9,7 +9,7 @@ from kavip import names
 from kavip.api.service import Service
 from kavip.ipam.allocate import breaks_sharing
 from kavip.ipam.request import read_request
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
 from tests.reconcile.scenes import GROUP, World
 from tests.support import build
@@ -46,7 +46,7 @@ def test_a_service_shares_with_one_that_names_the_default_group(objects: tuple[O
 def test_a_service_gets_the_address_of_one_that_does_not_name_the_default_group() -> None:
     """The webhook writes the annotation; that the first Service never met it is no reason to refuse the second."""
     world = World(Snapshot.from_objects([sharer("a", 80), sharer("b", 81, group=GROUP), *OBJECTS[2:]]))
-    world.settle(Key(Kind.SERVICE, "shop/a"), Key(Kind.SERVICE, "shop/b"))
+    world.settle(Key(KeyKind.SERVICE, "shop/a"), Key(KeyKind.SERVICE, "shop/b"))
     found = [world.snapshot.services[key].ingress_addresses for key in ("shop/a", "shop/b")]
     assert found[0] == found[1] != ()
 
@@ -71,13 +71,13 @@ def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
     """The label goes from one group and comes to it again: who has the address by its class alone has it still."""
     by_class = sharer("c", 82, load_balancer_class=names.LOAD_BALANCER_CLASS, created="2026-02-01T00:00:00Z")
     world = World(Snapshot.from_objects([*OBJECTS[1:], sharer("a", 80, holds=[VIP], group=GROUP), by_class]))
-    world.settle(Key(Kind.SERVICE, "shop/c"))
+    world.settle(Key(KeyKind.SERVICE, "shop/c"))
     snapshot = world.snapshot
     snapshot.put(build.group(GROUP))
-    world.settle(Key(Kind.SERVICE, "shop/c"))
+    world.settle(Key(KeyKind.SERVICE, "shop/c"))
     assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
     snapshot.put(build.group(GROUP, default=True))
-    world.settle(Key(Kind.SERVICE, "shop/c"))
+    world.settle(Key(KeyKind.SERVICE, "shop/c"))
     assert holders(snapshot) == ["shop/a", "shop/b", "shop/c"]
 
 

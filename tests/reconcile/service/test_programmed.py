@@ -12,7 +12,7 @@ from kavip.api.meta import LabelSelector
 from kavip.names import Reason
 from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.plan import Key, Kind, Plan
+from kavip.reconcile.plan import Key, KeyKind, Plan
 from kavip.reconcile.service.reconcile import plan_service
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, told, web
@@ -156,7 +156,7 @@ class TestOnceProgrammed:
         """A Service that is programmed on two nodes."""
         world = World(cluster(web(**more), build.group(), build.pool()))
         world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
-        world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
         assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
         return world
 
@@ -164,7 +164,7 @@ class TestOnceProgrammed:
         """A node that has yet to load another Service's VIP still runs this one's."""
         world = self.world()
         world.snapshot.put(build.service("shop/new", group=GROUP))
-        world.settle(Key(Kind.SERVICE, "shop/new"), Key(Kind.GROUP, GROUP))
+        world.settle(Key(KeyKind.SERVICE, "shop/new"), Key(KeyKind.GROUP, GROUP))
         assert not world.service(WEB).writes
         assert world.condition("shop/new", PROGRAMMED) == ("False", "Pending")
 

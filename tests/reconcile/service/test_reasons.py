@@ -10,7 +10,7 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation
 from kavip.api.service import Service
 from kavip.names import Reason
-from kavip.reconcile.plan import Options, ServicePlan, Verdict
+from kavip.reconcile.plan import ConditionState, ReconcileOptions, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, body_of, cluster
@@ -36,7 +36,7 @@ class Case(NamedTuple):
     message: str
     service: Service
     objects: tuple[Object, ...]
-    options: Options = Options()
+    options: ReconcileOptions = ReconcileOptions()
 
 
 CASES = (
@@ -266,12 +266,12 @@ CASES = (
         "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign",
         web(),
         (EDGE,),
-        Options(ipam="never"),
+        ReconcileOptions(ipam="never"),
     ),
 )
 
 
-def planned(service: Service, *objects: Object, options: Options = Options()) -> ServicePlan:  # noqa: B008
+def planned(service: Service, *objects: Object, options: ReconcileOptions = ReconcileOptions()) -> ServicePlan:  # noqa: B008
     """What is written for *service*."""
     return plan_service(cluster(service, build.group(), *objects), WEB, now=NOW, options=options)
 
@@ -344,4 +344,4 @@ def test_no_input_makes_an_endless_message(service: Service) -> None:
 
 def test_a_verdict_cuts_what_has_no_end() -> None:
     """Whatever an agent or an object says, the condition fits."""
-    assert len(Verdict("False", "Invalid", "\U0001f40c" * 100_000).message.encode()) < 32_768
+    assert len(ConditionState("False", "Invalid", "\U0001f40c" * 100_000).message.encode()) < 32_768

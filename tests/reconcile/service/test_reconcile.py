@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kavip.api.service import Ingress, LoadBalancer
-from kavip.reconcile.plan import Key, Kind, Options, ServicePlan, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, ReconcileOptions, ServicePlan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
@@ -37,7 +37,7 @@ def test_a_write_is_conditional_on_what_it_was_decided_on() -> None:
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
     """Nothing is written twice, and there is no second Event."""
     world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     again = world.service(WEB)
     assert (again.writes, again.events, again.claims) == ((), (), None)
 
@@ -58,7 +58,7 @@ def test_the_servers_default_of_ip_mode_is_no_difference() -> None:
 def test_programmed_follows_in_one_further_write() -> None:
     """Nodes take up the configuration one by one: there is one write when the last has, and none before."""
     world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     world.agents = seen(n1=running("h", VIP))
     assert not world.service(WEB).writes
     world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
@@ -80,7 +80,7 @@ def test_generation_is_observed_only_where_the_server_keeps_it() -> None:
 def test_an_edit_by_the_user_is_observed() -> None:
     """A new generation is written into the conditions, and that is no news for anybody."""
     world = World(cluster(web(), build.group(), build.pool()))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     service = world.snapshot.services[WEB]
     world.snapshot.put(
         msgspec.structs.replace(service, metadata=msgspec.structs.replace(service.metadata, generation=2))
@@ -158,7 +158,7 @@ def test_the_platform_assigns(ipam: str) -> None:
     """Where OpenShift assigns, or kavip is told not to, kavip stands aside and says so."""
     network = build.network(*(["198.51.100.0/24"] if ipam == "auto" else []))
     snapshot = cluster(web(), build.group(), build.pool(), network)
-    plan = plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam))
+    plan = plan_service(snapshot, WEB, now=NOW, options=ReconcileOptions(ipam=ipam))
     assert conditions_of(plan) == {ASSIGNED: ("Unknown", "LeftToPlatform"), PROGRAMMED: ("False", "Pending")}
     assert "loadBalancer" not in body_of(plan)
     assert not any(notice.warning for notice in plan.events)
@@ -171,7 +171,7 @@ def test_the_platform_assigns(ipam: str) -> None:
 def test_kavip_assigns_beside_a_platform_where_it_is_asked_to(ipam: str, more: dict[str, Any]) -> None:
     """A pool, or an address of one, that is named is kavip's business; so is everything with `always`."""
     snapshot = cluster(web(**more), build.group(), build.pool(), build.network("198.51.100.0/24"))
-    assert conditions_of(plan_service(snapshot, WEB, now=NOW, options=Options(ipam=ipam)))[ASSIGNED] == (
+    assert conditions_of(plan_service(snapshot, WEB, now=NOW, options=ReconcileOptions(ipam=ipam)))[ASSIGNED] == (
         "True",
         "Assigned",
     )

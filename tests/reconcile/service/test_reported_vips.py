@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from kavip.api.cluster import PodStatus
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.rollout import peers
 from tests.reconcile.group.grouping import WEB, with_pods
 from tests.reconcile.scenes import GROUP, World, cluster, pod
 from tests.support import build
 
-KEYS = (Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+KEYS = (Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
 
 
 @pytest.fixture

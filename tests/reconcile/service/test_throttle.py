@@ -6,7 +6,7 @@ import pytest
 
 from kavip import names
 from kavip.reconcile.observed.nodes import AgentStates
-from kavip.reconcile.plan import Key, Kind
+from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import PROGRAMMED, VIP, WEB, programmed_of, web
 from tests.support import build
@@ -15,7 +15,7 @@ from tests.support import build
 def pending(*, nodes: int = 2) -> World:
     """A Service with address and VRID whose nodes have not said anything yet."""
     world = World(cluster(web(), build.group(), build.pool(), nodes=nodes))
-    world.settle(Key(Kind.SERVICE, WEB), Key(Kind.GROUP, GROUP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     return world
 
 
@@ -42,7 +42,7 @@ def test_a_message_of_another_kind_is_written_at_once() -> None:
     world.service(WEB)
     assert programmed_of(world).startswith("192.0.2.13 belongs to Node n3 itself")
     world.snapshot.drop(names.NODE, "n3")
-    assert Key(Kind.SERVICE, WEB) in world.group().also
+    assert Key(KeyKind.SERVICE, WEB) in world.group().also
     world.service(WEB)
     assert programmed_of(world).startswith("0 of 2 nodes")
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from kavip import names
-from kavip.reconcile.plan import Key, Kind, ServicePlan, StatusPatch
+from kavip.reconcile.plan import Key, KeyKind, ServicePlan, StatusPatch
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
 from tests.support import build
 
-KEY = Key(Kind.SERVICE, WEB)
+KEY = Key(KeyKind.SERVICE, WEB)
 ONE = build.pool("edge", f"{VIP}/32")
 
 
