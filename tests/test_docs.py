@@ -112,6 +112,20 @@ def exists(path: str) -> bool:
     return (PACKAGE / f"{path}.py").exists() or (PACKAGE / path / "__init__.py").exists()
 
 
+def test_paths_and_commands_exist() -> None:
+    """The files, `make` targets and `python -m` modules that pages name are in the repository."""
+    targets = set(re.findall(r"^([a-z\d-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        text, name = page.read_text(), page.relative_to(ROOT)
+        for path in re.findall(r"`((?:tests|hack|kavip|bench|fuzz|config|charts|docs)/[a-z\d_./-]+)`", text):
+            assert (ROOT / path).exists(), f"{name}: {path}"
+        for target in re.findall(r"`make ([a-z\d-]+)`", text):
+            assert target in targets, f"{name}: make {target}"
+        for module in re.findall(r"python -m ((?:bench|fuzz|hack|tests)[a-z_.]*)", text):
+            path = ROOT / module.replace(".", "/")
+            assert path.with_suffix(".py").exists() or path.is_dir(), f"{name}: python -m {module}"
+
+
 def test_quoted_messages_are_those_of_the_code() -> None:
     """Each message that a page explains is a text of kavip, except for names, addresses and what `...` stands for."""
     rows = {str(page.relative_to(DOCS)): list(messages(page)) for page in sorted(DOCS.rglob("*.md"))}
