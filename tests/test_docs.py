@@ -10,6 +10,7 @@ import pytest
 
 from hack import reference
 from kavip import names
+from kavip.api.agent import ProblemCode
 from kavip.names import Condition, Reason
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +52,12 @@ def test_every_condition_and_reason_is_explained() -> None:
     known = {str(each).rpartition("/")[2] for each in (*Condition, *Reason)}
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", page)) - {"Unknown"}
     assert named <= known, named - known
+
+
+def test_every_code_of_an_agent_is_explained() -> None:
+    """The page of the agent names each code that `/state` can hold."""
+    page = (DOCS / "reference" / "agent.md").read_text()
+    assert [each for each in ProblemCode if each and f"`{each}`" not in page] == []
 
 
 def test_no_link_between_our_pages_is_broken() -> None:
