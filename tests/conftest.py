@@ -1,13 +1,12 @@
 """Fixtures for all tests."""
 
 import asyncio
-import importlib.util
 
 from hypothesis import settings
 
 from fuzz import steady as steady
 
-pytest_plugins = ["hack.testbed.fixtures"] if importlib.util.find_spec("hack.testbed.fixtures") else []
+pytest_plugins = ["hack.schedule", "hack.timing", "hack.testbed.fixtures"]
 
 # looptime asks the policy for a loop even in synchronous tests, which would make one that nobody closes.
 asyncio.set_event_loop(None)

@@ -38,6 +38,7 @@ async def test_a_closed_port_is_no_answer() -> None:
     assert await prober.ask(f"http://127.0.0.1:{port}/") is None
 
 
+@pytest.mark.slow
 async def test_who_was_not_there_at_once_is_no_answer() -> None:
     """A connection that comes about when TCP knocks again tells of an outage; a slow answer does not."""
     standing: set[asyncio.StreamWriter] = set()

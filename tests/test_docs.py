@@ -38,6 +38,7 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+@pytest.mark.slow
 def test_the_generated_pages_are_those_of_this_code() -> None:
     """`make reference` has written the generated pages from this code."""
     for path, text in reference.pages().items():

@@ -6,6 +6,8 @@ from fuzz import endpoint, large, policy
 from fuzz.report import Report
 from kavip.webhook.server import ROUTES, Route
 
+pytestmark = pytest.mark.slow
+
 SEED = 4
 
 

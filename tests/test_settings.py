@@ -51,6 +51,7 @@ def test_what_kubelet_injects_for_a_service_is_no_setting() -> None:
     assert unknown_variables(injected, set()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [

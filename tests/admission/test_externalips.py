@@ -131,6 +131,7 @@ def cost(snapshot: Snapshot, asked: Service) -> float:
     return min(found)
 
 
+@pytest.mark.slow
 def test_many_refused_addresses_cost_little() -> None:
     """Neither the holders of a pool are counted for each address, nor all pools and their ranges written out."""
     (few, _), (many, pools) = crowded(ranges=10, holders=50), crowded(ranges=250, holders=5000)

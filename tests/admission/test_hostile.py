@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def lone_surrogates(value: object) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in json.dumps(value, ensure_ascii=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(annotations, services, st.sampled_from((Operation.CREATE, Operation.UPDATE)))
 @example(

@@ -64,6 +64,7 @@ def claimed(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@pytest.mark.slow
 def test_an_init_container_beside_an_agent_leaves_everything_to_it(tmp_path: Path) -> None:
     """Alone it writes a first configuration whatever is mounted; two at a time would take each other's files away."""
     command = [sys.executable, "-m", "kavip", "agent", "--once", "--node-name=n1", f"--run-dir={tmp_path}"]

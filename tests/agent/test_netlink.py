@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
@@ -9,6 +10,7 @@ from kavip.agent import netlink
 from kavip.api.address import parse_address
 
 
+@pytest.mark.slow
 async def test_no_message_outlives_a_look() -> None:
     """The messages of a dump refer to each other; with hundreds of VIPs those of two looks are megabytes."""
     gc.collect()

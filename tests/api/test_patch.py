@@ -24,6 +24,7 @@ DOCUMENTS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_patch_makes_the_one_document_of_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     """The patch, applied by the jsonpatch library, gives the wanted document, bytes and all."""
@@ -32,6 +33,7 @@ def test_a_patch_makes_the_one_document_of_the_other(before: dict[str, Any], aft
     assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 
+@pytest.mark.slow
 @given(DOCUMENTS)
 def test_equal_documents_need_no_patch(document: dict[str, Any]) -> None:
     """Nothing to do is an empty patch."""

@@ -46,6 +46,7 @@ def check(*arguments: object, given: str = "") -> subprocess.CompletedProcess[st
     return subprocess.run(command, input=given, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_refusals_stand_in_the_output_with_their_places(tmp_path: Path) -> None:
     """From several files and standard input: one line each with its place, exit status 1."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
@@ -59,6 +60,7 @@ def test_refusals_stand_in_the_output_with_their_places(tmp_path: Path) -> None:
     assert 'group "lb/egde" does not exist; did you mean "lb/edge"?' in group
 
 
+@pytest.mark.slow
 def test_json_is_for_programs(tmp_path: Path) -> None:
     """One object on standard output, its refusals and their causes sorted, the same bytes whatever the order."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
@@ -79,6 +81,7 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
     assert [each["reason"] for each in api["causes"]] == ["NamespaceNotAllowed"]
 
 
+@pytest.mark.slow
 def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
     """References to a kind that is nowhere in the files are told in one warning, and refuse nothing."""
     wants = {"kavip.io/pool": "other", "kavip.io/addresses": "192.0.2.7"}
@@ -98,6 +101,7 @@ def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
     assert beside.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
+@pytest.mark.slow
 def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
     """A Service that names no group is judged by what it says itself, and no pool's groups are held against it."""
     pool = f"{POOLS.strip()[:-1].partition(', namespaceSelector')[0]}, groups: [lb/edge]}}\n---\n"
@@ -111,6 +115,7 @@ def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
     assert (wrong.returncode, wrong.stdout.count("192.0.2.99 is in no pool")) == (1, 1)
 
 
+@pytest.mark.slow
 def test_what_ships_is_clean() -> None:
     """The samples pass, and nothing that is no business of kavip's makes a noise."""
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]
@@ -123,6 +128,7 @@ def test_what_ships_is_clean() -> None:
 HELM = "kavip: standard input, line 3: a template of Helm; render it first: helm template ... | kavip check -f -\n"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
     """Each unreadable file and object is told, exit status 2, and the refusals of the rest are shown."""
     (tmp_path / "a.yaml").write_text("a: [\n")
@@ -137,6 +143,7 @@ def test_what_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
     assert [line.split()[1].rstrip(",:").rpartition("/")[2] for line in told] == ["a.yaml", "b.yaml", "c.yaml", "none"]
 
 
+@pytest.mark.slow
 def test_an_administrator_s_settings_are_flags(tmp_path: Path) -> None:
     """What the cluster lets pass with a warning passes here, and what it checks of every Service is checked."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
@@ -154,6 +161,7 @@ def test_an_administrator_s_settings_are_flags(tmp_path: Path) -> None:
     assert alone.returncode == 0, alone.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "given", "told"),
     [

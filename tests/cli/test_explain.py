@@ -274,6 +274,7 @@ def test_a_deleted_service_holds_until_it_is_gone() -> None:
     assert (found.explanation, found.notes) == (None, ("it is being deleted; it holds its addresses until it is gone",))
 
 
+@pytest.mark.slow
 def test_the_process_prints_and_returns_what_it_found(tmp_path: Path) -> None:
     """Text and JSON on standard output, the same bytes whatever the order of the files; exit status 0 and 1."""
     manifests: list[dict[str, Any]] = [

@@ -8,6 +8,8 @@ import structlog
 
 from fuzz.histories import run
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "a node's own address is given away",
     "a write under way is not remembered",

@@ -111,6 +111,7 @@ async def test_an_answer_is_kept_and_told_once() -> None:
         assert told.empty()
 
 
+@pytest.mark.slow
 async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
     """With an hour between ordinary looks, a new configuration is still seen at once."""
     current = ["h1"]
@@ -190,6 +191,7 @@ async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest
         assert told.empty()
 
 
+@pytest.mark.slow
 async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that run into their timeout have places of their own."""
     monkeypatch.setattr(probing, "SILENCE", 0.1)
@@ -218,6 +220,7 @@ async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.M
             server.close()
 
 
+@pytest.mark.slow
 async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that come one soon after the other are one piece of news."""
     monkeypatch.setattr(probing, "FOLD", 2.0)  # soon, also where the process stalls between the two
@@ -243,6 +246,7 @@ async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch
         assert told.empty()
 
 
+@pytest.mark.slow
 async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
     """With an hour between ordinary looks, their claims are soon known to overlap."""
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))

@@ -161,6 +161,7 @@ async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -
     assert counted("service", "error") == before + 1
 
 
+@pytest.mark.slow
 async def test_a_plan_that_fails_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of ours is counted and retried; other keys go on."""
     before = counted("group", "error")
@@ -244,6 +245,7 @@ async def test_the_changes_of_a_group_are_folded() -> None:
         await shop.until(lambda: len(shop.writer.sent) == 2)
 
 
+@pytest.mark.slow
 async def test_the_counts_of_a_pool_are_folded() -> None:
     """Of many changes within the rest after a write, one more write tells; of no change none does."""
     pool = Key(KeyKind.POOL, "edge")

@@ -77,6 +77,7 @@ async def is_cut(wire: Wire, *, last_words: bytes = b"") -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET[:-2], b"POST / HTTP/1.1\r\nContent-Len"])
 async def test_who_does_not_ask_is_cut(sent: bytes) -> None:
     """A connection that never finishes its first header ends."""
@@ -87,6 +88,7 @@ async def test_who_does_not_ask_is_cut(sent: bytes) -> None:
         wire[1].close()
 
 
+@pytest.mark.slow
 async def test_a_later_header_must_end_too() -> None:
     """Once a further request has begun it has the same time; until then the connection may rest."""
     async with listening(LONG) as (_, port):
@@ -253,6 +255,7 @@ async def test_an_address_that_cannot_be_had_is_named(tmp_path: Path, server: st
     assert str(caught.value).startswith(f"--{server}-{flag} (KAVIP_{server.upper()}_{flag.upper()}): {value}: ")
 
 
+@pytest.mark.slow
 def test_a_port_in_use_ends_the_program_in_one_line(tmp_path: Path) -> None:
     """The exit status is 2."""
     with socket.create_server((HOST, 0)) as taken:

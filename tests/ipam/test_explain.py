@@ -40,6 +40,7 @@ MANY = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     crowd=st.lists(services(), max_size=9),
@@ -217,6 +218,7 @@ def test_what_one_family_lacks_does_not_close_a_pool() -> None:
     assert rules(found, "edge")["IPv6"] == (None, "the pool has no addresses of this family")
 
 
+@pytest.mark.slow
 def test_pools_that_would_help_are_named() -> None:
     """Those that would serve it if it named them; where nothing is missing, none."""
     spare = pool("spare", "198.51.100.0/30", auto_assign=False)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +16,8 @@ from kavip.ipam.ledger.claims import can_share
 from kavip.ipam.request import read_request
 from tests.ipam.world import Fate, World, entered
 from tests.support.build import pool, service
+
+pytestmark = pytest.mark.slow
 
 KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in ("a", "b") for name in ("p", "q", "r", "s")])
 POOLS = (

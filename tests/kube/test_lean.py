@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.manifests import ROOT
 
 PROGRAM = """
@@ -17,6 +19,7 @@ print(sum(name.startswith(generated) for name in sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_no_model_is_loaded() -> None:
     """The program has none of the 800 modules in memory, and the configuration is the library's own."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -14,6 +14,7 @@ SILENCE = 1.0
 """Seconds: who stalls for less says something in time."""
 
 
+@pytest.mark.slow
 async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, logged: Log) -> None:
     """A watch on which no byte comes for long is opened again where it stood; that alone is no trouble."""
     fake, client = api
@@ -39,6 +40,7 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, log
     assert phrases(logged) == ["cache filled"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_answers_no_more_is_trouble(api: Api, logged: Log) -> None:
     """Silence shows when the watch is opened again: a connection that yields nothing at all is an outage."""
     fake, client = api

@@ -182,6 +182,7 @@ async def test_a_failure_in_the_block_gives_the_key_back() -> None:
     assert await taken(queue, 1) == ["a"]
 
 
+@pytest.mark.slow
 async def test_many_workers_share_the_keys_without_doing_one_twice() -> None:
     """A thousand keys, added more than once, are lent one thousand times to 32 workers."""
     queue, done = WorkQueue[int](), []

@@ -107,6 +107,7 @@ def test_a_groups_of_one_segment_take_different_vrids(applied: Planned) -> None:
 
 
 # --- (b), (c) ---------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_b_a_hundred_reconciles_give_the_same_bytes() -> None:
     """Nothing is written again, and a fresh controller that reads the objects in any order makes the same text."""
     objects: list[Object] = [build.group(**MULTICAST), *(external(f"t/s{at}", *ips(at)) for at in range(9))]

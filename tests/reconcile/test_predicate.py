@@ -95,6 +95,7 @@ def test_an_echo_wakes_group_and_pool_and_not_its_service() -> None:
     assert set(enqueue.of(world.snapshot, before, after)) == {WEB, EDGE, POOL}
 
 
+@pytest.mark.slow
 def test_the_caches_know_an_echo_once() -> None:
     """The same change without a write of ours before it wakes the Service."""
     _, sent, before, after = written()

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def world_of(found: list[Service], *, shared: bool) -> World:
     return World(cluster(*found, build.group(instances=instances), pool, nodes=3))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(services(), st.booleans(), st.randoms(use_true_random=False))
 def test_plans_come_to_rest_and_no_address_has_two_holders(
@@ -67,6 +69,7 @@ def test_plans_come_to_rest_and_no_address_has_two_holders(
         assert any(line.startswith(f"{address}/") for line in lines)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(services(), st.booleans())
 def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service], shared: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 import msgspec
+import pytest
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
@@ -60,6 +61,7 @@ def in_order(shares: Mapping[str, tuple[Service, ...]]) -> list[Service]:
     return sorted(chain.from_iterable(shares.values()), key=lambda each: each.key)
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_a_first_look() -> None:
     """Whatever happened, and whenever somebody asked: members and what was made of them are as if nothing was kept."""
     luck = random.Random(11)

@@ -143,6 +143,7 @@ def test_missing_value_is_an_error() -> None:
         render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=()),)))  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.slow
 def test_oversized() -> None:
     """A text that no ConfigMap can hold comes with a refusal that says what to do."""
     services = [annotated(f"shop/service-{number}", f"198.51.100.{number}") for number in range(255)]

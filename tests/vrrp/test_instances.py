@@ -248,6 +248,7 @@ def test_more_than_255_services() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> None:
     """Whoever makes Services with long names cannot make it larger than etcd takes; no VRID hangs on what is shown."""
     group = build.group(instances=shared())
@@ -336,6 +337,7 @@ MEMBERS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(wanted=MEMBERS, mode=st.sampled_from(["PerService", "Shared"]), random=st.randoms(use_true_random=False))
 def test_each_address_once_and_in_any_order(
     wanted: dict[str, tuple[list[str], bool, bool, str]], mode: str, random: Random

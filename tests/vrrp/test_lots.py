@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def changed(shares: Shares, member: Member) -> Shares:
     return shares.map(lambda _: member, (member.key,))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:

@@ -37,6 +37,7 @@ def text(wanted: dict[str, str] | None = None, globally: dict[str, str] | None =
 BARE = {spec: reader.named(reader.read(text(spec=spec))) for spec in hostile.SPECS}
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(BARE)), st.sampled_from(sorted(hostile.KNOWN)) | st.text(max_size=5), texts)
 @example("new", "garp_master_repeat", "5")
@@ -57,6 +58,7 @@ def test_one_statement(spec: str, keyword: str, value: str) -> None:
     assert all(each.words[0] == keyword and keyword in hostile.KNOWN for each in more)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(hostile.KNOWN_GLOBALLY)) | st.text(max_size=5), texts)
 @example("router_id", "edge")

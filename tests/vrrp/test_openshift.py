@@ -32,6 +32,7 @@ def test_known(name: str, expected: tuple[int, int, int]) -> None:
     assert router_ids(name) == expected
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True))
 def test_some_are_never_used(name: str) -> None:
     """Multiples of 16 and all above 240 are free of every OpenShift cluster, and the three IDs differ."""

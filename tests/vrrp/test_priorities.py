@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def test_distinct_in_the_band(instance: str, nodes: list[str]) -> None:
     assert all(UNLISTED < BOTTOM <= priority <= TOP for priority in drawn)
 
 
+@pytest.mark.slow
 @given(INSTANCES, NODES, st.randoms(use_true_random=False))
 def test_order_of_nodes_does_not_matter(instance: str, nodes: list[str], random: Random) -> None:
     """Shuffled nodes have the same priorities."""

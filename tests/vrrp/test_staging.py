@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,6 +153,7 @@ WORLDS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(WORLDS)
 def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """

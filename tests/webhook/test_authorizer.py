@@ -138,6 +138,7 @@ async def test_the_right_is_asked_for_only_where_it_decides(
     assert authority.asked == [("jane", "shop")] * asked
 
 
+@pytest.mark.slow
 async def test_without_an_api_server_the_refusal_stands_in_time(tmp_path: Path) -> None:
     """One that does not answer costs a second, and no is not remembered."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

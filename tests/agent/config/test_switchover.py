@@ -153,6 +153,7 @@ def test_a_next_text_that_cannot_be_read_costs_the_switch_alone(tmp_path: Path, 
         assert scene.hash_of(found.next.mounted.text) != found.next.mounted.config_hash
 
 
+@pytest.mark.slow
 def test_a_next_text_is_unpacked_as_far_as_a_config_map_reaches(tmp_path: Path) -> None:
     """A megabyte of nothing packs into a kilobyte: the agent's memory is not for whoever writes that."""
     found = mounted_with(tmp_path, gzip.compress(b"#" * (64 << 20)))

@@ -61,6 +61,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     assert trial_of(program, tmp_path).program().version == ""
 
 
+@pytest.mark.slow
 def test_a_busy_node_is_no_bad_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that refuses what is wrong, and is late with what is right, was late; that is said, and not believed."""
     monkeypatch.setattr(trials, "TIMEOUT", 4.0)

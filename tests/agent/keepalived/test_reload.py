@@ -28,6 +28,8 @@ from kavip.agent.watch import Alarm
 from kavip.api.address import Address
 from tests.agent import scene
 
+pytestmark = pytest.mark.slow
+
 # A stand-in for keepalived that can be told to misbehave, which the real one cannot: on SIGHUP it reads its file,
 # except that "deaf" makes it ignore what it reads and "lethal" makes it exit.
 _DAEMON = """

@@ -164,6 +164,7 @@ class Plain:
         return {address: rest for address, rest in self.freed.items() if address not in self.held.values()}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_any_history_rests_what_it_should(steps: list[tuple[Any, ...]]) -> None:

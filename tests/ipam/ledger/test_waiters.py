@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def held(subject: Service, ledger: Ledger, over: Pools) -> set[Any]:
     return set(addresses)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.data())
 def test_whoever_could_be_served_is_called(data: st.DataObject) -> None:

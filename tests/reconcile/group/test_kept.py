@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ def one_by_one(shares: Shares, **_more: object) -> Mapping[str, Lot]:
     return {"group/0": Lot(rest=tuple(shares))}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.booleans(), st.randoms(use_true_random=False))
 def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random) -> None:

@@ -100,6 +100,7 @@ def test_the_family_that_old_pods_did_not_serve_has_no_rival() -> None:
     assert done(found) == ["n1", "n2"], condition(found, PROGRAMMED)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "leader", "order"),
     [("n1 n2", "", 3), ("n1", "n2", 3), ("n2", "n1", 3), ("n1", "", 2), ("n2", "", 2), ("", "", 2)],
@@ -113,6 +114,7 @@ def test_with_policy_local_a_node_with_an_endpoint_takes_it_before_the_holder_go
     assert roll(found, leader, without=without) == ["n1", "n2", "n3"][:order]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("on_failure", "state", "lowered", "order"),
     [
@@ -140,6 +142,7 @@ def test_a_node_that_has_joined_since_does_not_lead() -> None:
     assert '"leads":["n2"]' in (found.objects.configmaps[GROUP].data or {})[names.AGENT_KEY]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holder", ["n1", "n2", "n3"])
 def test_an_old_pod_where_the_group_has_none_any_more_goes_last(holder: str) -> None:
     """A taint came after it: all others are taken over first, it gives its VIPs to a new pod, and nobody follows it."""
@@ -149,6 +152,7 @@ def test_an_old_pod_where_the_group_has_none_any_more_goes_last(holder: str) -> 
     assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("without", "told"), [("", "to hold shop/web"), ("n2 n3", "n1, which is outside the group")])
 def test_such_a_pod_keeps_what_no_new_one_can_take(without: str, told: str) -> None:
     """The group names it, why it is still there, and what would end it."""

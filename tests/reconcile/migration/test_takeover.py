@@ -95,6 +95,7 @@ def test_who_holds_nothing_goes_first_and_the_holder_last() -> None:
     assert "written by kavip" in data[names.CONFIG_KEY]
 
 
+@pytest.mark.slow
 def test_where_all_hold_vips_the_one_with_the_fewest_goes_first() -> None:
     """Its VIPs fall to the others once; then it takes all."""
     found = world("n1", "n2", "n3")
@@ -104,6 +105,7 @@ def test_where_all_hold_vips_the_one_with_the_fewest_goes_first() -> None:
     assert roll(found, "n2") == ["n2", "n1", "n3"]
 
 
+@pytest.mark.slow
 def test_where_no_exporter_answers_the_highest_address_is_last() -> None:
     """So keepalived decides between equals; one that was not asked yet is waited for."""
     found = world()
@@ -118,6 +120,7 @@ def test_where_no_exporter_answers_the_highest_address_is_last() -> None:
     assert "asking n2, n3" in condition(fresh, PROGRAMMED)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])
 def test_a_restart_in_the_middle_changes_nothing(calls: int) -> None:
     """All that is remembered stands in the cluster: a new controller goes on where the old one stood."""
@@ -258,6 +261,7 @@ def test_metrics_of_the_old_exporter() -> None:
     assert {str(vip) for vip in known.masters} == {VIP, "192.0.2.141"} == {str(vip) for vip in known.instance_of}
 
 
+@pytest.mark.slow
 def test_the_old_operator_may_come_back_in_the_middle() -> None:
     """It makes its objects anew, pods and all; when it is stopped again kavip begins from the beginning."""
     found = world("n3")
@@ -275,6 +279,7 @@ def test_the_old_operator_may_come_back_in_the_middle() -> None:
     assert set(found.objects.configmaps[GROUP].data or {}) == {names.AGENT_KEY, names.CONFIG_KEY}
 
 
+@pytest.mark.slow
 def test_pods_that_kubernetes_would_end_at_once_keep_it_from_beginning() -> None:
     """A DaemonSet ends what its selector does not choose, holders or not; the group says what to change back."""
     found = world("n3", node_selector={"for": "vips"})

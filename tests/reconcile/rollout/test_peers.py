@@ -274,6 +274,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(min_value=1, max_value=4), EVENTS)
 def test_whoever_speaks_is_heard_by_all_who_speak(count: int, events: list[tuple[str, str]]) -> None:

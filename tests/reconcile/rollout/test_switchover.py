@@ -181,6 +181,7 @@ HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HINDRANCES)
 def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
     """Nobody switches until it is ready; then all do."""
@@ -378,6 +379,7 @@ SERVICES = st.dictionaries(st.integers(0, 30), st.sampled_from(["shop/a", "shop/
 TROUBLE = st.tuples(st.sampled_from(["killed", "stuck", "refuses"]), st.integers(0, 40), st.integers(1, 40))
 
 
+@pytest.mark.slow
 @given(EDITS, SERVICES, TROUBLE)
 @settings(max_examples=10, deadline=None)
 def test_nobody_switches_alone(edits: dict[int, Any], services: dict[int, str], trouble: tuple[str, int, int]) -> None:

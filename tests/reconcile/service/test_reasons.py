@@ -313,6 +313,7 @@ def test_who_loses_an_address_is_told_which_and_to_whom() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "service",
     [
