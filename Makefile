@@ -17,11 +17,10 @@ PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --qui
 ##@ See it
 .PHONY: demo cluster cluster-down
 demo: ## a three-node Kubernetes on this machine, and kavip doing its whole job on it (root)
-	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.demo
 
 cluster: ## start a cluster that stays, and print how to reach it (root)
-	@$(RUN) python -m hack.testbed programs
+	@$(RUN) python -m hack.testbed prepare
 	@$(RUN) python -m hack.testbed up
 
 cluster-down: ## remove that cluster: processes, mounts, namespaces, files
@@ -32,8 +31,7 @@ cluster-down: ## remove that cluster: processes, mounts, namespaces, files
 test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
-	@$(RUN) python -m hack.testbed programs
-	@$(RUN) python -m hack.testbed base >/dev/null
+	@$(RUN) python -m hack.testbed prepare --tests
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timing
 
 test-unit: ## the quick tests that need neither root nor network
@@ -60,6 +58,10 @@ endurance: ## 20,000 writes of Services while kavip is rolled, drained, rotated 
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
+.PHONY: e2e
+e2e: ## Kubernetes' own LoadBalancer specs against kavip, half an hour; writes docs/reference/conformance.md (root)
+	@$(RUN) python -m hack.e2e
+
 ##@ Make it
 .PHONY: image format requirements clean
 image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
@@ -85,4 +87,4 @@ clean: ## remove what tools left in the checkout; the cache stays
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

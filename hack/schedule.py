@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
-from xdist.scheduler.loadfile import LoadFileScheduling  # type: ignore[import-untyped]
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 REAL = ("cluster", "netns", "apiserver", "chart", "image")
 """Marks of tests that start real servers and daemons; those on the left first."""
@@ -20,7 +20,7 @@ CLUSTERS = ("tests/cluster/", "tests/testbed/test_cluster.py")
 _NICE = 10
 
 
-class Scheduling(LoadFileScheduling):
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """A file is a unit of work; so are all files that start clusters, together."""
 
     def _split_scope(self, nodeid: str) -> str:

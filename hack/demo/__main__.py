@@ -8,7 +8,7 @@ import click
 
 from hack.demo import acts, corruption, migration
 from hack.demo.story import Story
-from hack.testbed import images, programs, runs
+from hack.testbed import images, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.progress import step
 
@@ -43,7 +43,7 @@ def tell(story: Story) -> None:
 def main() -> None:
     """Run the demo."""
     began = time.monotonic()
-    built = programs.ensure()
+    built = prepare.everything(programs.CLUSTER, image)
     archive = image()
     ready = time.monotonic()
     with runs.temporary() as state:

@@ -4,10 +4,11 @@ Read in this order:
 
     debian, golang, programs    the programs: Debian packages, and Go modules built once into the cache
     images, buildah             the images: debootstrap and buildah, in the cache too
-    process, machine            a process that anybody can stop later; a set of namespaces that is a whole machine
+    prepare, progress           all of that side by side; what is left, and for how long
+    process, machine            a process that a later run can stop; a set of namespaces that is a whole machine
     segment                     machines on one bridge: enough for keepalived
     flags, certs, controlplane  etcd and kube-apiserver, on loopback or inside a machine; audit: what they were asked
-    node, cluster               machines that run kubelet: a real cluster
+    node, cluster, dns          machines that run kubelet: a real cluster, with CoreDNS where asked
     runs                        what runs on this machine, and how to remove it
     fixtures                    all of it for pytest
 

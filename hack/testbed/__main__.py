@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hack.testbed import debian, images, need, programs, runs
+from hack.testbed import debian, images, need, prepare, programs, runs
 from hack.testbed.cluster import Cluster
 from hack.testbed.errors import TestbedError
 from hack.testbed.progress import say, step
@@ -34,11 +34,12 @@ def check() -> None:
     need.namespaces("a cluster", () if debian.installable() else tuple(debian.PACKAGES))
 
 
-@main.command("base")
-def get_base() -> None:
-    """Build the images that everything else builds upon or runs with."""
-    for archive in (images.pause(), images.web(), images.base()[1]):
-        click.echo(archive)
+@main.command("prepare")
+@click.option("--tests", is_flag=True, help="Also what only the tests use.")
+def prepare_all(*, tests: bool) -> None:
+    """Install packages (as root), and build the programs and images that are not in the cache, side by side."""
+    found = prepare.everything(programs.TESTS if tests else programs.CLUSTER, images.base)
+    say(f"{len(found.paths)} programs and all images are ready")
 
 
 @main.command("image")
@@ -76,13 +77,16 @@ def get_image(
 @NAME
 @click.option("--nodes", default=3, show_default=True)
 @click.option("--load", "archives", multiple=True, type=ARCHIVE, help="An image archive for every node.")
-@click.option("--ipv6-only", is_flag=True, help="No IPv4 address anywhere.")
-def up(name: str, nodes: int, archives: tuple[Path, ...], *, ipv6_only: bool) -> None:
+@click.option("--ipv4-only", "families", flag_value="4", help="No IPv6 address anywhere.")
+@click.option("--ipv6-only", "families", flag_value="6", help="No IPv4 address anywhere.")
+@click.option("--dns", is_flag=True, help="Run CoreDNS, so that pods resolve the names of Services.")
+def up(name: str, nodes: int, archives: tuple[Path, ...], families: str | None, *, dns: bool) -> None:
     """Start a cluster and leave it running."""
     runs.sweep()
-    built = programs.ensure()
+    built = programs.ensure((*programs.CLUSTER, "coredns") if dns else programs.CLUSTER)
     state = runs.create(name)
-    cluster = Cluster(built, state, nodes=nodes, images=archives, families=(6,) if ipv6_only else BOTH)
+    spoken = (int(families),) if families else BOTH
+    cluster = Cluster(built, state, nodes=nodes, images=archives, families=spoken, with_dns=dns)
     try:
         with step(f"Start cluster {name}", f"{nodes} nodes, each a set of namespaces; ten seconds or so"):
             cluster.start()
@@ -90,9 +94,10 @@ def up(name: str, nodes: int, archives: tuple[Path, ...], *, ipv6_only: bool) ->
         runs.remove(state)
         raise
     runs.detach(state)
-    click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl and helm of this cluster')
+    click.echo(f'export PATH="{state / "bin"}:$PATH"   # kubectl, kubectl-kavip and helm of this cluster')
+    say(f"its kubeconfig: {cluster.kubeconfig} (the API server answers in the network of n0: {cluster.control.netns})")
     say(f"a machine on its segment: nsenter --net={cluster.client.netns} curl http://...")
-    say("kavip itself there: kubectl kavip explain ns/name, with kubectl-kavip on the PATH")
+    say("to ask kavip of this checkout: kubectl kavip explain ns/name")
     say(f"to load an image into its nodes: hack/venv python -m hack.testbed load --name {name} $(make image)")
     say("to install it there: helm install ... --set image.repository=localhost/kavip --set image.tag=dev")
     say(f"to remove it: hack/venv python -m hack.testbed down --name {name}")
@@ -124,12 +129,16 @@ def down(name: str, everything: bool) -> None:
 @click.argument("archives", nargs=-1, required=True, type=ARCHIVE)
 def load(name: str, archives: tuple[Path, ...]) -> None:
     """Import image archives into all nodes of a running cluster."""
-    Cluster.attach(programs.ensure(), runs.folder() / name).load(*archives)
+    cluster = Cluster.attach(programs.ensure(), runs.folder() / name)
+    for number, archive in enumerate(archives, start=1):
+        size = f"{archive.stat().st_size / 2**20:.0f} MiB into each of {len(cluster.nodes)} nodes"
+        with step(f"Load {archive.name}", size, done=number, of=len(archives)):
+            cluster.load(archive)
 
 
 @main.command()
 def status() -> None:
-    """Tell what is running, and what was left behind."""
+    """Show what runs, and what was left behind."""
     if not runs.names():
         say("nothing runs")
     for name in runs.names():

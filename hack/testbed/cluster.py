@@ -4,7 +4,9 @@ n0 runs the control plane and no pods; n1, n2, ... are nodes; `client` is a mach
 nothing of Kubernetes. Nodes, pods and Services have IPv4 and IPv6 addresses, unless one family alone is asked for.
 """
 
+import json
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hack.testbed import images, need, process
+from hack.testbed import dns, images, need, process
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.errors import TestbedError
 from hack.testbed.flags import Address
@@ -23,6 +25,7 @@ from hack.testbed.programs import Programs
 from hack.testbed.segment import BOTH, Host, Segment, numbered
 
 SERVICES = ("10.96.0.0/16", "2001:db8:96::/112")
+_ROOT = Path(__file__).parents[2]
 _READY = 300.0  # seconds; 15 on four idle cores
 
 
@@ -37,8 +40,9 @@ class Cluster:
         nodes: int = 3,
         images: Sequence[Path] = (),
         families: tuple[int, ...] = BOTH,
+        with_dns: bool = False,
     ) -> None:
-        """`images`: archives to load into every node, besides those of the testbed."""
+        """`images`: archives to load into every node, besides those of the testbed. `with_dns`: CoreDNS runs, too."""
         self.state = state
         self._programs = programs
         self._images = images
@@ -49,15 +53,15 @@ class Cluster:
         for host in self._segment.hosts:
             host.families = families
         self._route()
+        services = ",".join(self.control.spoken(*SERVICES))
+        self._dns = dns.addresses(services) if with_dns else ()
+        for node in self.nodes:
+            node.dns = self._dns
         self.plane = ControlPlane(
             programs,
             state,
             address=Address(
-                self.control.spoken(self.control.ipv4, self.control.ipv6)[0],
-                6443,
-                2379,
-                2380,
-                services=",".join(self.control.spoken(*SERVICES)),
+                self.control.spoken(self.control.ipv4, self.control.ipv6)[0], 6443, 2379, 2380, services=services
             ),
             place=self.control,
             components=("kube-controller-manager", "kube-scheduler"),
@@ -89,7 +93,7 @@ class Cluster:
         try:
             self._segment.start()
             _together([self._start_plane, *(partial(self._prepare, node) for node in self.nodes)])
-            _together([partial(node.join, self.state) for node in self.nodes])
+            _together([self._start_dns, *(partial(node.join, self.state) for node in self.nodes)])
             process.wait_for("every node is Ready", self._ready, timeout=_READY, interval=0.3)
         except BaseException:
             self.stop()
@@ -152,6 +156,16 @@ class Cluster:
         for node in self.nodes:
             self.plane.user(f"system:node:{node.name}", "system:nodes")
 
+    def _start_dns(self) -> None:
+        if not self._dns:
+            return
+        config = self.state / "Corefile"
+        config.write_text(dns.corefile(self.plane.user(dns.USER)))
+        endpoints = self.control.spoken(self.control.ipv4, self.control.ipv6)
+        for each in dns.objects(self._dns, endpoints):
+            self.kubectl("apply", "--filename=-", input=json.dumps(each))
+        self.control.spawn(self._programs["coredns"], f"-conf={config}", log=self.state / "coredns.log")
+
     def _prepare(self, node: Node) -> None:
         node.start_runtime()
         node.load(*self._images)
@@ -173,11 +187,13 @@ class Cluster:
             host.routes = (*pods, f"default {out[0]}", f"::/0 {out[1]}")
 
     def _write_wrappers(self) -> None:
-        """kubectl and helm that work from this machine: programs that enter the network of n0 first."""
+        """Write programs that work from this machine: they enter the network of n0 first."""
         folder = self.state / "bin"
         folder.mkdir(exist_ok=True)
-        for name in ("kubectl", "helm"):
-            program = self.control.command(self._programs[name])
+        kavip = [f"PYTHONPATH={_ROOT}", sys.executable, "-m", "kavip"]
+        commands = {name: [self._programs[name]] for name in ("kubectl", "helm")} | {"kubectl-kavip": ["env", *kavip]}
+        for name, command in commands.items():
+            program = self.control.command(*command)
             lines = (
                 "#!/bin/sh",
                 f"export KUBECONFIG={shlex.quote(str(self.kubeconfig))}",

@@ -53,7 +53,7 @@ class Clusters:
 @pytest.fixture(scope="session")
 def programs() -> Programs:
     """Every program of the testbed; the first run builds them, which takes minutes."""
-    return building.ensure()
+    return building.ensure(building.TESTS)
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from hack.testbed.ports import free_ports
 
-NODE_PORTS = "20000-32767"  # wider than the default 30000-32767, so that thousands of LoadBalancer Services fit
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -77,7 +75,6 @@ def apiserver(state: Path, address: Address, *, controllers: bool) -> list[str]:
         f"--service-account-key-file={state / 'sa.key'}",
         f"--service-account-signing-key-file={state / 'sa.key'}",
         f"--service-cluster-ip-range={address.services}",
-        f"--service-node-port-range={NODE_PORTS}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
         "--enable-aggregator-routing=true",  # webhooks by endpoint: no kube-proxy needed on the way

@@ -12,7 +12,7 @@ from pathlib import Path
 from hack.testbed import cache
 from hack.testbed.errors import TestbedError
 from hack.testbed.place import run
-from hack.testbed.progress import step
+from hack.testbed.progress import Step, step
 
 TOOLS = Path(__file__).parent / "tools"  # one Go module per folder, and the pinned toolchain of go.txt
 Version = tuple[int, ...]
@@ -47,13 +47,48 @@ def environment() -> dict[str, str]:
     return {**os.environ, **fixed}
 
 
-def build(module: Path, package: str, name: str, flags: Sequence[str], draft: Path) -> None:
-    """Build one *package* with what *module* pins, as the program *name* in the directory *draft*."""
-    draft.mkdir()
-    command = [str(go()), "build", *flags, "-o", str(draft / name), package]
+def build(module: Path, packages: Sequence[str], flags: Sequence[str], out: Path, *, progress: Step) -> None:
+    """Build all *packages* with what *module* pins, into the directory *out*, and report each compiled package.
+
+    One call builds all programs: the compiler then has work for every core until the last program is linked.
+    """
+    total = _stale(module, packages, flags)
+    command = [str(go()), "build", "-v", *flags, "-o", f"{out}/", *packages]
+    with subprocess.Popen(command, cwd=module, env=environment(), stderr=subprocess.PIPE, text=True) as compiler:
+        assert compiler.stderr is not None
+        errors = []
+        for done, line in enumerate(compiler.stderr, start=1):
+            progress.advance(min(done, total), total, "packages")
+            errors.append(line)
+    if compiler.returncode:
+        raise TestbedError(f"{module.name} does not build:\n{''.join(errors)[-3000:]}")
+
+
+def build_test(module: Path, package: str, flags: Sequence[str], program: Path) -> None:
+    """Build the test binary of a *package*."""
+    command = [str(go()), "test", "-c", *flags, "-o", str(program), package]
     done = subprocess.run(command, cwd=module, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise TestbedError(f"{name} does not build:\n{done.stderr[-3000:]}")
+        raise TestbedError(f"the tests in {package} do not build:\n{done.stderr[-3000:]}")
+
+
+def folder_of(module: Path, package: str) -> Path:
+    """Where the source of a package is, downloaded if need be."""
+    command = [str(go()), "list", "-f", "{{.Dir}}", package]
+    return Path(run(command, cwd=module, env=environment(), timeout=600).stdout.strip())
+
+
+def name_of(package: str) -> str:
+    """The name that Go gives to the program of a package: the last part of its path that is no version."""
+    *_, parent, last = package.split("/")
+    return parent if re.fullmatch(r"v\d+", last) else last
+
+
+def _stale(module: Path, packages: Sequence[str], flags: Sequence[str]) -> int:
+    """How many packages Go's own build cache lacks. The modules are downloaded on the way."""
+    command = [str(go()), "list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *flags, *packages]
+    done = subprocess.run(command, cwd=module, env=environment(), capture_output=True, text=True, check=False)
+    return max(len(done.stdout.split()), 1)
 
 
 def _version(program: str) -> Version:

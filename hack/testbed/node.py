@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from hack.testbed import images, process
+from hack.testbed.dns import DOMAIN
 from hack.testbed.programs import Programs
 from hack.testbed.segment import Address, Host
 
@@ -21,6 +22,7 @@ class Node(Host):
 
     def __init__(self, name: str, home: Path, number: int, programs: Programs) -> None:
         super().__init__(name, home, number)
+        self.dns: tuple[str, ...] = ()  # the cluster's name servers, for pods
         self._programs = programs
 
     def start_runtime(self) -> None:
@@ -42,7 +44,7 @@ class Node(Host):
         """Start kubelet and kube-proxy with the kubeconfigs in the cluster's state directory."""
         config = self.home / "kubelet.json"
         (self.home / "manifests").mkdir(exist_ok=True)
-        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt")))
+        config.write_text(json.dumps(_kubelet(self.home, state / "ca.crt", self.dns)))
         self.spawn(
             self._programs["kubelet"],
             f"--config={config}",
@@ -94,7 +96,7 @@ root = "{home}/containerd"
 """
 
 
-def _kubelet(home: Path, ca: Path) -> dict[str, object]:
+def _kubelet(home: Path, ca: Path, dns: tuple[str, ...]) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -108,6 +110,7 @@ def _kubelet(home: Path, ca: Path) -> dict[str, object]:
         "volumePluginDir": str(home / "plugins"),
         "staticPodPath": str(home / "manifests"),
         "resolvConf": "",
+        **({"clusterDNS": list(dns), "clusterDomain": DOMAIN} if dns else {}),
         # whatever cgroups this machine has: containers get theirs, nodes and quality classes do not
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,

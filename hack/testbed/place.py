@@ -52,6 +52,7 @@ def run(
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
     inherit: bool = True,
+    cwd: Path | None = None,
 ) -> Result:
     """
     Run a program to its end and return what it said; by default a failure raises with its standard error.
@@ -66,6 +67,7 @@ def run(
         text=True,
         timeout=timeout,
         env={**(os.environ if inherit else {}), **(env or {})},
+        cwd=cwd,
         check=False,
     )
     if check and done.returncode:

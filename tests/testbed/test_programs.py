@@ -6,6 +6,7 @@ import pytest
 
 from hack.testbed import golang, programs
 from hack.testbed.errors import TestbedError
+from hack.testbed.progress import Step
 
 
 @pytest.fixture(autouse=True)
@@ -20,16 +21,17 @@ def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the cache is taken."""
     built = []
 
-    def build(module: Path, package: str, name: str, flags: list[str], draft: Path) -> None:
-        built.append(name)
-        draft.mkdir()
-        (draft / name).touch()
+    def build(module: Path, packages: list[str], flags: list[str], out: Path, *, progress: Step) -> None:
+        built.append(packages)
+        for package in packages:
+            (out / golang.name_of(package)).touch()
 
     monkeypatch.setattr(golang, "build", build)
     first = programs.ensure(["etcd", "helm"])
     assert programs.ensure(["etcd", "helm"]) == first
-    assert built == ["etcd", "helm"]
-    assert Path(first["helm"]).name == "helm"
+    assert built == [["go.etcd.io/etcd/server/v3", "helm.sh/helm/v4/cmd/helm"]]
+    assert (Path(first["etcd"]).name, Path(first["helm"]).name) == ("etcd", "helm")
+    assert Path(first["etcd"]).exists()
 
 
 def test_another_compiler_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +53,7 @@ def test_programs_of_kubebuilder_are_taken(tmp_path: Path, monkeypatch: pytest.M
 
 def test_kubernetes_programs_tell_their_version() -> None:
     """The version that go.mod pins is what the programs say of themselves."""
-    flags = " ".join(programs._flags(programs.SOURCES[1]))
+    flags = " ".join(programs._flags("kubernetes"))
     assert "component-base/version.gitVersion=v1.35." in flags
     assert "component-base/version.gitMinor=35" in flags
 
@@ -62,3 +64,16 @@ def test_every_module_is_pinned() -> None:
         assert (golang.TOOLS / source.module / "go.mod").exists()
         assert (golang.TOOLS / source.module / "go.sum").exists()
     assert golang.minimum() >= (1, 25)
+
+
+def test_helm_shares_the_packages_of_kubernetes() -> None:
+    """Both stand in one go.mod, and helm's release was made for that minor version of Kubernetes."""
+    modules = {source.name: source.module for source in programs.SOURCES}
+    assert modules["helm"] == modules["kubectl"] == "kubernetes"
+    minor = programs.required("kubernetes", "k8s.io/kubernetes").split(".")[1]
+    assert programs.required("kubernetes", "k8s.io/client-go").split(".")[1] == minor
+
+
+def test_the_demo_builds_no_neighbour() -> None:
+    """MetalLB, CoreDNS and the image of the specs are built for those alone that use them."""
+    assert {source.name for source in programs.SOURCES} - set(programs.CLUSTER) == {"metallb", "coredns", "agnhost"}

@@ -29,3 +29,13 @@ def test_a_step_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="no"), progress.step("Try"):
         raise ValueError("no")
     assert re.search(r"Try: FAILED after \d+\.\d s", capsys.readouterr().err)
+
+
+def test_a_step_shows_what_is_left() -> None:
+    """The estimate assumes that the rest takes as long as what is done; there is none before a tenth is done."""
+    running = progress.Step("Build x", begun=time.monotonic() - 100)
+    assert re.fullmatch(r"1 min 40 s so far", running.state())
+    running.advance(9, 100, "packages")
+    assert running.state() == "1 min 40 s so far, 9 of 100 packages"
+    running.advance(25, 100, "packages")
+    assert running.state() == "1 min 40 s so far, 25 of 100 packages, about 5 min 0 s left"

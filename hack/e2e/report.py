@@ -1,0 +1,81 @@
+"""The report of a run of specs: read from ginkgo's JSON, and written as a page of the docs."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+EXCUSES = {
+    "should be able to switch session affinity for LoadBalancer service with Local traffic policy": (
+        "The spec expects requests of one client to reach several nodes. With policy Local one node holds a VIP, and "
+        "kube-proxy serves it from that node's own pods alone."
+    ),
+}
+"""Specs that cannot pass, and why."""
+_SECOND = 1e9  # ginkgo counts nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One spec that ran."""
+
+    text: str
+    state: str
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in any other way than by passing."""
+        return self.state != "passed"
+
+    @property
+    def excuse(self) -> str:
+        """Why it cannot pass; empty where it can."""
+        return next((why for text, why in EXCUSES.items() if text in self.text), "")
+
+
+def read(path: Path) -> list[Spec]:
+    """The specs that were not left out, in the order of their texts."""
+    specs = [
+        Spec(_text(each), each["State"], each["RunTime"] / _SECOND)
+        for suite in json.loads(path.read_text())
+        for each in suite["SpecReports"]
+        if each["LeafNodeType"] == "It" and each["State"] not in {"skipped", "pending"}
+    ]
+    return sorted(specs, key=lambda spec: spec.text)
+
+
+def page(specs: list[Spec], *, version: str) -> str:
+    """The page of the docs."""
+    passed, total = sum(not spec.failed for spec in specs), len(specs)
+    lines = [
+        "# Kubernetes' own load balancer specs",
+        "",
+        "<!-- written by `make e2e` -->",
+        "",
+        f"`make e2e` runs the LoadBalancer specs of Kubernetes {version} against kavip, on a cluster of three nodes",
+        f"with IPv4. {passed} of {total} pass.",
+        "",
+        "| spec | result | minutes |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {spec.text} | {spec.state} | {spec.seconds / 60:.1f} |" for spec in specs]
+    why = [f"- *{spec.text}*: {spec.excuse}" for spec in specs if spec.failed and spec.excuse]
+    if why:
+        lines += ["", "## Specs that cannot pass", "", *why]
+    return "\n".join((*lines, ""))
+
+
+def progress(log: Path) -> tuple[int, int]:
+    """How many specs ended, and how many there are, as ginkgo's output shows."""
+    text = log.read_text(errors="replace")
+    found = re.search(r"Will run (\d+) of \d+ specs", text)
+    ended = len(re.findall(r"^(?:•|\S*\[(?:FAILED|PANICKED|TIMEDOUT)\]) \[\d", text, re.MULTILINE))
+    return ended, int(found[1]) if found else 0
+
+
+def _text(each: dict[str, object]) -> str:
+    containers = each.get("ContainerHierarchyTexts") or []
+    assert isinstance(containers, list)
+    whole = " ".join((*containers, str(each["LeafNodeText"])))
+    return re.sub(r"\s+", " ", re.sub(r"\[(?!LinuxOnly)[^]]*\]", "", whole)).strip()
