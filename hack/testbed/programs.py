@@ -108,7 +108,8 @@ def _take(source: Source, folder: Path, draft: Path) -> None:
 def e2e() -> Path:
     """Kubernetes' own specs of load balancers, as a test binary."""
     module, flags = golang.TOOLS / "kubernetes", _flags("kubernetes")
-    inputs = (module / "go.mod", module / "go.sum", *sorted((module / E2E).glob("*.go")), *flags, golang.description())
+    sources = (module / "go.mod", module / "go.sum", *sorted((module / E2E).glob("*.go")))
+    inputs: tuple[cache.Part, ...] = (*sources, *flags, golang.description())
 
     def build(draft: Path) -> None:
         with step("Build the specs of Kubernetes", "about a minute where Kubernetes is compiled already"):
@@ -130,7 +131,7 @@ def _entry(source: Source) -> tuple[str, tuple[cache.Part, ...]]:
     """The name of a program's directory in the cache, and everything that goes into its build."""
     module, flags = golang.TOOLS / source.module, _flags(source.module)
     pinned = (module / "go.mod", module / "go.sum", *sorted(module.glob("*.go")))
-    inputs = (*pinned, source.package, *flags, golang.description())
+    inputs: tuple[cache.Part, ...] = (*pinned, source.package, *flags, golang.description())
     return f"programs/{source.name}", inputs
 
 
