@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from bench.review import cluster
 from fuzz import shapes
 from fuzz.report import Report, resident
-from kavip.admission import verdict
-from kavip.admission.chain import Options
-from kavip.admission.verdict import Subject
+from kavip.admission.chain import PolicyOptions
+from kavip.admission.response import ReviewedObject, response
+from kavip.admission.text import WARNING_BYTES
 from kavip.api import review
 from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
@@ -70,21 +70,21 @@ def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
     """What the server does between reading a body and writing one; the outcome."""
     asked = review.read(body)
     try:
-        found = ROUTES[path].decide(asked, snapshot, Options())
+        found = ROUTES[path].decide(asked, snapshot, PolicyOptions())
     except BadInput as error:
         assert str(error).isprintable(), error
         return "unreadable"
-    answer = review.answer(verdict.response(asked.uid, found, Subject(asked.kind.kind, asked.name)))
-    response = msgspec.json.decode(answer)["response"]
-    assert response["allowed"] is not bool(found.refusals), response
-    for warning in response.get("warnings", ()):
-        assert len(warning.encode()) <= verdict.WARNING_BYTES, warning
+    answer = review.answer(response(asked.uid, found, ReviewedObject(asked.kind.kind, asked.name)))
+    answered = msgspec.json.decode(answer)["response"]
+    assert answered["allowed"] is not bool(found.refusals), answered
+    for warning in answered.get("warnings", ()):
+        assert len(warning.encode()) <= WARNING_BYTES, warning
         assert warning.isprintable(), warning
-    if not response["allowed"]:
-        status = response["status"]
+    if not answered["allowed"]:
+        status = answered["status"]
         assert status["code"] in (403, 422), status
         assert status["message"].strip(), status
         causes = status["details"]["causes"]
         told = [status["message"], *(text for each in causes for text in (each["field"], each["message"]))]
         assert [text for text in told if not text.isprintable()] == []
-    return "allowed" if response["allowed"] else "refused"
+    return "allowed" if answered["allowed"] else "refused"

@@ -1,27 +1,28 @@
 """
-The table of refusals: ``tests/refusals/*.yaml``, a list of cases to a file; all are asked of ``cluster.yaml``.
+The table of refusals: ``tests/refusals/*.yaml``, lists of cases; each is evaluated against ``cluster.yaml``.
 
 A case::
 
-    rule: group_exists                  # the check function; what the CRD itself refuses (by: crd): any name
-    when: a group that does not exist   # what it is about, in a few words
-    operation: CREATE                   # or UPDATE, DELETE; CREATE where it is left out
-    old: {...}                          # what an UPDATE starts from; left out: the object of that key in the cluster
-    given: [{...}]                      # what the cluster has besides
-    settings: {external_ips_scope: all} # of kavip, where they are not the default ones
-    exempt: true                        # who asks may create services/externalips
-    asked: {...}                        # the manifest, as a user writes it
+    rule: group_exists                  # the function of the check; with "by: crd" any name
+    when: a group that does not exist   # the mistake in a few words
+    operation: CREATE                   # the default; or UPDATE, DELETE
+    old: {...}                          # the object before an UPDATE; default: the object with this key in the cluster
+    cluster: [{...}]                    # further objects of the cluster
+    settings: {external_ips_scope: all} # of kavip, where they differ from the defaults
+    exempt: true                        # the user may create services/externalips
+    object: {...}                       # the manifest as a user writes it
     causes: {FIELD: MESSAGE}            # exactly these, in this order; several of one field: a list
-    warnings: [...]                     # exactly these; a case without causes is accepted with them
-    code: 422                           # or 403
-    by: kavip                           # or crd: the schema or its CEL refuses it, also while kavip is down
-                                        # or check: so says kavip check; at the API server the schema is faster
-    passes: {...}                       # a merge patch (null removes) that makes *asked* acceptable, without a warning
+    warnings: {FIELD: MESSAGE}          # exactly these; a case without causes is accepted
+    exempted: {FIELD: MESSAGE}          # causes that are warnings because of "exempt"
+    code: 422                           # the default; or 403
+    by: kavip                           # the default; or crd: the schema or its CEL refuses it
+                                        # or check: kavip check reports it; the API server's schema refuses it earlier
+    passes: {...}                       # a merge patch (null removes) that makes *object* valid without a warning
 
-What is made of it: unit tests (``tests/admission/test_refusals.py``), the page ``docs/reference/refusals.md``, and
-tests with real kubectl. For those: let the webhook judge by :func:`snapshot` of the case, apply :attr:`Case.asked`,
-and look for ``FIELD: MESSAGE`` in what kubectl prints. Before an UPDATE or a DELETE create :attr:`Case.old` while no
-webhook is registered, or through a Snapshot that lets it pass; objects of the cluster need not stand in the API server.
+Its users: unit tests (``tests/admission/test_refusals.py``), the page ``docs/reference/refusals.md``, and tests with a
+real kubectl. Those let the webhook use the :func:`snapshot` of the case, apply :attr:`Case.object`, and compare what
+kubectl prints with :attr:`Case.printed`. Before an UPDATE or a DELETE they create :attr:`Case.old` while the webhook
+accepts everything. The objects of the cluster need not exist in the API server.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,39 +35,44 @@ import msgspec
 import yaml
 
 from kavip.admission import groups, pools, services
-from kavip.admission.chain import Check, Options
+from kavip.admission.chain import PolicyOptions, Rule
+from kavip.admission.verdict import EXEMPTED
 from kavip.api.review import Operation
 from kavip.settings import listed
 from kavip.snapshot import KINDS, Object, Snapshot
 
 FOLDER: Final = Path(__file__).parents[1] / "tests" / "refusals"
 CLUSTER: Final = FOLDER / "cluster.yaml"
-CHAINS: Final[Mapping[str, tuple[Check[Any], ...]]] = {
+CHAINS: Final[Mapping[str, tuple[Rule[Any], ...]]] = {
     "Service": (*services.CHAIN, *services.UNMANAGED),
     "KeepalivedGroup": (*groups.CHAIN, *groups.DELETION),
     "VIPPool": (*pools.CHAIN, *pools.DELETION),
 }
-"""Every rule of the policy, by the kind that it is asked of."""
+"""All rules of the policy by kind."""
 _TYPES: Final[dict[str, type]] = {name: kind for kind, name in KINDS.items()}
-_HOMES: Final = "group_namespaces"  # a setting of the Snapshot; the others are the policy's
-_OPTIONAL: Final = frozenset({"operation", "old", "given", "settings", "exempt", "causes", "warnings", "code", "by"})
+_GROUP_NAMESPACES: Final = "group_namespaces"  # a setting of the Snapshot; the others belong to the policy
+_REQUIRED: Final = frozenset({"rule", "when", "object", "passes"})
+_OPTIONAL: Final = frozenset(
+    {"operation", "old", "cluster", "settings", "exempt", "causes", "warnings", "exempted", "code", "by"}
+)
 
 Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row of the table; see the head of this module."""
+    """One case; the docstring of this module describes the fields."""
 
     rule: str
     when: str
-    asked: Manifest
+    object: Manifest
     passes: Manifest
     causes: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[tuple[str, str], ...]
+    exempted: tuple[tuple[str, str], ...]
     operation: Operation
     old: Manifest | None
-    given: tuple[Manifest, ...]
+    cluster: tuple[Manifest, ...]
     settings: Mapping[str, str]
     exempt: bool
     code: int
@@ -74,27 +80,33 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of the object that is asked for."""
-        return str(self.asked["kind"])
+        """The kind of the object."""
+        return str(self.object["kind"])
 
     @property
-    def options(self) -> Options:
-        """The settings, as the policy takes them."""
-        return Options(**{name: value for name, value in self.settings.items() if name != _HOMES})
+    def options(self) -> PolicyOptions:
+        """The settings of the policy."""
+        return PolicyOptions(**{name: value for name, value in self.settings.items() if name != _GROUP_NAMESPACES})
 
     @property
-    def words(self) -> str:
-        """How what kubectl prints of a refusal ends: of a 422 it is all there is."""
+    def warning_texts(self) -> tuple[str, ...]:
+        """The warnings of the response."""
+        found = tuple(f"{field}: {message}" if field else message for field, message in self.warnings)
+        return (*found, *(f"{EXEMPTED}{field}: {message}" for field, message in self.exempted))
+
+    @property
+    def printed(self) -> str:
+        """The end of what kubectl prints of a refusal; of a 422 all of it."""
         causes = [f"{field}: {message}" for field, message in self.causes]
         if self.code == 403:
-            told = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
-            place = "/".join(filter(None, map(self.asked["metadata"].get, ("namespace", "name"))))
-            return f" denied the request: {self.kind} {place}: {told}\n"
-        told = f"{causes[0]}\n" if len(causes) == 1 else "\n" + "".join(f"* {each}\n" for each in causes)
-        return f'The {self.kind} "{self.asked["metadata"]["name"]}" is invalid: {told}'
+            summary = causes[0] if len(causes) == 1 else f"{len(causes)} problems: {'; '.join(causes)}"
+            key = "/".join(filter(None, map(self.object["metadata"].get, ("namespace", "name"))))
+            return f" denied the request: {self.kind} {key}: {summary}\n"
+        listing = f"{causes[0]}\n" if len(causes) == 1 else "\n" + "".join(f"* {each}\n" for each in causes)
+        return f'The {self.kind} "{self.object["metadata"]["name"]}" is invalid: {listing}'
 
     def __str__(self) -> str:
-        """As tests are called."""
+        """The name of its tests."""
         return f"{self.rule}: {self.when}"
 
 
@@ -116,33 +128,34 @@ def cluster() -> tuple[Manifest, ...]:
 
 
 def read(manifest: Manifest) -> Object:
-    """*manifest* as kavip reads it."""
+    """*manifest* as kavip decodes it."""
     found: Object = msgspec.convert(manifest, _TYPES[manifest["kind"]])
     return found
 
 
 def snapshot(case: Case | None = None) -> Snapshot:
-    """What *case* is judged by: the cluster, what is given besides, and what an UPDATE or DELETE starts from."""
-    found = [*cluster(), *case.given, *([case.old] if case.old else [])] if case else cluster()
-    homes = listed(case.settings.get(_HOMES, "")) if case else ()
-    return Snapshot.from_objects(map(read, found), group_namespaces=homes)
+    """The Snapshot that *case* is evaluated against: both clusters, and the old object of an UPDATE or DELETE."""
+    found = [*cluster(), *case.cluster, *([case.old] if case.old else [])] if case else cluster()
+    namespaces = listed(case.settings.get(_GROUP_NAMESPACES, "")) if case else ()
+    return Snapshot.from_objects(map(read, found), group_namespaces=namespaces)
 
 
 def _case(row: dict[str, Any], file: str) -> Case:
-    if wrong := (set(row) - _OPTIONAL) ^ {"rule", "when", "asked", "passes"}:
-        raise ValueError(f"{file}: {row.get('when')}: {sorted(wrong)}")
-    asked, given = row["asked"], tuple(row.get("given", ()))
+    if wrong := (set(row) - _OPTIONAL) ^ _REQUIRED:
+        raise ValueError(f"{file}: {row.get('when')}: missing or unknown keys: {sorted(wrong)}")
+    manifest, extra = row["object"], tuple(row.get("cluster", ()))
     operation = Operation(row.get("operation", "CREATE"))
     return Case(
         rule=row["rule"],
         when=row["when"],
-        asked=asked,
-        passes=_merged(asked, row["passes"]),
-        causes=tuple(_causes(row.get("causes", {}))),
-        warnings=tuple(row.get("warnings", ())),
+        object=manifest,
+        passes=_merged(manifest, row["passes"]),
+        causes=tuple(_by_field(row.get("causes", {}))),
+        warnings=tuple(_by_field(row.get("warnings", {}))),
+        exempted=tuple(_by_field(row.get("exempted", {}))),
         operation=operation,
-        old=None if operation is Operation.CREATE else row.get("old") or _found(asked, (*cluster(), *given)),
-        given=given,
+        old=None if operation is Operation.CREATE else row.get("old") or _with_key(manifest, (*cluster(), *extra)),
+        cluster=extra,
         settings=row.get("settings", {}),
         exempt=row.get("exempt", False),
         code=row.get("code", 422),
@@ -150,14 +163,14 @@ def _case(row: dict[str, Any], file: str) -> Case:
     )
 
 
-def _causes(row: Mapping[str, str | Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _by_field(row: Mapping[str, str | Sequence[str]]) -> Iterator[tuple[str, str]]:
     for field, messages in row.items():
         yield from ((field, message) for message in ([messages] if isinstance(messages, str) else messages))
 
 
-def _found(asked: Manifest, objects: Sequence[Manifest]) -> Manifest:
-    """The object that *asked* is a change of."""
-    (old,) = (each for each in objects if _key(each) == _key(asked))
+def _with_key(manifest: Manifest, objects: Sequence[Manifest]) -> Manifest:
+    """The one of *objects* with the kind and key of *manifest*."""
+    (old,) = (each for each in objects if _key(each) == _key(manifest))
     return old
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from kavip import names, telemetry
-from kavip.admission.chain import Options as WebhookOptions
+from kavip.admission.chain import PolicyOptions
 from kavip.caches import Caches
 from kavip.controller.leadership import Leading
 from kavip.controller.metrics import Addresses
@@ -111,7 +111,7 @@ class App:
     @asynccontextmanager
     async def _webhook(self, start: Start) -> AsyncIterator[None]:
         settings = self._settings
-        options = WebhookOptions(
+        options = PolicyOptions(
             allow_missing_group=settings.allow_missing_group,
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,

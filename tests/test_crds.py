@@ -221,7 +221,7 @@ def test_bad_shapes_are_refused(server: ControlPlane, subject: manifests.Object,
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
 def test_the_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
     """Nobody but the API server judges here; what the case says would be right, is."""
-    said = refusal(server, _at_home(case.asked))
+    said = refusal(server, _at_home(case.object))
     assert all(f"{field}: " in said and _own_words(message) in said for field, message in case.causes), said
     assert refusal(server, _at_home(case.passes)) == ""
 

@@ -86,4 +86,4 @@ def test_what_the_tour_is_asked_of_is_what_the_demo_uses() -> None:
 def test_every_stop_of_the_tour_is_a_refusal() -> None:
     """The chosen cases are there, by kavip's default settings, with nothing but the table's cluster around them."""
     assert [str(case) for case in tour.cases()] == list(tour.CHOSEN)
-    assert all(case.causes and case.by == "kavip" and not (case.given or case.settings) for case in tour.cases())
+    assert all(case.causes and case.by == "kavip" and not (case.cluster or case.settings) for case in tour.cases())

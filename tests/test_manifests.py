@@ -160,7 +160,7 @@ class TestWebhook:
 
     def test_configurations_are_those_of_the_code(self) -> None:
         """Rules, conditions, selectors, policies and time-outs are what kavip would register itself."""
-        client = registration.ByService(manifests.NAMESPACE, "kavip-webhook")
+        client = registration.ServiceClientConfig(manifests.NAMESPACE, "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE):
             found = manifests.only(self.FOUND, expected["kind"])
             assert found["metadata"]["name"] == expected["metadata"]["name"]
@@ -172,7 +172,7 @@ class TestWebhook:
         deployment = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
         (port,) = service["spec"]["ports"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        assert port["port"] == registration.ByService("", "").port
+        assert port["port"] == registration.ServiceClientConfig("", "").port
         assert {"name": port["targetPort"], "containerPort": names.WEBHOOK_PORT} in container["ports"]
         assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
 

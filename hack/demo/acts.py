@@ -88,11 +88,11 @@ def refuse(story: Story) -> None:
         story.kubectl("apply", "-f", around)
         story.wait("the tour's Services have their addresses", lambda: all(map(story.address, tour.SERVICES)))
         for number, case in enumerate(tour.cases(), start=1):
-            file = _written(Path(folder) / f"{number:02}-{case.when.replace(' ', '-')}.yaml", case.asked)
+            file = _written(Path(folder) / f"{number:02}-{case.when.replace(' ', '-')}.yaml", case.object)
             _heard(story, file, case)
             before = time.monotonic()
             done = story.kubectl("apply", "-f", file, check=False)
-            refused = done.returncode != 0 and done.stderr.endswith(case.words)
+            refused = done.returncode != 0 and done.stderr.endswith(case.printed)
             story.claim(f"{case.when}: refused", refused, f"{time.monotonic() - before:.1f} s")
         story.kubectl("delete", "services", "--all", "-n", "shop")
         story.kubectl("delete", "keepalivedgroups", "closed", "full", "other", "-n", "lb")
@@ -104,7 +104,7 @@ def _heard(story: Story, file: str, case: Case) -> None:
 
     def refused() -> bool:
         done = story.cluster.kubectl("apply", "-f", file, "--dry-run=server", check=False)
-        return done.returncode != 0 and done.stderr.endswith(case.words)
+        return done.returncode != 0 and done.stderr.endswith(case.printed)
 
     with suppress(TestbedError):
         wait_for(case.when, refused, timeout=PATIENCE, interval=0.2)

@@ -14,20 +14,20 @@ from kavip import names
 
 CHOSEN: Final = (
     "group_exists: a group that does not exist",
-    "group_is_a_reference: a group without its namespace",
+    "group_reference_is_valid: a group without its namespace",
     "namespace_is_allowed: a namespace that the group does not serve",
-    "group_exists: all mistakes of a Service at once",
-    "verbatim_is_safe: verbatimconfig with a keyword that runs programs",
-    "router_ids_suffice: a group without a virtual router ID left",
-    "request_is_met: a pool that does not exist",
-    "request_is_met: an address outside every pool",
-    "request_is_met: an address that another Service has",
-    "request_is_met: an address that is reserved for another",
-    "request_is_met: an address of a family that the Service does not have",
-    "there_is_one_default: a second default group",
-    "router_ids_suffice: a blacklist that leaves too few VRIDs",
-    "pool_is_sound: a pool that overlaps another",
-    "pool_is_sound: an exclusion outside the pool",
+    "group_exists: several mistakes at once",
+    "verbatim_config_is_safe: verbatimconfig with a keyword that runs programs",
+    "router_ids_are_available: a group without a free virtual router ID",
+    "addresses_are_available: a pool that does not exist",
+    "addresses_are_available: an address outside every pool",
+    "addresses_are_available: an address that another Service uses",
+    "addresses_are_available: an address that is reserved for another",
+    "addresses_are_available: an address of a family that the Service does not have",
+    "default_group_is_unique: a second default group",
+    "router_ids_are_available: a blacklist that leaves too few VRIDs",
+    "pool_spec_is_valid: a pool that overlaps another",
+    "pool_spec_is_valid: an exclusion outside the pool",
 )
 SERVICES: Final = ("shop/first", "shop/second")
 _IN_USE: Final = "edge"  # the group that has nodes

@@ -1,18 +1,18 @@
 """
-What a chain is made of: named checks, and how their findings become a verdict.
+Chains of named rules, and how their findings become a verdict.
 
-A chain is a tuple of checks and reads as a table of contents. Every check looks, so that all findings are told at once.
-Where an UPDATE leaves a part of the object as it was, and what is found there was to be found before, it is an old
-violation: told as a warning, and accepted.
+A chain is a tuple of rules and reads as a table of contents. Every rule is evaluated, so one response reports all
+findings. Updates are ratcheted as Kubernetes ratchets CRD validation: if an UPDATE leaves the part of the object that a
+rule reads as it was, and the old object has the same finding, the finding is a warning and the UPDATE is accepted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from kavip.admission.verdict import Awaited, Verdict, told
+from kavip.admission.verdict import UNCHANGED, AdmissionWarning, MissingReference, Verdict, describe
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
@@ -22,95 +22,97 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What an administrator may soften, as the settings of the same names spell it."""
+class PolicyOptions:
+    """The settings of the same names."""
 
-    allow_missing_group: str = "refuse"  # or "warn": GitOps that applies Services before groups
+    allow_missing_group: str = "refuse"  # or "warn", for GitOps tools that apply Services before groups
     external_ips_scope: str = "managed"  # or "all", "off"
     ipam: str = "auto"  # or "always", "never"
 
 
-DEFAULTS: Final = Options()
-CLEAN: Final = Verdict()
+DEFAULTS: Final = PolicyOptions()
+ALLOWED: Final = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
-    """What is allowed, and unwise."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pardonable:
-    """A refusal that does not bind who may ``create`` ``services/externalips``."""
+class Exemptible:
+    """A refusal that does not apply to users who may ``create`` ``services/externalips``."""
 
     refusal: Refusal
 
 
-Finding = Refusal | Caution | Awaited | Pardonable
+Finding = Refusal | Exemptible | AdmissionWarning | MissingReference
+Findings = Iterator[Finding]
 
 
 @dataclass(frozen=True, slots=True)
 class Context(Generic[T]):
     """
-    What a check may look at beside the object: the cluster, and what an UPDATE starts from.
+    The input of a rule besides the object: the cluster, and the object that an UPDATE starts from.
 
-    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), asked for once.
+    *group* is the key of the group that a Service belongs to (:meth:`Snapshot.group_of`), looked up once.
     """
 
     snapshot: Snapshot
     old: T | None = None
-    options: Options = DEFAULTS
+    options: PolicyOptions = DEFAULTS
     group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Generic[T]):
-    """One rule: *find* looks; *reads* gives the part of the object that a finding with that field path is about."""
+class Rule(Generic[T]):
+    """
+    One check. *evaluate* yields the findings about an object.
 
-    find: Callable[[T, Context[T]], Iterable[Finding]]
+    *reads* returns the part of the object that a finding at the given field path depends on.
+    """
+
+    evaluate: Callable[[T, Context[T]], Iterable[Finding]]
     reads: Callable[[T, str], object]
 
 
-def run(chain: Sequence[Check[T]], subject: T, context: Context[T], *, since: T | None = None) -> Verdict:
-    """Judge *subject* by every check; *since* is what an UPDATE starts from, where that was judged too."""
+def run(chain: Sequence[Rule[T]], subject: T, context: Context[T], *, since: T | None = None) -> Verdict:
+    """Evaluate *chain* for *subject*; *since* is the old object of an UPDATE that the same chain applied to."""
     refusals: dict[Refusal, None] = {}
     warnings: list[str] = []
-    awaits: list[Awaited] = []
-    pardonable: set[Refusal] = set()
-    for check in chain:
-        for finding in check.find(subject, context):
-            if isinstance(finding, Caution):
-                warnings.append(finding.message)
+    missing: list[MissingReference] = []
+    exemptible: set[Refusal] = set()
+    for rule in chain:
+        for finding in rule.evaluate(subject, context):
+            if isinstance(finding, AdmissionWarning):
+                warnings.append(describe(finding))
                 continue
-            if isinstance(finding, Awaited):
-                awaits.append(finding)
+            if isinstance(finding, MissingReference):
+                missing.append(finding)
                 continue
-            refusal = finding.refusal if isinstance(finding, Pardonable) else finding
-            if isinstance(finding, Pardonable):
-                pardonable.add(refusal)
-            if since is not None and _is_old(refusal, check, subject, since, context):
-                warnings.append(f"accepted, because it is not new: {told(refusal)}")
+            refusal = _refusal(finding)
+            if isinstance(finding, Exemptible):
+                exemptible.add(refusal)
+            if since is not None and _is_unchanged(refusal, rule, subject, since, context):
+                warnings.append(f"{UNCHANGED}{describe(refusal)}")
             else:
                 refusals[refusal] = None
     if not (refusals or warnings):
-        return CLEAN
+        return ALLOWED
     return Verdict(
-        tuple(refusals), tuple(warnings), awaits=tuple(awaits), pardonable=frozenset(pardonable & refusals.keys())
+        tuple(refusals), tuple(warnings), missing=tuple(missing), exemptible=frozenset(exemptible & refusals.keys())
     )
 
 
-def _is_old(finding: Refusal, check: Check[T], subject: T, since: T, context: Context[T]) -> bool:
-    """Whether *since* had *finding* as well, word for word, and its part of the object is as it was."""
-    if check.reads(since, finding.field) != check.reads(subject, finding.field):
+def _refusal(finding: Refusal | Exemptible) -> Refusal:
+    return finding.refusal if isinstance(finding, Exemptible) else finding
+
+
+def _is_unchanged(refusal: Refusal, rule: Rule[T], subject: T, since: T, context: Context[T]) -> bool:
+    """Whether *rule* refuses *since* for the same cause, and the part of the object that it reads is the same."""
+    if rule.reads(since, refusal.field) != rule.reads(subject, refusal.field):
         return False
-    findings = check.find(since, replace(context, old=None))
-    return any(finding == (each.refusal if isinstance(each, Pardonable) else each) for each in findings)
+    findings = rule.evaluate(since, replace(context, old=None))
+    return any(isinstance(each, Refusal | Exemptible) and _refusal(each) == refusal for each in findings)
 
 
 def spec_part(subject: KeepalivedGroup | VIPPool, field: str) -> object:
-    """The field of ``spec`` that the path *field* lies in, or all of ``spec`` and the labels where it lies in none."""
+    """The field of ``spec`` that contains the path *field*; all of ``spec`` and the labels for a path outside it."""
     parts: dict[str, Any] = msgspec.to_builtins(subject.spec)
     name = field.removeprefix("spec.").partition(".")[0].partition("[")[0]
     return parts.get(name) if field.startswith("spec.") else (parts, subject.metadata.labels)

@@ -1,75 +1,83 @@
 """
-What an edit of a running group moves: told, not refused.
+What an edit of a running group disrupts: only warnings, each of at most 256 bytes.
 
-Everything here is a warning of at most 256 bytes: the field, what becomes of it, and whose VIPs feel it.
+A warning has the field, the effect on all nodes, and the Services whose VIPs are affected.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kavip.admission import vrids
-from kavip.admission.chain import Caution, Context
-from kavip.admission.verdict import listed
+from kavip.admission import routeridusage
+from kavip.admission.chain import Context
+from kavip.admission.text import listed
+from kavip.admission.verdict import AdmissionWarning
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.snapshot import Snapshot
 from kavip.vrrp import timing
 from kavip.vrrp.groups import has_password
 
-_TOGETHER: Final = "all nodes change at one instant, which the group's Programmed tells"
+_SWITCHOVER: Final = "all nodes switch at the same moment (see the group's Programmed condition)"
+_PAUSE: Final = "pause for a fail-over"
+_CONTINUE: Final = "continue"
 
-_READ: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
-    "spec.interface": (lambda spec: spec.interface, "pause for a fail-over"),
-    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, "pause for a fail-over"),
-    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, "pause for a fail-over"),
-    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), "pause for a fail-over"),
-    "spec.vrrpVersion": (lambda spec: str(timing.version_of(spec)), "go on"),
-    "spec.advertIntervalMilliseconds": (lambda spec: str(timing.timing_of(spec, 4).milliseconds), "go on"),
+_FIELDS: Final[dict[str, tuple[Callable[[GroupSpec], str], str]]] = {
+    "spec.interface": (lambda spec: spec.interface, _PAUSE),
+    "spec.interfaceFromIP": (lambda spec: spec.interface_from_ip, _PAUSE),
+    "spec.vrrpInterface": (lambda spec: spec.vrrp_interface, _PAUSE),
+    "spec.unicastEnabled": (lambda spec: str(bool(spec.unicast_enabled)).lower(), _PAUSE),
+    "spec.vrrpVersion": (lambda spec: str(timing.version_of(spec)), _CONTINUE),
+    "spec.advertIntervalMilliseconds": (lambda spec: str(timing.timing_of(spec, 4).milliseconds), _CONTINUE),
 }
-"""Where nodes that have followed and nodes that have not do not hear each other; and what VIPs do at the instant."""
+"""
+Fields in which nodes with the old and the new value do not hear each other's adverts, how to read them, and what the
+VIPs do at the switchover.
+"""
 
 
-def live_changes_are_told(group: KeepalivedGroup, context: Context[KeepalivedGroup]) -> Iterator[Caution]:
-    """A change of interface, unicast, version, interval, password, instances or segment says what it moves."""
+def running_vips_are_disrupted(group: KeepalivedGroup, context: Context[KeepalivedGroup]) -> Iterator[AdmissionWarning]:
+    """A change of interface, unicast, version, interval, password, instances or segment disrupts running VIPs."""
     old, snapshot = context.old, context.snapshot
-    if old is None or not vrids.held(group, snapshot):
+    if old is None or not routeridusage.held_ids(group, snapshot):
         return
     members = [service for service in snapshot.members(group.key) if service.virtual_ips]
-    whose = _whose(members)
-    for field, (read, what) in _READ.items():
+    vips = _vips_of(members)
+    for field, (read, effect) in _FIELDS.items():
         if read(old.spec) != read(group.spec):
-            yield Caution(f'{field}: "{read(old.spec)}" becomes "{read(group.spec)}": {_TOGETHER}; {whose} {what}')
+            change = f'"{read(old.spec)}" becomes "{read(group.spec)}"'
+            yield AdmissionWarning(f"{change}: {_SWITCHOVER}; {vips} {effect}", field)
     if (before := _secret(old.spec)) != (after := _secret(group.spec)):
-        what = "go on" if before[0] == after[0] else "fail over as the pods are replaced, one by one"
-        yield Caution(f"spec.passwordAuth: {_TOGETHER}; {whose} {what}")
-    moving = [service for service in members if not service.is_local]  # these have instances of their own either way
+        effect = _CONTINUE if before[0] == after[0] else "fail over while the pods are replaced one by one"
+        yield AdmissionWarning(f"{_SWITCHOVER}; {vips} {effect}", "spec.passwordAuth")
+    moving = [service for service in members if not service.is_local]  # Local ones have own instances in both modes
     if _layout(old) != _layout(group) and (moving or group.spec.virtual_ips):
         change = f"{_layout(old)} becomes {_layout(group)}"
-        yield Caution(f"spec.instances: {change}: {_TOGETHER}; {_whose(moving)} move to other instances")
+        message = f"{change}: {_SWITCHOVER}; {_vips_of(moving)} move to other instances"
+        yield AdmissionWarning(message, "spec.instances")
     if old.segment != group.segment:
-        yield Caution(f"spec.segment: {_collisions(group, snapshot)}")
+        yield AdmissionWarning(_collisions(group, snapshot), "spec.segment")
 
 
 def _collisions(group: KeepalivedGroup, snapshot: Snapshot) -> str:
-    """Which of the group's VRIDs are taken on the segment that it comes to."""
-    there = [vrids.held(neighbour, snapshot) for neighbour in snapshot.neighbours(group)]
-    taken = vrids.held(group, snapshot).intersection(set[int]().union(*there))
+    """Which VRIDs of *group* are in use on its new segment."""
+    neighbours = [routeridusage.held_ids(neighbour, snapshot) for neighbour in snapshot.neighbours(group)]
+    taken = routeridusage.held_ids(group, snapshot).intersection(set[int]().union(*neighbours))
     if not taken:
-        return "nobody there has a virtual router ID of this group; no VIP moves"
-    return f"in use there, too: {listed(sorted(taken), most=10)}; their VIPs will move to other instances"
+        return "no virtual router ID of this group is in use there; no VIP moves"
+    return f"{listed(sorted(taken), most=10)}: in use there; the VIPs will move to other instances"
 
 
 def _layout(group: KeepalivedGroup) -> str:
-    """How VIPs are laid out, in words; the count says nothing about instances per Service."""
+    """The instances of *group* in words; with one instance per Service the count has no effect."""
     instances = group.spec.instances
     return f"{instances.mode} ({instances.count})" if group.is_shared else instances.mode
 
 
 def _secret(spec: GroupSpec) -> tuple[str, str]:
-    """Name and key of the password's Secret; empty where there is none."""
+    """Name and key of the Secret with the password; empty without one."""
     password = spec.password_auth
     return (password.secret_ref.name, password.secret_key) if password and has_password(spec) else ("", "")
 
 
-def _whose(members: list[Service]) -> str:
+def _vips_of(members: list[Service]) -> str:
     return f"the VIPs of {listed([service.key for service in members], most=2)}" if members else "its VIPs"

@@ -1,22 +1,24 @@
 """
-``spec.externalIPs`` of a Service: which addresses its author may take.
+``spec.externalIPs`` of a Service: which addresses its author may use.
 
-Whoever may write this field may draw the traffic of any address to himself (CVE-2020-8554), so an address must be one
-that an administrator has given away: by OpenShift's policy where there is one, else by a VIPPool. That does not bind
-who may ``create`` ``services/externalips``; of a managed Service even he may not take what somebody else has, for
-keepalived would take it away.
+A user who may write this field may divert the traffic of any address to the Service (CVE-2020-8554). So an
+administrator must have permitted the address: by OpenShift's policy if there is one, else by a VIPPool. This does not
+apply to a user who may ``create`` ``services/externalips``. Even that user may not take an address in use for a Service
+that kavip manages: keepalived would move the address away from its holder.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nsmallest
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final, Self
 
 from kavip import names
-from kavip.admission.chain import Caution, Context, Finding, Pardonable
-from kavip.admission.verdict import Awaited, listed, quoted
+from kavip.admission.chain import Context, Exemptible, Findings
+from kavip.admission.text import listed, quoted
+from kavip.admission.verdict import AdmissionWarning, MissingReference
 from kavip.api.address import WANTED, Address, parse_address
 from kavip.api.cluster import ExternalIP
 from kavip.api.pool import VIPPool
@@ -30,39 +32,39 @@ from kavip.ipam.request import Request, read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
-FIELD = "spec.externalIPs"
-_SHOWN = 5  # of the pools, and of the ranges of each
+FIELD: Final = "spec.externalIPs"
+_SHOWN: Final = 5  # pools in a message, and ranges of each
 
 
-def external_ips_are_allowed(service: Service, context: Context[Service]) -> Iterator[Finding]:
-    """Each new external IP is one that this Service may have."""
+def external_ips_are_allowed(service: Service, context: Context[Service]) -> Findings:
+    """The Service may use each new external IP."""
     if context.options.external_ips_scope != "off":
-        yield from _found(service, context)
+        yield from _evaluate(service, context)
 
 
-def any_external_ips_are_allowed(service: Service, context: Context[Service]) -> Iterator[Finding]:
-    """The same of a Service that kavip does not manage, where ``externalIPs.scope`` is ``all``."""
+def unmanaged_external_ips_are_allowed(service: Service, context: Context[Service]) -> Findings:
+    """With ``externalIPs.scope: all``, a Service that kavip does not manage may use each new external IP."""
     if context.options.external_ips_scope == "all":
-        for finding in _found(service, context):
-            yield Pardonable(finding) if isinstance(finding, Refusal) else finding
+        for finding in _evaluate(service, context):
+            yield Exemptible(finding) if isinstance(finding, Refusal) else finding
 
 
-def written(service: Service, _: str) -> object:
-    """What these rules are about."""
+def external_ips(service: Service, _: str) -> object:
+    """The field that these rules read."""
     return service.spec.external_ips
 
 
-def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
+def _evaluate(service: Service, context: Context[Service]) -> Findings:
     texts = service.spec.external_ips
     if not texts:
         return
-    if len(texts) > names.MAX_EXTERNAL_IPS:  # the rest is not read
-        message = f"{len(texts):,} entries; want at most {names.MAX_EXTERNAL_IPS}: spread them over several Services"
+    if len(texts) > names.MAX_EXTERNAL_IPS:  # the others are not read
+        message = f"{len(texts):,} entries; want at most {names.MAX_EXTERNAL_IPS}: use several Services"
         yield Refusal(Reason.INVALID_REQUEST, message, FIELD)
     request, _ = read_request(service, group=context.group)
     before = (context.old.spec.external_ips if context.old else None) or ()
     accepted = {*service.ingress_addresses, *(context.old.external_addresses if context.old else ())}
-    quotas = _Quotas.of(service, context)
+    quota = _QuotaUse.of(service, context)
     for index, text in enumerate(texts[: names.MAX_EXTERNAL_IPS]):
         field = f"{FIELD}[{index}]"
         try:
@@ -74,112 +76,111 @@ def _found(service: Service, context: Context[Service]) -> Iterator[Finding]:
         if address in accepted:
             continue
         if address.family not in request.families:
-            yield Caution(
-                f"{field}: {text}: the Service has no {FAMILY_NAMES[address.family]}; it will not answer there"
-            )
-        yield from _judged(address, request, quotas, quoted(text), field)
-        accepted.add(address)  # said once, and taken once
+            family = FAMILY_NAMES[address.family]
+            yield AdmissionWarning(f"{text}: the Service has no {family}, so it does not answer on this address", field)
+        yield from _evaluate_address(address, request, quota, quoted(text), field)
+        accepted.add(address)  # a duplicate is reported once and counted once
 
 
 def _unreadable(text: str, field: str, error: BadInput) -> Refusal:
-    """The API server and kube-proxy take leading zeros and mapped IPv4, and would serve what was never judged."""
+    """The API server and kube-proxy accept leading zeros and mapped IPv4; kavip would serve an unchecked address."""
     remedy = "want an address without leading zeros" if error.remedy == WANTED else error.remedy
     return Refusal(Reason.INVALID_REQUEST, f"{quoted(text)}: {remedy}", field)
 
 
 @dataclass(frozen=True, slots=True)
-class _Quotas:
-    """What a Service *takes* of the quota of each pool, by name, address by address; and what was *told* of it."""
+class _QuotaUse:
+    """What the Service uses of the quota of each pool, counted address by address; *reported*: the message by pool."""
 
     snapshot: Snapshot
-    takes: Counter[str]
-    told: dict[str, str]
+    used: Counter[str]
+    reported: dict[str, str]
 
     @classmethod
-    def of(cls, service: Service, context: Context[Service]) -> "_Quotas":
-        """Nothing yet, and less than that where an UPDATE gives addresses back that nobody else has."""
+    def of(cls, service: Service, context: Context[Service]) -> Self:
+        """The start of a review: nothing is used; addresses that an UPDATE frees count as negative."""
         snapshot, old = context.snapshot, context.old
-        gone = {*(old.external_addresses if old else ())}.difference(service.virtual_ips)
-        own = [each for each in gone if all(terms.key == service.key for terms in snapshot.ledger.claimants(each))]
-        places = Counter(pool.name for each in own if (pool := snapshot.parsed_pools.pool_of(each)))
-        return cls(snapshot, Counter({name: -count for name, count in places.items()}), {})
+        removed = {*(old.external_addresses if old else ())}.difference(service.virtual_ips)
+        freed = [each for each in removed if all(terms.key == service.key for terms in snapshot.ledger.claimants(each))]
+        pools = Counter(pool.name for each in freed if (pool := snapshot.parsed_pools.pool_of(each)))
+        return cls(snapshot, Counter({name: -count for name, count in pools.items()}), {})
 
-    def exceeded(self, address: Address, pool: Pool, request: Request) -> str:
-        """Take *address* of *pool*; why that is too much, or ""."""
+    def charge(self, address: Address, pool: Pool, request: Request) -> str:
+        """Charge *address* to the quota of *pool*; return why the quota is exceeded, or ""."""
         ledger = self.snapshot.ledger
         left = ledger.quota_left(pool, request.namespace)
         if left is None or not ledger.costs_quota(address, request.namespace):
             return ""
-        if self.takes[pool.name] < left:
-            self.takes[pool.name] += 1
+        if self.used[pool.name] < left:
+            self.used[pool.name] += 1
             return ""
-        if pool.name not in self.told:
-            self.told[pool.name] = messages.quota(pool, request, ledger).message
-        return self.told[pool.name]
+        if pool.name not in self.reported:
+            self.reported[pool.name] = messages.quota(pool, request, ledger).message
+        return self.reported[pool.name]
 
 
-def _judged(address: Address, request: Request, quotas: _Quotas, text: str, field: str) -> Iterator[Finding]:
-    snapshot = quotas.snapshot
-    if refusal := _free(address, request, snapshot):
+def _evaluate_address(address: Address, request: Request, quota: _QuotaUse, text: str, field: str) -> Findings:
+    snapshot = quota.snapshot
+    if refusal := _check_use(address, request, snapshot):
         yield replace(refusal, message=f"{text}: {refusal.message}", field=field)
-    elif refusal := _given_away(address, request, quotas):
-        yield Pardonable(replace(refusal, message=f"{text}: {refusal.message}", field=field))
+    elif refusal := _check_permission(address, request, quota):
+        yield Exemptible(replace(refusal, message=f"{text}: {refusal.message}", field=field))
         if refusal.reason is Reason.ADDRESS_NOT_IN_POOL:
-            yield Awaited(names.VIP_POOL, address=address)
+            yield MissingReference(names.VIP_POOL, address=address)
     elif not snapshot.pools and _platform(snapshot).policy is None:
-        yield Caution(f"{field}: {address}: no VIPPool and no platform policy says who may have it; create a VIPPool")
+        message = f"{address}: no VIPPool and no platform policy restricts external IPs; create a VIPPool"
+        yield AdmissionWarning(message, field)
 
 
-def _given_away(address: Address, request: Request, quotas: _Quotas) -> Refusal | None:
-    """Why no administrator has given *address* to this Service."""
-    snapshot = quotas.snapshot
-    platform, pool = _platform(snapshot), snapshot.parsed_pools.pool_of(address)
-    if _covered(address, platform.auto_assign_cidrs):
-        return None
-    if platform.policy is not None:
-        if _covered(address, platform.policy.rejected_cidrs):
-            return _not_allowed(
-                "inside spec.externalIP.policy.rejectedCIDRs of Network cluster; choose another address"
-            )
-        if not _covered(address, platform.policy.allowed_cidrs):
-            return _not_allowed("outside spec.externalIP.policy.allowedCIDRs of Network cluster; choose one inside")
-    if pool is not None:
-        return _from_pool(address, pool, request, quotas)
-    if platform.policy is not None or not snapshot.pools:
-        return None
-    return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"in no VIPPool; choose an address of {_choices(snapshot.pools)}")
-
-
-def _choices(pools: Mapping[str, VIPPool]) -> str:
-    """The first pools with their first ranges: no more is written than is read, for there may be many addresses."""
-    shown = [f"{name} ({listed(pools[name].spec.addresses, most=_SHOWN)})" for name in nsmallest(_SHOWN, pools)]
-    return ", ".join(shown) + (f" and {len(pools) - _SHOWN} more" if len(pools) > _SHOWN else "")
-
-
-def _from_pool(address: Address, pool: Pool, request: Request, quotas: _Quotas) -> Refusal | None:
-    """Why *pool* keeps *address* from this Service; ``autoAssign: false`` does not."""
-    if bar := pool.bar(address, request.key):
-        return _not_allowed(f"{bar}; choose another address")
-    if mismatch := pool.mismatch(request, quotas.snapshot.namespace_labels(request.namespace)):
-        return Refusal(Reason.POOL_SELECTOR_MISMATCH, f"pool {pool.name} {mismatch}; choose an address of another pool")
-    exceeded = quotas.exceeded(address, pool, request)
-    return Refusal(Reason.QUOTA_EXCEEDED, exceeded) if exceeded else None
-
-
-def _free(address: Address, request: Request, snapshot: Snapshot) -> Refusal | None:
-    """Who else has *address*."""
+def _check_use(address: Address, request: Request, snapshot: Snapshot) -> Refusal | None:
+    """The refusal of an address that a node, a group or another Service has, or that cools down."""
     if owner := snapshot.ledger.owner(address):
-        return _not_allowed(f"{owner} has this address itself; choose another")
+        return _not_allowed(f"is an address of {owner}; choose another")
     if request.group:
         request = snapshot.ledger.placed(request)
     if rival := snapshot.ledger.rival(address, request.terms):
-        if not request.group:  # kavip does not manage it, so it can share nothing
+        if not request.group:  # kavip does not manage the Service, so it cannot share
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
         refusal = messages.in_use(address, rival, request)
         return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
-    if rest := snapshot.ledger.rests.keeping(address, request.key):  # external IPs cannot wait: they hold at once
-        return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or come back then")
+    if rest := snapshot.ledger.rests.keeping(address, request.key):  # an external IP cannot wait: it is used at once
+        return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or retry then")
     return None
+
+
+def _check_permission(address: Address, request: Request, quota: _QuotaUse) -> Refusal | None:
+    """The refusal of an address that no administrator has permitted; a permitted one is charged to the quota."""
+    snapshot = quota.snapshot
+    platform, pool = _platform(snapshot), snapshot.parsed_pools.pool_of(address)
+    if _is_covered(address, platform.auto_assign_cidrs):
+        return None
+    if platform.policy is not None:
+        if _is_covered(address, platform.policy.rejected_cidrs):
+            return _not_allowed("is in spec.externalIP.policy.rejectedCIDRs of Network cluster; choose another address")
+        if not _is_covered(address, platform.policy.allowed_cidrs):
+            return _not_allowed("is not in spec.externalIP.policy.allowedCIDRs of Network cluster; choose one that is")
+    if pool is not None:
+        return _check_pool(address, pool, request, quota)
+    if platform.policy is not None or not snapshot.pools:
+        return None
+    return Refusal(Reason.ADDRESS_NOT_IN_POOL, f"is in no VIPPool; choose an address from {_choices(snapshot.pools)}")
+
+
+def _check_pool(address: Address, pool: Pool, request: Request, quota: _QuotaUse) -> Refusal | None:
+    """The refusal of an address that *pool* does not give to this Service; ``autoAssign: false`` does not matter."""
+    if bar := pool.bar(address, request.key):
+        return _not_allowed(f"{bar}; choose another address")
+    if mismatch := pool.mismatch(request, quota.snapshot.namespace_labels(request.namespace)):
+        message = f"pool {pool.name} {mismatch}; choose an address from another pool"
+        return Refusal(Reason.POOL_SELECTOR_MISMATCH, message)
+    exceeded = quota.charge(address, pool, request)
+    return Refusal(Reason.QUOTA_EXCEEDED, exceeded) if exceeded else None
+
+
+def _choices(pools: Mapping[str, VIPPool]) -> str:
+    """The first pools with their first ranges. Only these are formatted: a Service may have many refused addresses."""
+    shown = [f"{name} ({listed(pools[name].spec.addresses, most=_SHOWN)})" for name in nsmallest(_SHOWN, pools)]
+    return ", ".join(shown) + (f" and {len(pools) - _SHOWN} more" if len(pools) > _SHOWN else "")
 
 
 def _not_allowed(message: str) -> Refusal:
@@ -187,19 +188,19 @@ def _not_allowed(message: str) -> Refusal:
 
 
 def _platform(snapshot: Snapshot) -> ExternalIP:
-    """What OpenShift says about external IPs; nothing on other clusters."""
+    """OpenShift's rules for external IPs; empty on other clusters."""
     network = snapshot.network
     return (network.spec.external_ip if network else None) or ExternalIP()
 
 
-def _covered(address: Address, cidrs: Iterable[str] | None) -> bool:
+def _is_covered(address: Address, cidrs: Iterable[str] | None) -> bool:
     networks = (_network(text) for text in cidrs or ())
     return any(network is not None and ip_address(str(address)) in network for network in networks)
 
 
 @lru_cache(maxsize=256)
 def _network(text: str) -> IPv4Network | IPv6Network | None:
-    """One CIDR of somebody else's object; None where it is none, which then covers nothing."""
+    """A CIDR of OpenShift's object; None if it is malformed, which covers nothing."""
     try:
         return ip_network(text, strict=False)
     except ValueError:

@@ -1,17 +1,17 @@
 """
-What is asked of a VIPPool.
+The rules for a VIPPool.
 
-Shape and overlap are judged by :mod:`kavip.ipam.pools`, with the controller's own parser; here stands what an edit or a
-deletion does to the Services that hold addresses.
+:mod:`kavip.ipam.pools`, the parser of the controller, checks the spec and overlaps. The rules here check what an edit
+or a deletion does to Services that hold addresses.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Final
 
 from kavip import names
-from kavip.admission.chain import Caution, Check, Context, Finding, spec_part
-from kavip.admission.verdict import counted, listed, nearest_key, quoted
+from kavip.admission.chain import Context, Findings, Rule, spec_part
+from kavip.admission.text import counted, listed, nearest_key, quoted
+from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
@@ -22,66 +22,66 @@ from kavip.ipam.request import read_request
 from kavip.names import Reason
 from kavip.snapshot import Snapshot, service_ranges
 
-_MOST_GROUPS: Final = 16  # that are looked for among the others
+_MAX_GROUPS: Final = 16  # each missing group is compared with all others
 
-Findings = Iterator[Finding]
-Cluster = Context[VIPPool]
+PoolContext = Context[VIPPool]
 
 
-def pool_is_sound(pool: VIPPool, context: Cluster) -> Findings:
-    """Ranges, exclusions and reservations can be read and fit, and no other pool has the same addresses."""
+def pool_spec_is_valid(pool: VIPPool, context: PoolContext) -> Findings:
+    """Ranges, exclusions and reservations are valid, and no other pool has the same addresses."""
     yield from context.snapshot.parsed_pools.check(pool)
-    yield from map(Caution, cautions(pool))
+    yield from map(AdmissionWarning, cautions(pool))
 
 
-def pool_is_outside_the_service_ranges(pool: VIPPool, context: Cluster) -> Findings:
-    """None of its addresses is a cluster IP of some Service, now or later, as far as the ranges are known."""
+def addresses_are_outside_service_cidrs(pool: VIPPool, context: PoolContext) -> Findings:
+    """No address is in a Service CIDR of the cluster, as far as these are known."""
     parsed, _ = parse_pool(pool)
     if parsed is None:
         return
     for name, cidr in service_ranges(context.snapshot.service_ranges.values()):
         if inside := first_overlap(parsed.ranges, cidr):
-            what = f"{inside} lies in the cluster's own range for Services, {cidr} ({names.SERVICE_CIDR} {name})"
-            yield Caution(f"spec.addresses: {what}; use others, for cluster IPs answer nobody outside")
+            what = f"{inside} is in the cluster's Service range {cidr} ({names.SERVICE_CIDR} {name})"
+            message = f"{what}, which is not reachable from outside; use other addresses"
+            yield AdmissionWarning(message, "spec.addresses")
 
 
-def groups_exist(pool: VIPPool, context: Cluster) -> Findings:
-    """The groups that may draw from the pool are there; where there is none at all, they come later."""
+def groups_exist(pool: VIPPool, context: PoolContext) -> Findings:
+    """The groups that may use the pool exist; not checked in a cluster without any group."""
     groups = context.snapshot.groups
     missing = [(index, key) for index, key in enumerate(pool.spec.groups or ()) if key not in groups]
     if not groups:
         return
-    for index, key in missing[:_MOST_GROUPS]:
+    for index, key in missing[:_MAX_GROUPS]:
         is_outside = key in context.snapshot.outside
-        why = "lies in a namespace where groups do not count" if is_outside else "does not exist"
-        meant = nearest_key(key, groups)
-        hint = f'did you mean "{meant}"?' if meant else f"groups: {listed(sorted(groups), most=5)}"
-        yield Caution(f"spec.groups[{index}]: group {quoted(key)} {why}; {hint}")
-    if len(missing) > _MOST_GROUPS:
-        yield Caution(f"spec.groups: {counted(len(missing) - _MOST_GROUPS, 'further group')} not found")
+        why = "is in a namespace whose groups kavip ignores (groupNamespaces)" if is_outside else "does not exist"
+        similar = nearest_key(key, groups)
+        hint = f'did you mean "{similar}"?' if similar else f"groups: {listed(sorted(groups), most=5)}"
+        yield AdmissionWarning(f"group {quoted(key)} {why}; {hint}", f"spec.groups[{index}]")
+    if len(missing) > _MAX_GROUPS:
+        yield AdmissionWarning(f"{counted(len(missing) - _MAX_GROUPS, 'further group')} not found", "spec.groups")
 
 
-def nobody_is_stranded(pool: VIPPool, context: Cluster) -> Findings:
-    """No address that a Service holds falls out of the pool."""
+def edit_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
+    """The edit leaves every address that a Service holds in the pool."""
     new, _ = parse_pool(pool)
     if new is None:
         return
     effect = _effect(pool.name, pool, context.snapshot)
-    refused, told = _by_field(effect.lost, new), _by_field(effect.external, new)
-    for field in sorted(refused.keys() | told.keys()):
-        yield from _findings(pool, field, "leaves", lost=refused[field], external=told[field])
+    refused, warned = _by_field(effect.lost, new), _by_field(effect.external, new)
+    for field in sorted(refused.keys() | warned.keys()):
+        yield from _findings(pool, field, "leaves", lost=refused[field], external=warned[field])
 
 
-def nobody_holds_an_address(pool: VIPPool, context: Cluster) -> Findings:
-    """No Service holds an address of a pool that goes."""
+def deletion_strands_no_address(pool: VIPPool, context: PoolContext) -> Findings:
+    """No Service holds an address of the deleted pool."""
     effect = _effect(pool.name, None, context.snapshot)
     yield from _findings(
         pool, "metadata.name", "deleting the pool leaves", lost=list(effect.lost), external=list(effect.external)
     )
 
 
-def holders_still_match(pool: VIPPool, context: Cluster) -> Findings:
-    """Those who hold addresses could have them anew: nobody moves, but their owners should know."""
+def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
+    """The pool still serves the Services that hold its addresses; the others keep theirs with reason ``Stranded``."""
     snapshot = context.snapshot
     new, _ = parse_pool(pool)
     old = snapshot.parsed_pools.get(pool.name)
@@ -90,24 +90,25 @@ def holders_still_match(pool: VIPPool, context: Cluster) -> Findings:
     keys = {each.service.key for each in _effect(pool.name, pool, snapshot).misfits}
     if _terms(old) != _terms(new):
         holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.assigned(old) if standing]
-        keys |= {key for address, key in holders if _turns_away(address, key, old, new, snapshot)}
+        keys |= {key for address, key in holders if _stops_serving(address, key, old, new, snapshot)}
     if keys:
-        yield Caution(f"spec: no longer serves {listed(sorted(keys), most=3)}; they keep their addresses, as stranded")
+        shown = listed(sorted(keys), most=3)
+        yield AdmissionWarning(f"no longer serves {shown}; they keep their addresses with reason Stranded", "spec")
 
 
 def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> Stranding:
-    """What the edit does; a pool that is not in force has no holders."""
+    """What the edit does to holders; a pool that is not in force has none."""
     old = snapshot.pools.get(name)
     return stranding(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else Stranding()
 
 
 def _terms(pool: Pool) -> object:
-    """Who may draw from *pool*."""
+    """The fields that decide which Services *pool* serves."""
     return pool.auto_assign, pool.groups, pool.services, pool.namespaces
 
 
-def _turns_away(address: Address, key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
-    """Whether *new* does not give *address* to Service *key*, which *old* does."""
+def _stops_serving(address: Address, key: str, old: Pool, new: Pool, snapshot: Snapshot) -> bool:
+    """Whether *old* gives *address* to the Service *key* and *new* does not."""
     service = snapshot.services.get(key)
     if service is None:
         return False
@@ -122,38 +123,38 @@ def _turns_away(address: Address, key: str, old: Pool, new: Pool, snapshot: Snap
 
 
 def _by_field(entries: tuple[Stranded, ...], pool: Pool) -> defaultdict[str, list[Stranded]]:
-    """*entries* by the field through which *pool* has lost them."""
+    """*entries* by the field of *pool* that excludes their address."""
     result: defaultdict[str, list[Stranded]] = defaultdict(list)
     for each in entries:
-        result[_field_without(each.address, pool)].append(each)
+        result[_excluding_field(each.address, pool)].append(each)
     return result
 
 
-def _field_without(address: Address, pool: Pool) -> str:
+def _excluding_field(address: Address, pool: Pool) -> str:
     if find(pool.ranges, address) is None:
         return "spec.addresses"
     return "spec.exclude" if find(pool.usable, address) is None else "spec.avoidBuggyIPs"
 
 
 def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], external: list[Stranded]) -> Findings:
-    """Refuse what stands in a status, unless the annotation allows it; of externalIPs, warn."""
+    """A refusal for assigned addresses, unless the annotation allows it; a warning for externalIPs."""
     if lost:
         count = counted(len({each.address for each in lost}), "address", plural="addresses")
         text = f"{what} {count} in use without a pool: {listed(lost)}"
         if pool.metadata.annotation(names.ALLOW_STRANDING_ANNOTATION) == "true":
-            yield Caution(f"{field}: {text}")
+            yield AdmissionWarning(text, field)
         else:
             remedy = f'move these Services first, or annotate the pool {names.ALLOW_STRANDING_ANNOTATION}: "true"'
             yield Refusal(Reason.STRANDED, f"{text}; {remedy}", field)
     if external:
-        yield Caution(f"{field}: {what} externalIPs without a pool: {listed(external, most=3)}")
+        yield AdmissionWarning(f"{what} externalIPs without a pool: {listed(external, most=3)}", field)
 
 
-CHAIN: Final[tuple[Check[VIPPool], ...]] = (
-    Check(pool_is_sound, reads=spec_part),
-    Check(pool_is_outside_the_service_ranges, reads=lambda pool, _: pool.spec.addresses),
-    Check(groups_exist, reads=spec_part),
-    Check(nobody_is_stranded, reads=spec_part),
-    Check(holders_still_match, reads=spec_part),
+CHAIN: Final[tuple[Rule[VIPPool], ...]] = (
+    Rule(pool_spec_is_valid, reads=spec_part),
+    Rule(addresses_are_outside_service_cidrs, reads=lambda pool, _: pool.spec.addresses),
+    Rule(groups_exist, reads=spec_part),
+    Rule(edit_strands_no_address, reads=spec_part),
+    Rule(holders_are_still_served, reads=spec_part),
 )
-DELETION: Final[tuple[Check[VIPPool], ...]] = (Check(nobody_holds_an_address, reads=spec_part),)
+DELETION: Final[tuple[Rule[VIPPool], ...]] = (Rule(deletion_strands_no_address, reads=spec_part),)

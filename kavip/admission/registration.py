@@ -1,8 +1,9 @@
 """
 The two webhook configurations as data.
 
-What the API server asks, what passes with kavip down, and how long it waits. The chart and
-``config/webhook`` are compared with this page; outside a cluster kavip registers by URL with the same rules.
+They decide which requests the API server sends, which are accepted while kavip is down, and how long the API server
+waits. A test compares the chart and ``config/webhook`` with this module. Outside a cluster kavip registers a URL with
+the same rules.
 """
 
 from dataclasses import dataclass
@@ -16,58 +17,58 @@ MUTATING: Final = "MutatingWebhookConfiguration"
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATE_TIMEOUT: Final = 2  # seconds
 VALIDATE_TIMEOUT: Final = 3
-_ADVICE: Final = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT}
-SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without us
+_WARN_ONLY: Final = {"failurePolicy": "Ignore", "timeoutSeconds": MUTATE_TIMEOUT}
+SKIPPED_NAMESPACES: Final = ("kube-system",)  # a cluster must be able to start without kavip
 
 
 @dataclass(frozen=True, slots=True)
-class ByService:
-    """Reached through a Service in the cluster."""
+class ServiceClientConfig:
+    """The webhook is a Service in the cluster."""
 
     namespace: str
     name: str
     port: int = 443
 
-    def config(self, path: str) -> dict[str, Any]:
+    def for_path(self, path: str) -> dict[str, Any]:
         """``clientConfig`` for *path*."""
         return {"service": {"namespace": self.namespace, "name": self.name, "path": path, "port": self.port}}
 
 
 @dataclass(frozen=True, slots=True)
-class ByURL:
-    """Reached at ``https://HOST:PORT``, outside a cluster."""
+class URLClientConfig:
+    """The webhook listens at ``https://HOST:PORT``, outside the cluster."""
 
     url: str
 
-    def config(self, path: str) -> dict[str, Any]:
+    def for_path(self, path: str) -> dict[str, Any]:
         """``clientConfig`` for *path*."""
         return {"url": self.url.rstrip("/") + path}
 
 
-Client = ByService | ByURL
+ClientConfig = ServiceClientConfig | URLClientConfig
 
 
 def _rule(group: str, version: str, resource: str, *operations: str, scope: str) -> dict[str, Any]:
     return {
         "apiGroups": [group],
         "apiVersions": [version],
-        "resources": [resource],  # no subresource: status and scale are never asked about
+        "resources": [resource],  # no subresource: writes of status and scale need no review
         "operations": list(operations),
         "scope": scope,
     }
 
 
-def _marked(subject: str, classed: str) -> str:
-    """CEL: *subject* carries a kavip annotation, or a class of which *classed* holds."""
+def _is_marked(subject: str, class_matches: str) -> str:
+    """CEL: *subject* has an annotation of kavip, or a class for which *class_matches* is true."""
     keys = " || ".join(f"key.startsWith('{prefix}')" for prefix in names.ANNOTATION_PREFIXES)
     annotated = f"has({subject}.metadata.annotations) && {subject}.metadata.annotations.exists(key, {keys})"
-    of_class = f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass{classed}"
+    of_class = f"has({subject}.spec.loadBalancerClass) && {subject}.spec.loadBalancerClass{class_matches}"
     return f"({subject} != null && (({annotated}) || ({of_class})))"
 
 
-# Each condition is one expression; all of a list must hold. On CREATE there is no oldObject, on DELETE no object, and
-# an expression that fails is a request refused: nothing is read before it is known to be there.
-_ALIVE: Final = {
+# All conditions of a list must be true. On CREATE there is no oldObject, on DELETE no object. An error in an expression
+# refuses the request, so each expression checks that a field exists before it reads the field.
+_NOT_DELETED: Final = {
     "name": "not-being-deleted",
     "expression": "object == null || !has(object.metadata.deletionTimestamp)",
 }
@@ -75,14 +76,14 @@ _PLAIN: Final = (
     "(object != null && has(object.spec.type) && object.spec.type == 'LoadBalancer'"
     " && !has(object.spec.loadBalancerClass))"
 )
-_OURS: Final = f" == '{names.LOAD_BALANCER_CLASS}'"
-_LIKE_OURS: Final = f".startsWith('{names.KAVIP_GROUP}/')"  # a mistyped one is told
-_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_marked('object', _OURS)} || {_PLAIN}"}
+_IS_KAVIP: Final = f" == '{names.LOAD_BALANCER_CLASS}'"
+_STARTS_WITH_KAVIP: Final = f".startsWith('{names.KAVIP_GROUP}/')"  # for the warning about a mistyped class
+_KAVIP_OR_PLAIN: Final = {"name": "kavip-or-plain", "expression": f"{_is_marked('object', _IS_KAVIP)} || {_PLAIN}"}
 _KAVIP: Final = {
     "name": "kavip",
-    "expression": f"{_marked('object', _LIKE_OURS)} || {_marked('oldObject', _LIKE_OURS)}",
+    "expression": f"{_is_marked('object', _STARTS_WITH_KAVIP)} || {_is_marked('oldObject', _STARTS_WITH_KAVIP)}",
 }
-# Those that an update leaves as they were are never refused, so with kavip down such an update passes.
+# Unchanged external IPs are never refused, so no review is needed; with kavip down such an update is accepted.
 _EXTERNAL_IPS: Final = (
     "(object != null && has(object.spec.externalIPs) && size(object.spec.externalIPs) > 0"
     " && !(oldObject != null && has(oldObject.spec.externalIPs)"
@@ -94,16 +95,16 @@ _KAVIP_OR_EXTERNAL_IPS: Final = {
 }
 _SERVICES: Final = _rule("", "v1", "services", "CREATE", "UPDATE", scope="Namespaced")
 _GROUPS: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "CREATE", "UPDATE", scope="Namespaced")
-_GROUPS_THAT_GO: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "DELETE", scope="Namespaced")
+_GROUP_DELETION: Final = _rule(names.REDHATCOP_GROUP, names.VERSION, "keepalivedgroups", "DELETE", scope="Namespaced")
 _POOLS: Final = _rule(names.KAVIP_GROUP, names.VERSION, "vippools", "CREATE", "UPDATE", "DELETE", scope="Cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class Webhook:
     """
-    One webhook: what it is asked about. *everywhere*: in our own namespace and in ``kube-system`` too.
+    One webhook. *everywhere*: also in kavip's own namespace and in ``kube-system``.
 
-    *advises*: it only warns, and nobody waits long for it, or in vain.
+    *warns_only*: the timeout is short, and a failure is ignored.
     """
 
     name: str
@@ -111,27 +112,27 @@ class Hook:
     rule: dict[str, Any]
     conditions: tuple[dict[str, str], ...]
     everywhere: bool = True
-    advises: bool = False
+    warns_only: bool = False
 
 
 MUTATORS: Final = (
-    Hook("mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_ALIVE, _KAVIP_OR_PLAIN), everywhere=False),
-    Hook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_ALIVE,)),
+    Webhook("mutate-service", names.MUTATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP_OR_PLAIN), everywhere=False),
+    Webhook("mutate-keepalivedgroup", names.MUTATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
 )
 VALIDATORS: Final = (
-    Hook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_ALIVE, _KAVIP), everywhere=False),
-    Hook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_ALIVE,)),
-    Hook("warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS_THAT_GO, (_ALIVE,), advises=True),
-    Hook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_ALIVE,)),
+    Webhook("validate-service", names.VALIDATE_SERVICE_PATH, _SERVICES, (_NOT_DELETED, _KAVIP), everywhere=False),
+    Webhook("validate-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUPS, (_NOT_DELETED,)),
+    Webhook("warn-keepalivedgroup", names.VALIDATE_GROUP_PATH, _GROUP_DELETION, (_NOT_DELETED,), warns_only=True),
+    Webhook("validate-vippool", names.VALIDATE_POOL_PATH, _POOLS, (_NOT_DELETED,)),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class RegistrationOptions:
     """
-    What an administrator may choose: whose externalIPs are checked, and what happens when nobody answers.
+    The choices of the administrator: which externalIPs are reviewed, and the two failure policies.
 
-    With ``external_ips: all`` the API server asks about externalIPs of every Service, whoever manages it.
+    With ``external_ips: all`` the API server sends every Service with new externalIPs, also unmanaged ones.
     """
 
     external_ips: str = "managed"
@@ -139,44 +140,44 @@ class Manner:
     validating: str = "Fail"
 
 
-USUAL: Final = Manner()
+DEFAULTS: Final = RegistrationOptions()
 
 
 def configurations(
-    name: str, client: Client, *, namespace: str, ca_bundle: str = "", manner: Manner = USUAL
+    name: str, client: ClientConfig, *, namespace: str, ca_bundle: str = "", options: RegistrationOptions = DEFAULTS
 ) -> tuple[Configuration, Configuration]:
     """
-    Both configurations, called *name*, for a kavip that runs in *namespace*.
+    The mutating and the validating configuration *name* of a kavip in *namespace*.
 
-    *ca_bundle* is base64; without it the field is left out, for kavip to write under its own field manager.
+    *ca_bundle* is base64. Without it the field is omitted: kavip writes it later with its own field manager.
     """
-    mutating = {"failurePolicy": manner.mutating, "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
-    validating = {"failurePolicy": manner.validating, "timeoutSeconds": VALIDATE_TIMEOUT}
+    mutating = {"failurePolicy": options.mutating, "timeoutSeconds": MUTATE_TIMEOUT, "reinvocationPolicy": "Never"}
+    validating = {"failurePolicy": options.validating, "timeoutSeconds": VALIDATE_TIMEOUT}
 
-    def webhook(hook: Hook, common: dict[str, Any]) -> dict[str, Any]:
+    def as_json(webhook: Webhook, common: dict[str, Any]) -> dict[str, Any]:
         trust = {"caBundle": ca_bundle} if ca_bundle else {}
-        where = {} if hook.everywhere else {"namespaceSelector": _outside(*SKIPPED_NAMESPACES, namespace)}
+        where = {} if webhook.everywhere else {"namespaceSelector": _outside(*SKIPPED_NAMESPACES, namespace)}
         return {
-            "name": f"{hook.name}.{names.KAVIP_GROUP}",
-            "clientConfig": {**client.config(hook.path), **trust},
-            "rules": [hook.rule],
+            "name": f"{webhook.name}.{names.KAVIP_GROUP}",
+            "clientConfig": {**client.for_path(webhook.path), **trust},
+            "rules": [webhook.rule],
             **where,
-            "matchConditions": [_widened(each, manner) for each in hook.conditions],
+            "matchConditions": [_widened(each, options) for each in webhook.conditions],
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             **common,
-            **(_ADVICE if hook.advises else {}),
+            **(_WARN_ONLY if webhook.warns_only else {}),
         }
 
     return (
-        _configuration(MUTATING, name, [webhook(hook, mutating) for hook in MUTATORS]),
-        _configuration(VALIDATING, name, [webhook(hook, validating) for hook in VALIDATORS]),
+        _configuration(MUTATING, name, [as_json(each, mutating) for each in MUTATORS]),
+        _configuration(VALIDATING, name, [as_json(each, validating) for each in VALIDATORS]),
     )
 
 
-def _widened(condition: dict[str, str], manner: Manner) -> dict[str, str]:
-    return _KAVIP_OR_EXTERNAL_IPS if condition is _KAVIP and manner.external_ips == "all" else condition
+def _widened(condition: dict[str, str], options: RegistrationOptions) -> dict[str, str]:
+    return _KAVIP_OR_EXTERNAL_IPS if condition is _KAVIP and options.external_ips == "all" else condition
 
 
 def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> Configuration:

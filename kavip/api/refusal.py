@@ -1,6 +1,4 @@
-"""
-A refusal is a value: an ordinary outcome that becomes a condition, an event, or an admission cause.
-"""
+"""A refusal is a value: an ordinary outcome that becomes a condition, an Event, or a cause of an admission response."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,30 +7,35 @@ from typing import Final
 from kavip.errors import BadInput
 from kavip.names import Reason
 
-SHOWN: Final = 5  # of a list in a message; the rest is counted
+SHOWN: Final = 5  # items of a list in a message; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something is not done: a machine-readable *reason*, the *field* at fault, and what to do next."""
+    """
+    Why something is not done: a *reason* for programs, a *message* with value and remedy, the *field* at fault.
+
+    *is_temporary*: time alone removes the cause, such as a cool-down that ends.
+    """
 
     reason: Reason
     message: str
     field: str = ""
+    is_temporary: bool = False
 
     @classmethod
     def of(cls, reason: Reason, error: BadInput) -> "Refusal":
-        """The refusal that a parse error amounts to."""
+        """The refusal for a parse error."""
         return cls(reason, str(error), error.field)
 
 
 def listed(items: Iterable[object]) -> str:
-    """Items in a row, no more than a reader takes in."""
+    """The first :data:`SHOWN` of *items*, and the number of the others."""
     found = list(items)
     rest = len(found) - SHOWN
     return ", ".join(map(str, found[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def annotation_field(key: str) -> str:
-    """The field path of an annotation, as refusals spell it."""
+    """The field path of the annotation *key*."""
     return f"metadata.annotations[{key}]"

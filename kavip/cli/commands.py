@@ -18,7 +18,7 @@ import click
 from kavip.cli import flags
 
 if TYPE_CHECKING:
-    from kavip.admission.chain import Options
+    from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources.overlay import Standing
     from kavip.cli.views.status import Overview
     from kavip.snapshot import Object
@@ -50,7 +50,7 @@ def check(
     Refusals go to standard output, warnings and what cannot be read to standard error. Exit status: 0 nothing is
     refused, 1 something is, 2 a file cannot be read, or there is nothing to judge.
     """
-    from kavip.admission.chain import Options
+    from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
     from kavip.cli.views import simulate
 
@@ -59,7 +59,7 @@ def check(
         click.echo(f"kavip: {error}", err=True)
     given = [each.object for each in gathered.found]
     standing = _standing(kubeconfig, context, given) if live else None
-    judged = simulate.admit(given, homes=homes, manner=Options(**manner), standing=standing)
+    judged = simulate.admit(given, homes=homes, manner=PolicyOptions(**manner), standing=standing)
     places = {each.key: str(each) for each in gathered.found}
     for line in simulate.remarks(judged, places):
         click.echo(line, err=True)
@@ -96,11 +96,11 @@ def plan(
     With --live beside what stands in one. Exit status: 0 nothing is refused, 1 something is, 2 a file or the cluster
     cannot be read; with --diff: 0 nothing would change, 1 something would, 2 that cannot be said.
     """
-    from kavip.admission.chain import Options
+    from kavip.admission.chain import PolicyOptions
     from kavip.cli.sources import files
     from kavip.cli.views import simulate, tables
 
-    given, chosen = files.load(paths), Options(**manner)
+    given, chosen = files.load(paths), PolicyOptions(**manner)
     if diff:
         _diff(given, kubeconfig, context, homes=homes, manner=chosen, output=output)
     standing = _standing(kubeconfig, context, given) if live else None
@@ -127,7 +127,7 @@ def _diff(
     context: str,
     *,
     homes: tuple[str, ...],
-    manner: "Options",
+    manner: "PolicyOptions",
     output: str,
 ) -> NoReturn:
     """Print what *given* would change in the cluster, and exit."""

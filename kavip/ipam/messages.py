@@ -108,7 +108,7 @@ def in_use(address: Address, holder: Terms, request: Request) -> Refusal:
 def at_rest(address: Address, rest: Rest, request: Request) -> Refusal:
     """An address that its pool keeps for the Service that freed it."""
     message = f"address {address} {rest}; wait for it, or ask for another"
-    return Refusal(Reason.ADDRESS_IN_USE, message, request.field_of(address))
+    return Refusal(Reason.ADDRESS_IN_USE, message, request.field_of(address), is_temporary=True)
 
 
 def no_longer_shared(address: Address, fellow: Terms, request: Request) -> Refusal:

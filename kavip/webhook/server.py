@@ -22,9 +22,10 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from kavip import names, telemetry
-from kavip.admission import mutation, policy, verdict
-from kavip.admission.chain import Options
-from kavip.admission.verdict import Subject, Verdict
+from kavip.admission import mutation, policy
+from kavip.admission.chain import PolicyOptions
+from kavip.admission.response import ReviewedObject, failure, response
+from kavip.admission.verdict import Verdict
 from kavip.api import review as wire
 from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
@@ -47,7 +48,7 @@ _JSON: Final = "application/json"
 
 log: Final = structlog.get_logger(__name__)
 
-Decide = Callable[[AdmissionRequest, Snapshot, Options], Verdict]
+Decide = Callable[[AdmissionRequest, Snapshot, PolicyOptions], Verdict]
 Exemption = Callable[[UserInfo, str], Awaitable[bool]]
 """Whether a user is exempt from the rules about external IPs in a namespace."""
 
@@ -72,8 +73,10 @@ def _validates(kind: type[Service] | type[KeepalivedGroup] | type[VIPPool]) -> R
 
 
 ROUTES: Final[Mapping[str, Route]] = {
-    names.MUTATE_SERVICE_PATH: Route(lambda request, snapshot, _: mutation.service(request, snapshot), mutates=True),
-    names.MUTATE_GROUP_PATH: Route(lambda request, _, __: mutation.group(request), mutates=True),
+    names.MUTATE_SERVICE_PATH: Route(
+        lambda request, snapshot, _: mutation.mutate_service(request, snapshot), mutates=True
+    ),
+    names.MUTATE_GROUP_PATH: Route(lambda request, _, __: mutation.mutate_group(request), mutates=True),
     names.VALIDATE_SERVICE_PATH: _validates(Service),
     names.VALIDATE_GROUP_PATH: _validates(KeepalivedGroup),
     names.VALIDATE_POOL_PATH: _validates(VIPPool),
@@ -88,7 +91,7 @@ class Server:
         snapshot: Snapshot,
         *,
         unready: Callable[[], str] = lambda: "",
-        options: Options = Options(),  # noqa: B008 - frozen
+        options: PolicyOptions = PolicyOptions(),  # noqa: B008 - frozen
         routes: Mapping[str, Route] = ROUTES,
         may_set_external_ips: Exemption = nobody,
     ) -> None:
@@ -170,25 +173,27 @@ class Server:
         return wire.answer(answered)
 
     async def _answer(self, desk: "_Desk", asked: AdmissionRequest) -> tuple[AdmissionResponse, str]:
-        subject = Subject(kind=asked.kind.kind, group=asked.kind.group, name=asked.name, namespace=asked.namespace)
+        subject = ReviewedObject(
+            kind=asked.kind.kind, group=asked.kind.group, name=asked.name, namespace=asked.namespace
+        )
         mutates = desk.route.mutates
         try:
             found = await self._decide(desk.route, asked)
-            if found.pardonable:
+            if found.exemptible:
                 found = await self._pardoned(found, asked)
         except BadInput as error:
             found = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
         except Exception as error:  # noqa: BLE001 - the edge: logged, counted, and answered
             log.error("review failed", path=desk.path, uid=asked.uid, error=type(error).__name__, at=_places(error))
             if mutates:
-                return verdict.response(asked.uid, Verdict(), subject), _ERROR
+                return response(asked.uid, Verdict(), subject), _ERROR
             text = f"kavip could not judge this {subject.kind}: an error of its own; its log has it under {asked.uid}"
-            return verdict.failure(asked.uid, 500, "InternalError", text), _ERROR
-        return verdict.response(asked.uid, found, subject), _ALLOWED if found.allowed else _DENIED
+            return failure(asked.uid, 500, "InternalError", text), _ERROR
+        return response(asked.uid, found, subject), _ALLOWED if found.allowed else _DENIED
 
     async def _pardoned(self, found: Verdict, asked: AdmissionRequest) -> Verdict:
         """*found*, without what does not bind this user; he is asked about only where that would let the object in."""
-        pardoned = found.pardoned()
+        pardoned = found.exempted()
         if pardoned.allowed and await self._may_set_external_ips(asked.user_info, asked.namespace):
             return pardoned
         return found
@@ -199,9 +204,9 @@ class Server:
         found = route.decide(asked, self._snapshot, self._options)
         clock = asyncio.get_running_loop().time
         deadline = clock() + PATIENCE
-        while found.awaits and not found.allowed and clock() < deadline:
+        while found.missing and not found.allowed and clock() < deadline:
             await asyncio.sleep(_LOOK)
-            if any(awaited.arrived(self._snapshot) for awaited in found.awaits):
+            if any(reference.exists(self._snapshot) for reference in found.missing):
                 found = route.decide(asked, self._snapshot, self._options)
         return found
 

@@ -1,1 +1,1 @@
-"""Admission as a user meets it: the real API server, the real kubectl and helm."""
+"""Admission rules: unit tests, and tests with a real API server, kubectl and helm."""

@@ -1,4 +1,4 @@
-"""The API server's own words: requests as kubectl sends them, without a process for each."""
+"""A minimal HTTP client of the API server: the requests that kubectl sends, without a process for each."""
 
 import json
 import ssl
@@ -21,7 +21,7 @@ _IDLE: Final = 5.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """A response of the API server."""
 
     code: int
     body: Any
@@ -35,14 +35,14 @@ class Answer:
 
 @dataclass(slots=True)
 class ApiClient:
-    """One connection to *plane*, as its administrator."""
+    """One connection to *plane* as its administrator."""
 
     plane: ControlPlane
     _connection: HTTPSConnection = field(init=False)
     _used: float = 0.0
 
     def __post_init__(self) -> None:
-        """Make the credentials; the connection opens with the first request."""
+        """Issue the credentials; the first request opens the connection."""
         trust = ssl.create_default_context(cadata=self.plane.authority.pem.decode())
         trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
         pair = self.plane.authority.issue("asking", ADMINS)
@@ -71,7 +71,7 @@ class ApiClient:
 
 
 def collection_path(manifest: Manifest) -> str:
-    """The path under which objects like *manifest* are created."""
+    """The path at which objects like *manifest* are created."""
     version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     return f"{root}/{f'namespaces/{namespace}/' if namespace else ''}{_PLURALS[manifest['kind']]}"

@@ -1,8 +1,9 @@
 """
-kavip's webhook at a real API server, which judges by the cluster of the case that is played.
+Runs cases of the refusal table at a real API server whose webhook is kavip.
 
-Everything is real but the Snapshot: that of a case holds what no API server would keep as it is, such as addresses that
-an informer has not brought yet. While no case is played everything passes, so that a case finds what it starts from.
+Only the Snapshot is not real: the Snapshot of a case has objects that an API server would not keep as they are, such as
+addresses that an informer has not read yet. While no case runs, the webhook accepts everything, so the objects that a
+case needs can be created.
 """
 
 import json
@@ -15,9 +16,8 @@ from hack import refusals
 from hack.refusals import Case, Manifest
 from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
-from kavip.admission import policy
-from kavip.admission.chain import Options
-from kavip.admission.registration import ByURL, Manner
+from kavip.admission.chain import ALLOWED, PolicyOptions
+from kavip.admission.registration import RegistrationOptions, URLClientConfig
 from kavip.admission.verdict import Verdict
 from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
@@ -28,32 +28,32 @@ from kavip.webhook.server import ROUTES, Route, Server
 from tests.admission.apiclient import APPLY, MERGE, Answer, ApiClient, object_path
 from tests.support.loopthread import LoopThread
 
-NAME = "kavip-cases"  # of the configurations, and the namespace of the CA
+NAME = "kavip-cases"  # of the webhook configurations, and the namespace of the CA
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(slots=True)
 class CaseRunner:
-    """The API server of *plane*, kubectl, and the case that is played."""
+    """The API server of *plane*, kubectl, and the case that runs."""
 
     plane: ControlPlane
     api: ApiClient
     case: Case | None = None
     _snapshot: Snapshot = field(default_factory=Snapshot)
 
-    def decide(self, route: Route, request: AdmissionRequest, _snapshot: Snapshot, _options: Options) -> Verdict:
-        """Answer as kavip would in the cluster of the case; what is on its way there is not waited for."""
+    def decide(self, route: Route, request: AdmissionRequest, _snapshot: Snapshot, _options: PolicyOptions) -> Verdict:
+        """Evaluate *request* against the cluster of the case, without waiting for missing references."""
         if self.case is None:
-            return policy.PASSED
-        return replace(route.decide(request, self._snapshot, self.case.options), awaits=())
+            return ALLOWED
+        return replace(route.decide(request, self._snapshot, self.case.options), missing=())
 
     async def exempts(self, _user: UserInfo, _namespace: str) -> bool:
-        """Whether the case is of a user whom the rules about external IPs do not bind."""
+        """Whether the user of the case may set any external IP."""
         return self.case is not None and self.case.exempt
 
     @contextmanager
     def running(self, case: Case) -> Iterator[None]:
-        """Put what *case* starts from into the API server, judge by its cluster, and clean up."""
+        """Create the old object of *case*, evaluate requests against its cluster, and clean up."""
         start = case.old
         if start:
             self.put(start)
@@ -62,26 +62,26 @@ class CaseRunner:
             yield
         finally:
             self.case = None
-            for path in {object_path(each) for each in (case.asked, start) if each}:
+            for path in {object_path(each) for each in (case.object, start) if each}:
                 self.api.request("DELETE", path)
 
     def put(self, manifest: Manifest) -> None:
-        """Create *manifest* as somebody's ``kubectl apply`` would have done, of either kind; its status too."""
+        """Create *manifest* as both kinds of ``kubectl apply`` would have done, with its status."""
         body = {key: value for key, value in manifest.items() if key != "status"}
         body["metadata"] = {key: value for key, value in body["metadata"].items() if key != "creationTimestamp"}
         note = {"metadata": {"annotations": {_APPLIED: json.dumps(body)}}}
         named = {key: manifest[key] for key in ("apiVersion", "kind")}
-        self._written(object_path(manifest), body, kind=APPLY, fieldManager="kubectl")
-        self._written(object_path(manifest), {**named, **note}, kind=APPLY, fieldManager="kubectl-last-applied")
+        self._patch(object_path(manifest), body, kind=APPLY, fieldManager="kubectl")
+        self._patch(object_path(manifest), {**named, **note}, kind=APPLY, fieldManager="kubectl-last-applied")
         if status := manifest.get("status"):
-            self._written(f"{object_path(manifest)}/status", {"status": status}, kind=MERGE)
+            self._patch(f"{object_path(manifest)}/status", {"status": status}, kind=MERGE)
 
-    def _written(self, path: str, body: object, **how: str) -> None:
+    def _patch(self, path: str, body: object, **how: str) -> None:
         answer = self.api.request("PATCH", path, body, **how)
         assert answer.code in (200, 201), answer.body
 
-    def found(self, manifest: Manifest) -> Answer:
-        """The object that *manifest* names, as it is now."""
+    def get(self, manifest: Manifest) -> Answer:
+        """The object that *manifest* names."""
         return self.api.request("GET", object_path(manifest))
 
     def kubectl(self, *args: str, given: object = None) -> Result:
@@ -90,8 +90,8 @@ class CaseRunner:
 
 
 @contextmanager
-def opened(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
-    """A runner at *plane*, registered for every Service that could be ours."""
+def case_runner(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
+    """A runner for *plane*, registered for every Service that kavip could manage."""
     runner = CaseRunner(plane, ApiClient(plane))
     routes = {path: replace(route, decide=partial(runner.decide, route)) for path, route in ROUTES.items()}
     server, client = (
@@ -100,7 +100,13 @@ def opened(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
     )
     port = loop.run(server.start("127.0.0.1", 0))
     loop.run(client.__aenter__())
-    publisher = Registered(client, NAME, ByURL(f"https://127.0.0.1:{port}"), NAME, manner=Manner(external_ips="all"))
+    publisher = Registered(
+        client,
+        NAME,
+        URLClientConfig(f"https://127.0.0.1:{port}"),
+        NAME,
+        options=RegistrationOptions(external_ips="all"),
+    )
     rotation = Rotation(client, namespace=NAME, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
     try:
         loop.run(rotation.tick())

@@ -1,4 +1,4 @@
-"""One runner for all tests of admission."""
+"""The fixture with the case runner."""
 
 from collections.abc import Iterator
 
@@ -12,27 +12,27 @@ from hack.testbed.programs import Programs
 from kavip import names
 from kavip.admission import registration
 from kavip.webhook import body
-from tests.admission.caserunner import NAME, CaseRunner, opened
+from tests.admission.caserunner import NAME, CaseRunner, case_runner
 from tests.support.loopthread import LoopThread
 from tests.support.manifests import CRDS
 
-PROBE = next(case for case in refusals.cases() if case.rule == "group_is_a_reference")
+PROBE = next(case for case in refusals.cases() if case.rule == "group_reference_is_valid")
 
 
 @pytest.fixture(scope="session")
 def dual(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane of its own; its Services may have both families."""
+    """A control plane for these tests alone; its Services may have both families."""
     with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield started
 
 
-@pytest.fixture(scope="package")  # what is patched below must not reach other tests
+@pytest.fixture(scope="package")  # the patches below must not reach other tests
 def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
-    """kavip at the API server, which asks it; namespaces and kinds of the cases are there."""
+    """kavip as webhook of an API server that has the namespaces and kinds of the cases."""
     manifests = [argument for path in CRDS for argument in ("-f", str(path))]
     dual.kubectl("apply", "--server-side", *manifests)
     dual.wait_established()
-    spaces = {each.asked["metadata"].get("namespace", NAME) for each in refusals.cases()}
+    spaces = {each.object["metadata"].get("namespace", NAME) for each in refusals.cases()}
     for name in sorted({NAME, *spaces}):
         dual.kubectl("create", "namespace", name, check=False)
     loop = LoopThread()
@@ -42,17 +42,17 @@ def runner(dual: ControlPlane) -> Iterator[CaseRunner]:
         patched.setattr(registration, "MUTATE_TIMEOUT", 30)
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
         try:
-            with opened(dual, loop) as started:
-                wait_for("the API server asks", lambda: _is_asked(started), timeout=150, interval=0.2)
+            with case_runner(dual, loop) as started:
+                wait_for("the API server asks", lambda: _is_registered(started), timeout=150, interval=0.2)
                 yield started
         finally:
             loop.close()
 
 
-def _is_asked(runner: CaseRunner) -> bool:
-    """Whether it asks both kinds of webhook; it hears of each by a watch of its own."""
-    plain = {**PROBE.asked, "metadata": {"name": "plain", "namespace": PROBE.asked["metadata"]["namespace"]}}
+def _is_registered(runner: CaseRunner) -> bool:
+    """Whether the API server calls both kinds of webhook; it learns of each by a separate watch."""
+    plain = {**PROBE.object, "metadata": {"name": "plain", "namespace": PROBE.object["metadata"]["namespace"]}}
     with runner.running(PROBE):
-        refused = runner.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.asked)
+        refused = runner.kubectl("apply", "--dry-run=server", "-f", "-", given=PROBE.object)
         filled = runner.kubectl("create", "--dry-run=server", "--output=yaml", "-f", "-", given=plain)
         return refused.returncode != 0 and names.GROUP_ANNOTATION in filled.stdout

@@ -1,7 +1,7 @@
-"""What the tests of the rules ask: may this be created, may this be changed, in this world?"""
+"""Evaluates the creation or the update of one object against a few others."""
 
 from kavip.admission import policy
-from kavip.admission.chain import Options
+from kavip.admission.chain import PolicyOptions
 from kavip.admission.verdict import Verdict
 from kavip.api.review import Operation, Review
 from kavip.snapshot import Object, Snapshot
@@ -11,16 +11,16 @@ SHOP = namespace("shop")
 EDGE = group("lb/edge", segment="default")
 
 
-def create(asked: Object, *world: Object, options: Options | None = None) -> Verdict:
-    """Judge the creation of *asked* in *world*."""
+def create(asked: Object, *world: Object, options: PolicyOptions | None = None) -> Verdict:
+    """Evaluate the creation of *asked*."""
     snapshot = Snapshot.from_objects(world)
-    return policy.review(Review(Operation.CREATE, asked), snapshot, options=options or Options())
+    return policy.review(Review(Operation.CREATE, asked), snapshot, options=options or PolicyOptions())
 
 
-def update(old: Object, new: Object, *world: Object, options: Options | None = None) -> Verdict:
-    """Judge the change of *old*, which is part of *world*, to *new*."""
+def update(old: Object, new: Object, *world: Object, options: PolicyOptions | None = None) -> Verdict:
+    """Evaluate the update of *old* to *new*; *world* are the other objects."""
     snapshot = Snapshot.from_objects([*world, old])
-    return policy.review(Review(Operation.UPDATE, new, old), snapshot, options=options or Options())
+    return policy.review(Review(Operation.UPDATE, new, old), snapshot, options=options or PolicyOptions())
 
 
 def reasons(found: Verdict) -> list[str]:

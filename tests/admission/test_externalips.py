@@ -1,4 +1,4 @@
-"""externalIPs: judged as kube-proxy reads them, or refused; of whom, and for whom not."""
+"""The rules for ``spec.externalIPs``: which addresses are refused, and for which users."""
 
 from collections.abc import Callable
 from time import process_time
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kavip import names
 from kavip.admission import policy
-from kavip.admission.chain import Options
+from kavip.admission.chain import ALLOWED, PolicyOptions
 from kavip.api.cluster import ExternalIP, ExternalIPPolicy, Network, NetworkSpec
 from kavip.api.meta import LabelSelector, Metadata
 from kavip.api.pool import Reservation, VIPPool
@@ -19,7 +19,7 @@ from kavip.snapshot import Object, Snapshot
 from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
 from tests.support.build import group, node, pool, service
 
-ALL = Options(external_ips_scope="all")
+ALL = PolicyOptions(external_ips_scope="all")
 WORLD = (EDGE, pool())
 
 
@@ -29,12 +29,12 @@ def plain(*addresses: str, name: str = "shop/evil") -> Service:
 
 
 def managed(*addresses: str) -> Service:
-    """The same of a group."""
+    """A ClusterIP Service of a group."""
     return service("shop/evil", group="lb/edge", type="ClusterIP", external_ips=list(addresses))
 
 
 def network(**policy_: list[str]) -> Network:
-    """OpenShift's Network with that policy, and addresses that it assigns itself."""
+    """OpenShift's Network with this policy; it also assigns 10.9.0.0/24 itself."""
     rules = ExternalIP(policy=ExternalIPPolicy(**policy_), auto_assign_cidrs=["10.9.0.0/24"])
     return Network(metadata=Metadata(name="cluster"), spec=NetworkSpec(external_ip=rules))
 
@@ -59,10 +59,10 @@ def network(**policy_: list[str]) -> Network:
         ("10.9.0.7", network(), []),
     ],
 )
-def test_an_external_ip_must_have_been_given_away(
+def test_an_administrator_must_have_permitted_an_external_ip(
     address: str, platform: Network | None, expected: list[Reason]
 ) -> None:
-    """A platform policy binds first, then the pools: excluded, reserved, selected, a node's own."""
+    """A platform policy decides first, then the pools: exclusions, reservations, selectors, node addresses."""
     world: list[Object] = [
         EDGE,
         SHOP,
@@ -76,16 +76,16 @@ def test_an_external_ip_must_have_been_given_away(
 
 
 def test_external_ips_without_any_rule_are_a_warning() -> None:
-    """With no pool and no policy anywhere nobody has said no."""
+    """Without any pool and policy an external IP is accepted with a warning."""
     found = create(managed("203.0.113.1"), EDGE)
     assert found.allowed
     assert found.warnings == (
-        "spec.externalIPs[0]: 203.0.113.1: no VIPPool and no platform policy says who may have it; create a VIPPool",
+        "spec.externalIPs[0]: 203.0.113.1: no VIPPool and no platform policy restricts external IPs; create a VIPPool",
     )
 
 
-def test_an_external_ip_that_was_there_stays() -> None:
-    """An old address is not judged when another one is added beside it; the new one is."""
+def test_only_added_external_ips_are_evaluated() -> None:
+    """An old address stays without evaluation; an address that is added beside it is evaluated."""
     old = managed("203.0.113.1")
     assert update(old, managed("203.0.113.1", "192.0.2.130"), EDGE, pool()).allowed
     found = update(old, managed("203.0.113.1", "203.0.113.2"), EDGE, pool())
@@ -93,7 +93,7 @@ def test_an_external_ip_that_was_there_stays() -> None:
 
 
 def test_external_ips_count_together_for_quota() -> None:
-    """One Service does not exceed a quota by asking for several at once; what an edit gives back is free again."""
+    """All external IPs of one Service count for the quota; an edit also frees quota."""
     metered = pool("metered", "10.1.0.0/24", max_per_namespace=2)
     found = create(managed("10.1.0.1", "10.1.0.2", "10.1.0.2", "10.1.0.3", "10.1.0.4"), EDGE, metered)
     assert [(each.reason, each.field) for each in found.refusals] == [
@@ -105,24 +105,25 @@ def test_external_ips_count_together_for_quota() -> None:
     assert reasons(update(old, managed("10.1.0.1", "10.1.0.3", "10.1.0.4"), EDGE, metered)) == [Reason.QUOTA_EXCEEDED]
 
 
-def leaving(found: Service) -> Service:
-    """*found*, while a finalizer holds it."""
+def in_deletion(found: Service) -> Service:
+    """*found* in deletion, kept by a finalizer."""
     return replace(found, metadata=replace(found.metadata, deletion_timestamp="2026-02-01T00:00:00Z"))
 
 
 def crowded(*, ranges: int, holders: int) -> tuple[Snapshot, list[VIPPool]]:
-    """50 pools of so many *ranges*, and *holders* of the first that are being deleted; namespace shop has its share."""
+    """50 pools of *ranges* ranges each, and *holders* Services in deletion with addresses of the first pool."""
     pools = [
         pool(f"p{n:02}", *[f"10.{n}.{255 - m}.0/25" for m in range(ranges)], max_per_namespace=1) for n in range(50)
     ]
     held = [
-        leaving(service(f"ns{n}/web", group="lb/edge", holds=[f"10.0.{n // 100}.{n % 100}"])) for n in range(holders)
+        in_deletion(service(f"ns{n}/web", group="lb/edge", holds=[f"10.0.{n // 100}.{n % 100}"]))
+        for n in range(holders)
     ]
     return Snapshot.from_objects([EDGE, *pools, *held, service("shop/one", holds=["10.0.255.1"])]), pools
 
 
 def cost(snapshot: Snapshot, asked: Service) -> float:
-    """The least seconds of the processor that it took to refuse *asked*, address by address."""
+    """The least CPU seconds of three reviews of *asked*, all of whose addresses are refused."""
     found = []
     for _ in range(3):
         start = process_time()
@@ -133,11 +134,13 @@ def cost(snapshot: Snapshot, asked: Service) -> float:
 
 @pytest.mark.slow
 def test_many_refused_addresses_cost_little() -> None:
-    """Neither the holders of a pool are counted for each address, nor all pools and their ranges written out."""
+    """The cost per refused address does not grow with the holders of a pool or with the number of ranges."""
     (few, _), (many, pools) = crowded(ranges=10, holders=50), crowded(ranges=250, holders=5000)
     for asked in (
-        managed(*(f"10.0.{246 + n // 125}.{n % 125}" for n in range(names.MAX_EXTERNAL_IPS))),  # of a pool that is full
-        managed(*(f"11.0.{n // 100}.{n % 100}" for n in range(names.MAX_EXTERNAL_IPS))),  # of none
+        managed(
+            *(f"10.0.{246 + n // 125}.{n % 125}" for n in range(names.MAX_EXTERNAL_IPS))
+        ),  # of a pool whose quota is used up
+        managed(*(f"11.0.{n // 100}.{n % 100}" for n in range(names.MAX_EXTERNAL_IPS))),  # of no pool
     ):
         assert cost(many, asked) < 15 * cost(few, asked)
     assert (
@@ -148,7 +151,9 @@ def test_many_refused_addresses_cost_little() -> None:
 
 @pytest.mark.parametrize("asking", [managed, plain])
 def test_no_more_external_ips_are_read_than_a_limit(asking: Callable[..., Service]) -> None:
-    """The API server takes 100,000 in one Service: each costs time that others wait for, so the rest is refused."""
+    """
+    The API server accepts 100,000 in one Service; kavip reads the first 256 and refuses the others, to bound the time.
+    """
     many = [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(100_000)]
     within, beyond = asking(*many[: names.MAX_EXTERNAL_IPS]), asking(*many)
     world, refused = (EDGE, pool("wide", "10.0.0.0/8")), "entries; want at most 256"
@@ -158,8 +163,10 @@ def test_no_more_external_ips_are_read_than_a_limit(asking: Callable[..., Servic
     assert update(beyond, beyond, *world, options=ALL).allowed
 
 
-def test_what_came_while_kavip_was_away_is_judged_when_it_says_whose_it_is() -> None:
-    """A default group takes a plain Service that nobody was asked about; its external IPs are no old violation."""
+def test_external_ips_from_an_outage_are_evaluated_with_the_group_annotation() -> None:
+    """
+    External IPs that were added while the webhook was down are not an old violation once the annotation is written.
+    """
     slipped = service("shop/evil", external_ips=["203.0.113.1"])
     world = (group("lb/edge", default=True), pool())
     assert reasons(update(slipped, service("shop/evil", group="lb/edge", external_ips=["203.0.113.1"]), *world)) == [
@@ -168,21 +175,23 @@ def test_what_came_while_kavip_was_away_is_judged_when_it_says_whose_it_is() -> 
     assert update(slipped, service("shop/evil", group="lb/edge"), *world).allowed
 
 
-def test_external_ips_may_be_left_unchecked() -> None:
-    """With external_ips_scope: off nothing is said about them."""
-    found = create(managed("203.0.113.1"), EDGE, pool(), options=Options(external_ips_scope="off"))
-    assert found == policy.PASSED
+def test_external_ips_scope_off_disables_the_check() -> None:
+    """With ``external_ips_scope: off`` there is no finding."""
+    found = create(managed("203.0.113.1"), EDGE, pool(), options=PolicyOptions(external_ips_scope="off"))
+    assert found == ALLOWED
 
 
 @pytest.mark.parametrize("text", ["08.8.8.8", "008.008.008.008", "0192.000.002.013"])
 def test_leading_zeros_are_refused(text: str) -> None:
-    """kube-proxy would serve such an address; what kavip cannot read it does not let pass."""
+    """kube-proxy would serve such an address, so kavip refuses it."""
     found = create(managed(text), *WORLD)
     assert [refusal.field for refusal in found.refusals] == ["spec.externalIPs[0]"]
 
 
-def test_a_mapped_address_is_the_one_that_it_maps() -> None:
-    """Where one got in while kavip was down, the address is in use, and stays when it is left as it is."""
+def test_a_mapped_ipv4_address_counts_as_the_ipv4_address() -> None:
+    """
+    If a mapped address was set while kavip was down, the IPv4 address is in use, and the Service may stay unchanged.
+    """
     there = plain("::ffff:192.0.2.130", name="shop/there")
     found = create(managed("192.0.2.130"), *WORLD, there)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
@@ -191,29 +200,29 @@ def test_a_mapped_address_is_the_one_that_it_maps() -> None:
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("managed", []), ("off", []), ("all", [Reason.ADDRESS_NOT_IN_POOL])])
-def test_whose_external_ips_are_judged(scope: str, expected: list[Reason]) -> None:
-    """Those of Services that kavip does not manage only where the administrator has all judged."""
-    assert reasons(create(plain("203.0.113.1"), *WORLD, options=Options(external_ips_scope=scope))) == expected
+def test_the_scope_decides_about_unmanaged_services(scope: str, expected: list[Reason]) -> None:
+    """External IPs of unmanaged Services are evaluated only with the scope ``all``."""
+    assert reasons(create(plain("203.0.113.1"), *WORLD, options=PolicyOptions(external_ips_scope=scope))) == expected
 
 
-def test_nothing_else_of_a_foreign_service_is_judged() -> None:
-    """Its pool, its addresses, its traffic policy are its owner's business."""
+def test_other_fields_of_an_unmanaged_service_are_ignored() -> None:
+    """Pool, addresses and traffic policy of an unmanaged Service cause no refusal."""
     asked = service("shop/web", type="ClusterIP", pool="gone", wants="nonsense", external_traffic_policy="Local")
     assert create(asked, *WORLD, options=ALL).allowed
 
 
-def test_an_update_is_judged_by_what_it_adds() -> None:
-    """What stood there before scope: all was set stays; what is added beside it is judged."""
+def test_the_scope_all_applies_to_added_external_ips() -> None:
+    """External IPs from before ``scope: all`` stay; added ones are evaluated."""
     snapshot = Snapshot.from_objects([group(), pool()])
     old = plain("203.0.113.1")
     new = plain("203.0.113.1", "203.0.113.2")
-    assert policy.review(Review(Operation.UPDATE, old, old), snapshot, options=ALL) == policy.PASSED
+    assert policy.review(Review(Operation.UPDATE, old, old), snapshot, options=ALL) == ALLOWED
     found = policy.review(Review(Operation.UPDATE, new, old), snapshot, options=ALL)
     assert [refusal.field for refusal in found.refusals] == ["spec.externalIPs[1]"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "world", "pardoned"),
+    ("asked", "world", "exempted"),
     [
         (managed("203.0.113.1"), [], True),
         (managed("10.1.0.1"), [pool("staff", "10.1.0.0/24", groups=["lb/other"])], True),
@@ -228,35 +237,35 @@ def test_an_update_is_judged_by_what_it_adds() -> None:
         (plain("203.0.113.1", "203.0.113.2"), [], True),
     ],
 )
-def test_who_may_set_external_ips_may_set_those_that_nobody_has(
-    asked: Service, world: list[Object], *, pardoned: bool
-) -> None:
-    """Pools and policies do not bind him; a node's address, or another Service's, keepalived would take away."""
+def test_an_exempt_user_may_set_unused_external_ips(asked: Service, world: list[Object], *, exempted: bool) -> None:
+    """
+    Pools and policies do not apply to an exempt user; an address in use by a node or a managed Service is refused.
+    """
     found = create(asked, *WORLD, *world, options=ALL)
     assert not found.allowed
-    assert found.pardoned().allowed == pardoned
+    assert found.exempted().allowed == exempted
 
 
-def test_who_is_exempt_hears_of_each_pardon() -> None:
-    """Two addresses, two warnings: an administrator may not know that the rules do not bind him."""
-    found = create(managed("203.0.113.1", "203.0.113.2"), EDGE, pool()).pardoned()
+def test_an_exempt_user_gets_a_warning_for_each_address() -> None:
+    """Each lifted refusal becomes a warning, because the user may not know about the exemption."""
+    found = create(managed("203.0.113.1", "203.0.113.2"), EDGE, pool()).exempted()
     assert found.warnings == tuple(
-        f'accepted, because you may create services/externalips: spec.externalIPs[{index}]: "{address}": '
-        "in no VIPPool; choose an address of edge (192.0.2.128/28)"
+        f'accepted because you may create services/externalips: spec.externalIPs[{index}]: "{address}": '
+        "is in no VIPPool; choose an address from edge (192.0.2.128/28)"
         for index, address in enumerate(("203.0.113.1", "203.0.113.2"))
     )
 
 
-def test_a_pardon_covers_nothing_else() -> None:
-    """A group that does not let the namespace in stays closed."""
+def test_the_exemption_covers_external_ips_alone() -> None:
+    """A group that does not serve the namespace still refuses the Service."""
     closed = group("lb/edge", allowed_namespaces=LabelSelector(match_labels={"team": "net"}))
     found = create(managed("203.0.113.1"), pool(), closed)
-    assert reasons(found.pardoned()) == [Reason.NAMESPACE_NOT_ALLOWED]
+    assert reasons(found.exempted()) == [Reason.NAMESPACE_NOT_ALLOWED]
 
 
-def test_an_address_whose_pool_may_be_on_its_way_is_awaited() -> None:
-    """The pool may come with the same kubectl apply, whichever of the two fields asks for the address."""
+def test_the_missing_pool_of_an_address_is_a_missing_reference() -> None:
+    """The pool may be created by the same ``kubectl apply``; both address fields name it."""
     for asked in (managed("203.0.113.1"), service("shop/web", group="lb/edge", wants="203.0.113.1")):
-        (awaited,) = create(asked, *WORLD).awaits
-        assert not awaited.arrived(Snapshot.from_objects([pool()]))
-        assert awaited.arrived(Snapshot.from_objects([pool("new", "203.0.113.0/24")]))
+        (reference,) = create(asked, *WORLD).missing
+        assert not reference.exists(Snapshot.from_objects([pool()]))
+        assert reference.exists(Snapshot.from_objects([pool("new", "203.0.113.0/24")]))

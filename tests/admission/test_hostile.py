@@ -1,4 +1,4 @@
-"""Hostile Services at the policy: always a verdict, in words that no terminal and no log stumbles over."""
+"""Hostile Services always get a verdict whose messages are safe for terminals and logs."""
 
 import json
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hack import refusals
 from kavip import names
-from kavip.admission import policy, verdict
-from kavip.admission.verdict import Subject
+from kavip.admission import policy
+from kavip.admission.response import ReviewedObject, response
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from tests.vrrp import hostile
@@ -18,7 +18,7 @@ from tests.vrrp import hostile
 SNAPSHOT = refusals.snapshot()
 LARGE = "large"
 """Stands for a text as long as an annotation may be."""
-MOST_BYTES = 64 << 10  # of an answer, whatever was asked
+MOST_BYTES = 64 << 10  # of any response
 
 odd = st.text() | st.text(st.characters(categories=("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Sm")), max_size=6)
 values = st.sampled_from(("lb/edge", "edge", "true", "10.0.0.1", "192.0.2.130,2001:db8::1", LARGE)) | odd
@@ -71,7 +71,7 @@ def lone_surrogates(value: object) -> bool:
     Operation.CREATE,
 )
 def test_always_a_verdict(notes: dict[str, str], spec: dict[str, object], operation: Operation) -> None:
-    """Each message, field and warning is one printable line, and the answer is of moderate size."""
+    """Each message, field and warning is one printable line, and the size of the response is bounded."""
     if lone_surrogates([notes, spec]):
         return
     notes = {key: value.replace(LARGE, "a" * 200_000) for key, value in notes.items()}
@@ -81,7 +81,7 @@ def test_always_a_verdict(notes: dict[str, str], spec: dict[str, object], operat
     old = Service(metadata=asked.metadata) if operation is Operation.UPDATE else None
     found = policy.review(Review(operation=operation, subject=asked, old=old), SNAPSHOT)
     assert all(refusal.message.strip() and refusal.field for refusal in found.refusals)
-    answer = verdict.response("u", found, Subject("Service", "web"))
+    answer = response("u", found, ReviewedObject("Service", "web"))
     words = [*(answer.warnings or ())]
     if answer.status:
         assert answer.status.details

@@ -1,4 +1,4 @@
-"""The mutation: what is filled in, how little is touched, and that twice is once."""
+"""The mutation: the defaults that it writes, minimal patches, and idempotence."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ DEFAULT_GROUP = Snapshot.from_objects([group("lb/edge", default=True), namespace
 
 
 def request(new: Any, old: Any = None) -> AdmissionRequest:
-    """The request that creates *new*, or makes it of *old*."""
+    """The review of the creation of *new*, or of the update of *old*."""
     asked = {"uid": "u1", "operation": "UPDATE" if old else "CREATE", "namespace": "shop", "object": new}
     body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": {**asked, "oldObject": old}}
     return review.read(json.dumps(body).encode())
@@ -43,8 +43,8 @@ def a_group(**spec: Any) -> dict[str, Any]:
 
 
 def test_a_new_group_gets_the_defaults_and_nothing_else() -> None:
-    """Four fields are added, each by one operation; the rest of the object is not named."""
-    found = mutation.group(request(a_group()))
+    """Four fields are added by one operation each; the patch touches nothing else."""
+    found = mutation.mutate_group(request(a_group()))
     assert sorted((step.op, step.path, step.value) for step in found.patch) == sorted(
         ("add", f"/spec/{name}", value) for name, value in DEFAULTS.items()
     )
@@ -59,50 +59,52 @@ def test_a_new_group_gets_the_defaults_and_nothing_else() -> None:
         ({"passwordAuth": {"secretRef": {"name": "s"}}}, {"unicastEnabled", "segment"}),
     ],
 )
-def test_what_the_user_says_stays(given_: dict[str, Any], added: set[str]) -> None:
-    """A default never replaces a value, and versions, intervals and passwords go together."""
-    found = mutation.group(request(a_group(**given_)))
+def test_user_values_stay(given_: dict[str, Any], added: set[str]) -> None:
+    """A default never replaces a value, and it agrees with the given version, interval and password."""
+    found = mutation.mutate_group(request(a_group(**given_)))
     assert {step.path.rpartition("/")[2] for step in found.patch} == added
 
 
 @pytest.mark.parametrize("spec", [None, "absent"])
 def test_a_group_without_a_spec_gets_one(spec: object) -> None:
-    """Shapes that the API server will refuse or fill do not trouble the mutator."""
+    """A missing or null ``spec`` causes no error; the API server validates it later."""
     new: dict[str, Any] = {"metadata": {"name": "edge"}}
     if spec is None:
         new["spec"] = {}
-    assert patched(new, mutation.group(request(new)).patch)["spec"] == DEFAULTS
+    assert patched(new, mutation.mutate_group(request(new)).patch)["spec"] == DEFAULTS
 
 
 def test_applying_the_same_manifest_again_changes_nothing() -> None:
-    """A defaulted field that the manifest lacks is put back as it stands, so that the object stays the same."""
+    """A defaulted field that the manifest lacks is restored, so the object stays the same."""
     manifest = a_group()
-    stored = patched(manifest, mutation.group(request(manifest)).patch)
-    replaced = mutation.group(request(manifest, stored))
+    stored = patched(manifest, mutation.mutate_group(request(manifest)).patch)
+    replaced = mutation.mutate_group(request(manifest, stored))
     assert patched(manifest, replaced.patch) == stored
 
 
 def test_a_group_from_before_kavip_keeps_its_meaning() -> None:
-    """Absent fields of an existing group stay absent: nobody is switched behind his back."""
-    assert mutation.group(request(a_group(image="x"), a_group())).patch == ()
+    """Absent fields of an existing group stay absent."""
+    assert mutation.mutate_group(request(a_group(image="x"), a_group())).patch == ()
 
 
-def test_the_other_version_leaves_the_interval_behind() -> None:
-    """Who writes vrrpVersion: 2 leaves version 3's interval too; the rest is put back."""
+def test_version_2_removes_the_default_interval_of_version_3() -> None:
+    """A change to ``vrrpVersion: 2`` drops version 3's interval; the other defaults are restored."""
     stored = a_group(**DEFAULTS)
-    found = mutation.group(request(a_group(vrrpVersion=2), stored))
+    found = mutation.mutate_group(request(a_group(vrrpVersion=2), stored))
     assert {step.path for step in found.patch} == {"/spec/unicastEnabled", "/spec/segment"}
-    merged = a_group(**{**DEFAULTS, "vrrpVersion": 2})  # what kubectl apply makes of it
-    assert patched(merged, mutation.group(request(merged, stored)).patch) == a_group(
+    merged = a_group(**{**DEFAULTS, "vrrpVersion": 2})  # the result of kubectl apply
+    assert patched(merged, mutation.mutate_group(request(merged, stored)).patch) == a_group(
         unicastEnabled=True, segment="default", vrrpVersion=2
     )
 
 
 @pytest.mark.parametrize(("new", "old"), [(200, 1000), (1000, 200), (1000, 1000)])
-def test_an_interval_of_the_users_own_stays_beside_another_version(new: int, old: int) -> None:
-    """Only the default that kavip wrote goes with its version."""
+def test_the_interval_of_the_user_stays_with_another_version(new: int, old: int) -> None:
+    """Only the default interval that kavip wrote is removed with its version."""
     merged = a_group(**{**DEFAULTS, "vrrpVersion": 2, "advertIntervalMilliseconds": new})
-    assert mutation.group(request(merged, a_group(**{**DEFAULTS, "advertIntervalMilliseconds": old}))).patch == ()
+    assert (
+        mutation.mutate_group(request(merged, a_group(**{**DEFAULTS, "advertIntervalMilliseconds": old}))).patch == ()
+    )
 
 
 SPECS = st.fixed_dictionaries(
@@ -120,11 +122,11 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(SPECS, st.none() | SPECS)
-def test_mutating_twice_is_mutating_once(spec: dict[str, Any], before: dict[str, Any] | None) -> None:
-    """mutate(mutate(x)) = mutate(x), and no field that was given changes, but for a default of the version left."""
+def test_the_mutation_is_idempotent(spec: dict[str, Any], before: dict[str, Any] | None) -> None:
+    """mutate(mutate(x)) = mutate(x), and no given field changes, except the default interval of version 3."""
     new, old = a_group(**spec), None if before is None else a_group(**before)
-    once = patched(new, mutation.group(request(new, old)).patch)
-    assert mutation.group(request(once, old)).patch == ()
+    once = patched(new, mutation.mutate_group(request(new, old)).patch)
+    assert mutation.mutate_group(request(once, old)).patch == ()
     if (spec.get("vrrpVersion"), (before or {}).get("vrrpVersion")) == (2, 3):
         spec = {name: value for name, value in spec.items() if name != "advertIntervalMilliseconds"}
     assert {name: once["spec"][name] for name, value in spec.items() if value is not None} == {
@@ -140,15 +142,15 @@ def a_service(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("metadata", [{}, {"annotations": None}, {"annotations": {}}, {"annotations": {"a": "b"}}])
 @pytest.mark.parametrize("spec", [{}, {"loadBalancerClass": names.LOAD_BALANCER_CLASS}])
 def test_a_plain_service_gets_the_default_group(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
-    """The annotation of the default group is added beside whatever is there; a second pass adds nothing."""
+    """The annotation of the default group is added to existing annotations; a second pass adds nothing."""
     new = a_service(**spec)
     new["metadata"].update(metadata)
-    result = patched(new, mutation.service(request(new), DEFAULT_GROUP).patch)
+    result = patched(new, mutation.mutate_service(request(new), DEFAULT_GROUP).patch)
     assert result["metadata"]["annotations"] == {
         **(metadata.get("annotations") or {}),
         names.GROUP_ANNOTATION: "lb/edge",
     }
-    assert mutation.service(request(result), DEFAULT_GROUP).patch == ()
+    assert mutation.mutate_service(request(result), DEFAULT_GROUP).patch == ()
 
 
 @pytest.mark.parametrize(
@@ -171,16 +173,16 @@ def test_a_plain_service_gets_the_default_group(metadata: dict[str, Any], spec: 
     ],
     ids=["no default", "no VIP", "another's class", "no group at all", "closed namespace", "leaving"],
 )
-def test_other_services_are_left_alone(new: dict[str, Any], cluster: Snapshot) -> None:
-    """What the default group does not take gets no annotation."""
-    assert mutation.service(request(new), cluster).patch == ()
+def test_other_services_are_unchanged(new: dict[str, Any], cluster: Snapshot) -> None:
+    """A Service that does not belong to the default group gets no annotation."""
+    assert mutation.mutate_service(request(new), cluster).patch == ()
 
 
 @pytest.mark.parametrize("claimed", [{}, {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}])
-def test_a_status_in_the_manifest_decides_nothing(claimed: dict[str, Any]) -> None:
-    """The API server drops it: a new Service has none, and one that is replaced keeps what another controller wrote."""
+def test_a_status_in_the_manifest_is_ignored(claimed: dict[str, Any]) -> None:
+    """The API server drops it: a new Service has no status, and a replaced one keeps the stored status."""
     new = {**a_service(), **claimed}
     served = {**a_service(), "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}}
-    assert [step.op for step in mutation.service(request(new), DEFAULT_GROUP).patch] == ["add"]
-    assert [step.op for step in mutation.service(request(new, a_service()), DEFAULT_GROUP).patch] == ["add"]
-    assert mutation.service(request(new, served), DEFAULT_GROUP).patch == ()
+    assert [step.op for step in mutation.mutate_service(request(new), DEFAULT_GROUP).patch] == ["add"]
+    assert [step.op for step in mutation.mutate_service(request(new, a_service()), DEFAULT_GROUP).patch] == ["add"]
+    assert mutation.mutate_service(request(new, served), DEFAULT_GROUP).patch == ()

@@ -1,4 +1,4 @@
-"""The policy: who is judged at all, and what an update may leave as it was."""
+"""The policy: which objects are evaluated, and which old violations an update may keep."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 
 from kavip import names
 from kavip.admission import policy, services
+from kavip.admission.chain import ALLOWED
 from kavip.admission.verdict import Verdict
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
@@ -18,15 +19,15 @@ from tests.admission.evaluation import EDGE, SHOP, create, reasons, update
 from tests.support.build import group, node, pool, service
 
 
-def test_a_clean_service_hears_nothing() -> None:
-    """A Service without a fault is allowed without a warning."""
-    assert create(service("shop/web", group="lb/edge"), EDGE, pool(), SHOP) == policy.PASSED
+def test_a_valid_service_has_no_finding() -> None:
+    """A valid Service is allowed without a warning."""
+    assert create(service("shop/web", group="lb/edge"), EDGE, pool(), SHOP) == ALLOWED
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (service("shop/web", pool="gone"), "it has neither group annotation nor class, and no default group takes it"),
+        (service("shop/web", pool="gone"), "it has no group annotation and no class, and there is no default group"),
         (
             service("shop/web", pool="gone", load_balancer_class="example.com/other"),
             "its spec.loadBalancerClass is example.com/other",
@@ -37,26 +38,26 @@ def test_a_clean_service_hears_nothing() -> None:
         ),
     ],
 )
-def test_a_service_that_is_not_managed_is_not_judged(asked: Service, why: str) -> None:
-    """Only a warning tells that the annotations do nothing, and why."""
+def test_an_unmanaged_service_only_gets_a_warning(asked: Service, why: str) -> None:
+    """The warning says that the annotations have no effect, and why."""
     found = create(asked, EDGE)
     field = "metadata.annotations[kavip.io/pool]"
-    assert found == Verdict(warnings=(f"{field}: does nothing, for kavip does not manage this Service: {why}",))
+    assert found == Verdict(warnings=(f"{field}: has no effect: kavip does not manage this Service: {why}",))
 
 
-def test_an_update_may_leave_an_old_violation() -> None:
-    """What was wrong before and is not touched passes with a warning; what is touched is judged."""
+def test_an_update_may_keep_an_old_violation() -> None:
+    """An unchanged violation is a warning; a changed field is evaluated."""
     old = service("shop/web", group="lb/gone", annotations={names.SPREAD_ANNOTATION: "yes"})
     relabelled = service("shop/web", group="lb/gone", annotations={names.SPREAD_ANNOTATION: "yes"}, labels={"a": "b"})
     found = update(old, relabelled, EDGE, pool())
     assert found.allowed
-    assert [text.partition(": ")[0] for text in found.warnings] == ["accepted, because it is not new"] * 2
+    assert [text.partition(": ")[0] for text in found.warnings] == ["accepted because the field is unchanged"] * 2
     touched = service("shop/web", group="lb/gone", annotations={names.SPREAD_ANNOTATION: "no"}, labels={"a": "b"})
     assert [refusal.field for refusal in update(old, touched, EDGE, pool()).refusals] == [services.SPREAD_FIELD]
 
 
-def test_becoming_managed_is_judged_like_creation() -> None:
-    """A ClusterIP Service with an old annotation that becomes a LoadBalancer has everything judged."""
+def test_becoming_managed_is_evaluated_like_creation() -> None:
+    """A ClusterIP Service that becomes a LoadBalancer is evaluated completely."""
     old = service("shop/web", group="lb/gone", type="ClusterIP")
     assert reasons(update(old, service("shop/web", group="lb/gone"), EDGE, pool())) == [Reason.GROUP_NOT_FOUND]
 
@@ -70,8 +71,8 @@ def test_becoming_managed_is_judged_like_creation() -> None:
         ("192.0.2.132", []),
     ],
 )
-def test_external_ips_from_before_a_service_was_managed_are_judged(address: str, expected: list[Reason]) -> None:
-    """Nobody looked at them then: the annotation alone does not make a VIP of a node's or another's address."""
+def test_external_ips_are_evaluated_when_a_service_becomes_managed(address: str, expected: list[Reason]) -> None:
+    """They were not evaluated before, so the annotation alone must not turn a used address into a VIP."""
     world: list[Object] = [
         EDGE,
         pool(),
@@ -83,8 +84,8 @@ def test_external_ips_from_before_a_service_was_managed_are_judged(address: str,
     assert reasons(update(old, new, *world)) == expected
 
 
-def test_another_group_judges_the_same_keywords_anew() -> None:
-    """What one group allows (``allowVerbatim``) is no old violation in another, which does not."""
+def test_keywords_are_evaluated_again_for_another_group() -> None:
+    """A keyword that one group allows (``allowVerbatim``) is not an old violation in a group that does not."""
     world: list[Object] = [group("lb/lenient", allow_verbatim=["dont_track_primary"]), EDGE, pool()]
     notes = {names.VERBATIM_ANNOTATION: '{"dont_track_primary": ""}'}
     old = service("shop/web", group="lb/lenient", annotations=notes)
@@ -96,8 +97,10 @@ def test_another_group_judges_the_same_keywords_anew() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [({"pool": "q"}, {"pool": "qq"}), ({"wants": "10.1.0.1"}, {"pool": "qq"})]
 )
-def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """The Service would keep its address as a stranded one; that its pool is gone is another matter."""
+def test_a_missing_pool_is_refused_although_the_service_keeps_its_address(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """The Service could keep its address as a stranded one, but the name of the pool is wrong."""
     world: list[Object] = [EDGE, SHOP, pool("q", "10.1.0.0/24", auto_assign=False)]
     old = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **before)
     new = service("shop/web", group="lb/edge", holds=["10.1.0.1"], **{**before, **after})
@@ -106,8 +109,8 @@ def test_a_pool_is_not_misnamed_by_who_has_an_address(before: dict[str, Any], af
     assert update(named, named, EDGE, SHOP).allowed
 
 
-def test_lines_have_no_place_in_a_shared_instance() -> None:
-    """What the controller would leave out is refused; an instance of its own (Local) takes the lines."""
+def test_verbatim_lines_are_refused_for_a_shared_instance() -> None:
+    """The controller would drop the lines; a Local Service has an instance of its own and may have them."""
     shared = group("lb/edge", instances=Instances(mode="Shared"))
     for line, traffic, expected in (
         ('{"garp_master_repeat": "2"}', "Cluster", [Reason.INVALID_VERBATIM]),
@@ -119,8 +122,8 @@ def test_lines_have_no_place_in_a_shared_instance() -> None:
         assert reasons(create(asked, shared, pool())) == expected
 
 
-def test_the_vips_of_a_group_take_a_router_id() -> None:
-    """They have an instance of their own, which counts like one of a Service, here and on the whole segment."""
+def test_the_vips_of_a_group_need_a_router_id() -> None:
+    """They have an instance, which counts like that of a Service, in the group and on the segment."""
     own = [GroupVirtualIP(address="198.51.100.1"), GroupVirtualIP(address="2001:db8::1")]
     none, one = list(range(1, 256)), list(range(1, 255))
     assert reasons(create(group("lb/new", blacklist_router_ids=none, virtual_ips=own))) == [Reason.ROUTER_IDS_EXHAUSTED]
@@ -134,8 +137,8 @@ def test_the_vips_of_a_group_take_a_router_id() -> None:
         assert reasons(create(asked, empty, other, pool())) == [Reason.ROUTER_IDS_EXHAUSTED]
 
 
-def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
-    """A group that has become closed and full meanwhile refuses no edit of the Services that it has."""
+def test_an_unrelated_edit_is_accepted_in_a_closed_and_full_group() -> None:
+    """A group that no longer allows the namespace and has no free ID refuses no edit of its Services."""
     closed = group(
         "lb/edge",
         blacklist_router_ids=list(range(1, 256)),
@@ -147,30 +150,30 @@ def test_an_untouched_service_passes_when_its_world_got_worse() -> None:
 
 
 @pytest.mark.parametrize("asked", [service("shop/web", group="lb/gone"), group("lb/x", interface="no/good")])
-def test_deletion_always_passes(asked: Service | KeepalivedGroup) -> None:
-    """Neither a DELETE nor an edit of an object in deletion is judged."""
-    assert policy.review(Review(Operation.DELETE, asked), Snapshot()) == policy.PASSED
+def test_deletion_is_not_evaluated(asked: Service | KeepalivedGroup) -> None:
+    """Neither a DELETE nor an edit of an object in deletion has a finding."""
+    assert policy.review(Review(Operation.DELETE, asked), Snapshot()) == ALLOWED
     leaving = msgspec.structs.replace(
         asked, metadata=msgspec.structs.replace(asked.metadata, deletion_timestamp="2026-05-01T00:00:00Z")
     )
-    assert policy.review(Review(Operation.UPDATE, leaving, asked), Snapshot()) == policy.PASSED
+    assert policy.review(Review(Operation.UPDATE, leaving, asked), Snapshot()) == ALLOWED
 
 
 @pytest.mark.parametrize("asked", [{"pool": "gone"}, {"wants": "203.0.113.1"}, {"wants": "192.0.2.130"}])
-def test_a_request_that_cannot_be_met_keeps_nobody_from_other_edits(asked: dict[str, Any]) -> None:
-    """Labels and ports may change beside it; another pool or address that cannot be had may not."""
+def test_an_unavailable_address_does_not_block_other_edits(asked: dict[str, Any]) -> None:
+    """Labels and ports may change; a change to another unavailable pool or address is refused."""
     world: list[Object] = [EDGE, pool(), service("shop/first", group="lb/edge", holds=["192.0.2.130"])]
     old = service("shop/web", group="lb/edge", **asked)
     new = service("shop/web", group="lb/edge", labels={"a": "b"}, port=81, **asked)
     found = update(old, new, *world)
     assert found.allowed
-    assert [text.partition(": ")[0] for text in found.warnings] == ["accepted, because it is not new"]
+    assert [text.partition(": ")[0] for text in found.warnings] == ["accepted because the field is unchanged"]
     other: dict[str, Any] = {key: f"{value}9" for key, value in asked.items()}
     assert not update(old, service("shop/web", group="lb/edge", **other), *world).allowed
 
 
 def test_a_label_or_a_port_that_makes_a_new_violation_is_refused() -> None:
-    """What was fine before is judged by what it becomes."""
+    """A valid request that an edit makes invalid is refused."""
     tier = LabelSelector(match_labels={"tier": "web"})
     picky = pool("picky", "10.1.0.0/24", service_selector=tier)
     old = service("shop/web", group="lb/edge", pool="picky", labels={"tier": "web"})

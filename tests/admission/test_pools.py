@@ -1,9 +1,10 @@
-"""What is asked of a VIPPool beside the cases of the table."""
+"""Rules for a VIPPool besides the cases of the table."""
 
 import msgspec
 
 from kavip import names
 from kavip.admission import policy
+from kavip.admission.chain import ALLOWED
 from kavip.api.review import Operation, Review
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
@@ -11,8 +12,8 @@ from tests.admission.evaluation import EDGE, create, reasons, update
 from tests.support.build import metadata, pool, service
 
 
-def test_deleting_a_pool_strands_nobody() -> None:
-    """The refusal names the Services; with the annotation, or without holders, the pool may go."""
+def test_a_pool_with_holders_is_not_deleted() -> None:
+    """The refusal is at the name; with the annotation or without holders the deletion is accepted."""
     holder = service("shop/web", group="lb/edge", holds=["192.0.2.130"])
     snapshot = Snapshot.from_objects([EDGE, pool(), holder])
     found = policy.review(Review(Operation.DELETE, pool()), snapshot)
@@ -26,7 +27,7 @@ def test_deleting_a_pool_strands_nobody() -> None:
 
 
 def test_many_stranded_services_are_counted() -> None:
-    """The first twenty are listed, the rest is a number."""
+    """The message lists the first twenty and the number of the others."""
     holders = [service(f"shop/s{i:02}", group="lb/edge", holds=[f"10.0.0.{i}"]) for i in range(1, 26)]
     found = update(pool("edge", "10.0.0.0/24"), pool("edge", "10.0.1.0/24"), EDGE, *holders)
     assert len(found.refusals) == 1
@@ -34,8 +35,8 @@ def test_many_stranded_services_are_counted() -> None:
     assert "shop/s20 (10.0.0.20) and 5 more; move" in found.refusals[0].message
 
 
-def test_an_external_ip_that_loses_its_pool_is_told() -> None:
-    """externalIPs are not taken away with the pool: a warning."""
+def test_an_external_ip_that_loses_its_pool_is_a_warning() -> None:
+    """External IPs stay without the pool, so there is only a warning."""
     holder = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["192.0.2.130"])
     found = update(pool(), pool("edge", "192.0.2.136/29"), EDGE, holder)
     assert found.allowed
@@ -43,7 +44,7 @@ def test_an_external_ip_that_loses_its_pool_is_told() -> None:
 
 
 def test_an_old_overlap_does_not_block_other_edits() -> None:
-    """Two pools that overlap since before kavip may be edited, but not made to overlap anew."""
+    """Pools that overlap already may be edited, but must not overlap in a new way."""
     rival = pool("rival", "192.0.2.128/27")
     old = pool("edge")
     assert update(old, pool("edge", priority=5), rival).allowed
@@ -51,17 +52,17 @@ def test_an_old_overlap_does_not_block_other_edits() -> None:
 
 
 def test_a_shared_address_counts_once() -> None:
-    """Two Services on one address lose one address; both are listed."""
+    """Two Services on one address are one stranded address; both are listed."""
     holders = [service(f"shop/{name}", group="lb/edge", holds=["192.0.2.130"]) for name in ("dns", "web")]
     found = update(pool(), pool("edge", "192.0.2.136/29"), EDGE, *holders)
     assert "leaves 1 address in use without a pool: shop/dns (192.0.2.130), shop/web" in found.refusals[0].message
 
 
-def test_groups_that_are_not_there_are_told() -> None:
-    """Those like none list what there is, many are counted; before there is any group nothing is said."""
+def test_missing_groups_are_warnings() -> None:
+    """The existing groups are listed, further ones are counted; without any group there is no warning."""
     many = [f"lb/{letter * 20}" for letter in "abcdefghijklmnopqr"]
     found = create(pool(groups=many), EDGE)
     assert len(found.warnings) == 17
     assert found.warnings[0] == f'spec.groups[0]: group "{many[0]}" does not exist; groups: lb/edge'
     assert found.warnings[-1] == "spec.groups: 2 further groups not found"
-    assert create(pool(groups=many)) == policy.PASSED
+    assert create(pool(groups=many)) == ALLOWED

@@ -1,4 +1,4 @@
-"""The table of refusals: each rule has its cases, each case exactly its words, and the nearest right thing passes."""
+"""The table of refusals: each case has exactly its causes and warnings, and its correction is accepted."""
 
 import json
 from typing import Any
@@ -8,27 +8,29 @@ import pytest
 
 from hack import refusals
 from hack.refusals import Case, Manifest
-from kavip.admission import mutation, policy, verdict
-from kavip.admission.verdict import Subject, Verdict, message_of
+from kavip.admission import mutation, policy
+from kavip.admission.chain import ALLOWED
+from kavip.admission.response import ReviewedObject, response
+from kavip.admission.verdict import Verdict, message_of
 from kavip.api import patch, review
 from kavip.api.review import Operation, Review
 
-RULES = {(kind, check.find.__name__) for kind, chain in refusals.CHAINS.items() for check in chain}
+RULES = {(kind, rule.evaluate.__name__) for kind, chain in refusals.CHAINS.items() for rule in chain}
 OURS = [case for case in refusals.cases() if case.by != "crd"]
 
 every_case = pytest.mark.parametrize("case", OURS, ids=str)
 
 
-def judged(case: Case, asked: Manifest) -> Verdict:
-    """What the webhooks say: the mutating one first, as the API server asks them."""
+def evaluate(case: Case, asked: Manifest) -> Verdict:
+    """The verdict after both webhooks, the mutating one first."""
     snapshot = refusals.snapshot(case)
     if case.operation is Operation.DELETE:
         return policy.review(Review(case.operation, refusals.read(asked)), snapshot)
-    status = (case.old or {}).get("status", {})  # which an update of the object itself does not change
+    status = (case.old or {}).get("status", {})  # an update of the object itself does not change it
     mutated = refusals.read(_mutated(case, {**asked, "status": status}))
     old = refusals.read(case.old) if case.old else None
     found = policy.review(Review(case.operation, mutated, old), snapshot, options=case.options)
-    return found.pardoned() if case.exempt else found
+    return found.exempted() if case.exempt else found
 
 
 def _mutated(case: Case, asked: Manifest) -> Any:
@@ -38,30 +40,30 @@ def _mutated(case: Case, asked: Manifest) -> Any:
     )
     steps: tuple[patch.Step, ...] = ()
     if case.kind == "Service":
-        steps = mutation.service(request, refusals.snapshot(case)).patch
+        steps = mutation.mutate_service(request, refusals.snapshot(case)).patch
     if case.kind == "KeepalivedGroup":
-        steps = mutation.group(request).patch
+        steps = mutation.mutate_group(request).patch
     return jsonpatch.apply_patch(asked, json.loads(patch.encode(steps)))
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
-    """No check without words that a user has been shown, and no case of a rule that is gone."""
+    """There is no rule without a case, and no case of an unknown rule."""
     assert {(case.kind, case.rule) for case in OURS} == RULES
 
 
-def test_no_two_cases_are_one() -> None:
-    """A rule's cases are told apart by their words."""
+def test_case_names_are_unique() -> None:
+    """A rule and a title identify one case."""
     names = [str(case) for case in refusals.cases()]
     assert sorted(names) == sorted(set(names))
 
 
 @every_case
 def test_a_case_has_exactly_its_causes_and_warnings(case: Case) -> None:
-    """All findings at once, each with field and words; the code tells a quota from a mistake."""
-    found = judged(case, case.asked)
+    """The response has all findings with field and message, and the code of the case."""
+    found = evaluate(case, case.object)
     assert [(refusal.field, message_of(refusal)) for refusal in found.refusals] == list(case.causes)
-    assert found.warnings == case.warnings
-    answer = verdict.response("u1", found, Subject(case.kind, "name"))
+    assert found.warnings == case.warning_texts
+    answer = response("u1", found, ReviewedObject(case.kind, "name"))
     if case.causes:
         assert answer.status is not None
         assert answer.status.code == case.code
@@ -70,14 +72,14 @@ def test_a_case_has_exactly_its_causes_and_warnings(case: Case) -> None:
 
 
 @every_case
-def test_the_nearest_right_thing_passes(case: Case) -> None:
-    """With what the case says changed, nothing is refused and nothing warned of."""
-    assert judged(case, case.passes) == policy.PASSED
+def test_the_correction_is_accepted(case: Case) -> None:
+    """The corrected object is accepted without a warning."""
+    assert evaluate(case, case.passes) == ALLOWED
 
 
 @every_case
-def test_an_update_that_changes_nothing_passes(case: Case) -> None:
-    """Whatever is wrong with an object, writing it again as it is is not refused."""
-    asked: Any = refusals.read(case.asked)
+def test_an_update_without_a_change_is_accepted(case: Case) -> None:
+    """An invalid object may be written again as it is."""
+    asked: Any = refusals.read(case.object)
     review_ = Review(Operation.UPDATE, asked, asked)
     assert policy.review(review_, refusals.snapshot(case), options=case.options).allowed

@@ -1,4 +1,4 @@
-"""The webhook configurations: what is asked, and what is not."""
+"""The webhook configurations: which requests the API server sends."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ import pytest
 
 from kavip import names
 from kavip.admission import registration
-from kavip.admission.registration import ByService, ByURL
+from kavip.admission.registration import ServiceClientConfig, URLClientConfig
 
 
 def configured(**more: Any) -> dict[str, dict[str, Any]]:
     """All webhooks by name, as the chart installs them."""
-    reached = more.pop("reached", ByService("kavip", "kavip-webhook"))
+    reached = more.pop("reached", ServiceClientConfig("kavip", "kavip-webhook"))
     both = registration.configurations("kavip", reached, namespace="kavip", **more)
     return {webhook["name"]: webhook for body in both for webhook in body["webhooks"]}
 
 
-def test_every_path_is_asked_once() -> None:
-    """The five paths are five webhooks; a sixth asks one of them of groups that go."""
+def test_every_path_has_one_webhook() -> None:
+    """Each of the five paths has one webhook; a sixth webhook uses a path again, for deleted groups."""
     hooks = configured()
     del hooks["warn-keepalivedgroup.kavip.io"]
     paths = [webhook["clientConfig"]["service"]["path"] for webhook in hooks.values()]
@@ -46,7 +46,7 @@ def test_every_path_is_asked_once() -> None:
 def test_a_mutator_may_fail_and_a_validator_may_not(
     name: str, policy: str, seconds: int, operations: list[str]
 ) -> None:
-    """Failure policy, time limit and operations are as documented; no side effects, whatever is asked."""
+    """Failure policy, timeout and operations are as documented, and there are no side effects."""
     webhook = configured()[name]
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == (policy, seconds)
     assert [rule["operations"] for rule in webhook["rules"]] == [operations]
@@ -54,7 +54,7 @@ def test_a_mutator_may_fail_and_a_validator_may_not(
 
 
 def test_only_service_webhooks_skip_namespaces() -> None:
-    """Services of kube-system and of kavip's own namespace are left alone; groups and pools are judged everywhere."""
+    """Services in kube-system and in kavip's namespace are skipped; groups and pools never are."""
     skipped = {
         name: webhook["namespaceSelector"]["matchExpressions"][0]["values"]
         for name, webhook in configured().items()
@@ -64,8 +64,8 @@ def test_only_service_webhooks_skip_namespaces() -> None:
     assert skipped == {"mutate-service.kavip.io": own, "validate-service.kavip.io": own}
 
 
-def test_no_subresource_is_asked_about() -> None:
-    """Status and scale always pass."""
+def test_no_subresource_is_reviewed() -> None:
+    """Writes of status and scale need no review."""
     asked = [
         resource for webhook in configured().values() for rule in webhook["rules"] for resource in rule["resources"]
     ]
@@ -73,21 +73,21 @@ def test_no_subresource_is_asked_about() -> None:
 
 
 def test_a_url_replaces_the_service() -> None:
-    """Outside a cluster each webhook has its own URL, and the bundle from the start."""
-    hooks = configured(reached=ByURL("https://192.0.2.1:9443/"), ca_bundle="QQ==")
+    """Outside a cluster each webhook has a URL, and the CA bundle from the start."""
+    hooks = configured(reached=URLClientConfig("https://192.0.2.1:9443/"), ca_bundle="QQ==")
     assert hooks["validate-vippool.kavip.io"]["clientConfig"] == {
         "url": "https://192.0.2.1:9443/validate-vippool",
         "caBundle": "QQ==",
     }
 
 
-def test_the_bundle_is_left_to_kavip() -> None:
-    """In a cluster no caBundle is written here: another field manager owns it."""
+def test_the_ca_bundle_is_omitted_in_a_cluster() -> None:
+    """kavip writes ``caBundle`` with its own field manager."""
     assert not any("caBundle" in webhook["clientConfig"] for webhook in configured().values())
 
 
-def test_a_class_that_is_almost_ours_is_asked_of_the_validator_alone() -> None:
-    """Only a mistyped class is told there; nothing is to be written into a Service that kavip does not manage."""
+def test_a_mistyped_class_is_sent_to_the_validator_only() -> None:
+    """The validator warns about it; the mutator has nothing to write into an unmanaged Service."""
     said = {name: webhook["matchConditions"][-1]["expression"] for name, webhook in configured().items()}
     prefix = "spec.loadBalancerClass.startsWith('kavip.io/')"
     assert said["validate-service.kavip.io"].count(prefix) == 2

@@ -1,4 +1,4 @@
-"""What is asked of a Service beside the cases of the table: what waits, what counts, what is left to others."""
+"""Rules for a Service besides the cases of the table: waiting, virtual router IDs, the platform."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.admission import policy, verdict
-from kavip.admission.chain import Options
-from kavip.admission.verdict import Awaited, Subject
+from kavip.admission.chain import ALLOWED, PolicyOptions
+from kavip.admission.response import ReviewedObject, response
+from kavip.admission.verdict import MissingReference
 from kavip.api.group import Instances
 from kavip.api.meta import Condition, LabelSelector
 from kavip.api.pool import Cooling, PoolStatus, VIPPool
@@ -19,20 +19,23 @@ from tests.support import build
 from tests.support.build import group, metadata, pool, service
 
 
-def test_a_plain_service_of_the_default_group_is_judged() -> None:
-    """What the default group takes must be right, too: an address outside every pool is refused."""
+def test_a_plain_service_of_the_default_group_is_evaluated() -> None:
+    """An address outside every pool is refused although no annotation names the group."""
     found = create(service("shop/web", wants="203.0.113.9"), group("lb/edge", default=True), pool(), SHOP)
     assert reasons(found) == [Reason.ADDRESS_NOT_IN_POOL]
 
 
-def test_what_may_be_on_its_way_is_named() -> None:
-    """A missing group and a missing pool are both awaited: they may come with the same kubectl apply."""
+def test_missing_references_are_named() -> None:
+    """A missing group and a missing pool may be created by the same ``kubectl apply``."""
     found = create(service("shop/web", group="lb/new", pool="new"), EDGE, pool())
-    assert found.awaits == (Awaited(names.KEEPALIVED_GROUP, "lb/new"), Awaited(names.VIP_POOL, "new"))
+    assert found.missing == (
+        MissingReference(names.KEEPALIVED_GROUP, "lb/new"),
+        MissingReference(names.VIP_POOL, "new"),
+    )
 
 
 def test_a_service_that_only_has_to_wait_is_accepted() -> None:
-    """No pool, and a full pool that is named: accepted with a warning, for others may free or add something."""
+    """Without a pool, or with a full pool, the Service is accepted with a warning."""
     full = pool("edge", "192.0.2.130")
     holder = service("shop/first", group="lb/edge", holds=["192.0.2.130"])
     for found in (
@@ -40,55 +43,55 @@ def test_a_service_that_only_has_to_wait_is_accepted() -> None:
         create(service("shop/web", group="lb/edge", pool="edge"), EDGE, full, holder),
     ):
         assert found.allowed
-        assert [text.partition(":")[0] for text in found.warnings] == ["the Service waits for an address"]
+        assert len(found.warnings) == 1
+        assert "the Service waits for an address: " in found.warnings[0]
 
 
-def resting(*addresses: str) -> VIPPool:
-    """A pool in whose status the first address rests for ``shop/old``."""
+def cooling(*addresses: str) -> VIPPool:
+    """A pool whose first address cools down for ``shop/old``."""
     entry = Cooling(address="192.0.2.130", service="shop/old", until="2026-03-01T12:01:00Z")
     return msgspec.structs.replace(pool("edge", *addresses, cooldown_seconds=60), status=PoolStatus(cooling=[entry]))
 
 
-def test_who_asks_for_an_address_that_cools_down_waits() -> None:
-    """Accepted, and told until when; who freed it hears nothing. Free addresses are not its business."""
-    world = EDGE, resting("192.0.2.130/31")
+def test_a_service_waits_for_a_cooling_address() -> None:
+    """The warning has the end of the cool-down; the previous Service gets the address without a warning."""
+    world = EDGE, cooling("192.0.2.130/31")
     found = create(service("shop/web", group="lb/edge", wants="192.0.2.130"), *world)
     assert found.allowed
     (warning,) = found.warnings
     assert warning == (
-        "the Service waits for an address: metadata.annotations[kavip.io/addresses]: address 192.0.2.130 rests until "
+        "metadata.annotations[kavip.io/addresses]: the Service waits for an address: address 192.0.2.130 rests until "
         "2026-03-01T12:01:00Z for Service shop/old, which freed it; wait for it, or ask for another"
     )
     assert create(service("shop/old", group="lb/edge", wants="192.0.2.130"), *world).warnings == ()
     assert create(service("shop/web", group="lb/edge"), *world).warnings == ()
 
 
-def test_an_address_that_cools_down_is_no_external_ip_yet() -> None:
-    """An external IP holds at once and cannot wait: refused, but not to who freed it."""
-    world = EDGE, resting("192.0.2.130/31")
+def test_a_cooling_address_is_refused_as_external_ip() -> None:
+    """An external IP cannot wait, because it is in use at once; the previous Service may have it."""
+    world = EDGE, cooling("192.0.2.130/31")
     asked: dict[str, Any] = {"group": "lb/edge", "type": "ClusterIP", "external_ips": ["192.0.2.130"]}
     found = create(service("shop/web", **asked), *world)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
     assert found.refusals[0].message.endswith(
-        "rests until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another address, or come back "
-        "then"
+        "rests until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another address, or retry then"
     )
     assert create(service("shop/old", **asked), *world).allowed
 
 
-def test_a_quota_is_forbidden_where_the_pool_is_named_and_waits_elsewhere() -> None:
-    """Who names the pool gets 403; who does not may yet find another pool."""
+def test_a_used_up_quota_refuses_only_a_service_that_names_the_pool() -> None:
+    """With the name of the pool the code is 403; otherwise the Service waits for any pool."""
     strict = pool("edge", max_per_namespace=0)
     named = create(service("shop/web", group="lb/edge", pool="edge"), EDGE, strict)
     assert reasons(named) == [Reason.QUOTA_EXCEEDED]
-    answer = verdict.response("u1", named, Subject("Service", "web"))
+    answer = response("u1", named, ReviewedObject("Service", "web"))
     assert answer.status is not None
     assert (answer.status.code, answer.status.reason) == (403, "Forbidden")
     assert create(service("shop/web", group="lb/edge"), EDGE, strict).allowed
 
 
 def test_an_edit_that_ends_sharing_is_refused() -> None:
-    """A Service that shares its address may not be given a port that another one of them uses."""
+    """A Service with a shared address must not take a port of another holder."""
     key = {names.SHARING_KEY_ANNOTATION: "k"}
     first = service("shop/a", group="lb/edge", port=80, annotations=key, holds=["192.0.2.130"])
     old = service("shop/b", group="lb/edge", port=81, annotations=key, holds=["192.0.2.130"])
@@ -97,8 +100,8 @@ def test_an_edit_that_ends_sharing_is_refused() -> None:
     assert reasons(update(old, new, EDGE, pool(), first)) == [Reason.SHARING_REFUSED]
 
 
-def test_an_edit_that_strands_is_accepted_and_told() -> None:
-    """Labels that the pool of the address does not select: the address stays, and kubectl says so."""
+def test_an_edit_that_strands_is_accepted_with_a_warning() -> None:
+    """With labels that the pool does not select, the Service keeps its address."""
     picky = pool("edge", service_selector=LabelSelector(match_labels={"tier": "gold"}))
     given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
     old = service("shop/web", group="lb/edge", labels={"tier": "gold"}, holds=["192.0.2.130"])
@@ -111,17 +114,17 @@ def test_an_edit_that_strands_is_accepted_and_told() -> None:
     assert warning.startswith("the Service keeps 192.0.2.130, although 192.0.2.130 is in pool edge, which does not")
 
 
-def test_the_platform_is_left_its_own() -> None:
-    """Where OpenShift assigns addresses, a Service that names no kavip pool is not judged by kavip's pools."""
+def test_a_service_of_the_platform_is_not_evaluated() -> None:
+    """If OpenShift assigns addresses, a Service that names no pool has no finding."""
     network = build.network("198.51.100.0/24")
     asked = service("shop/web", group="lb/edge")
-    assert create(asked, EDGE, network) == policy.PASSED
-    assert create(asked, EDGE, network, options=Options(ipam="always")).warnings
-    assert create(asked, EDGE, options=Options(ipam="never")) == policy.PASSED
+    assert create(asked, EDGE, network) == ALLOWED
+    assert create(asked, EDGE, network, options=PolicyOptions(ipam="always")).warnings
+    assert create(asked, EDGE, options=PolicyOptions(ipam="never")) == ALLOWED
 
 
-def test_what_kavip_gave_is_judged_beside_a_platform_too() -> None:
-    """The controller goes on with it, so admission does."""
+def test_an_address_from_kavip_is_evaluated_beside_a_platform() -> None:
+    """The controller still manages such an address, so its rules apply."""
     given = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=Reason.ASSIGNED)
 
     def sharing(name: str, port: int) -> Service:
@@ -135,8 +138,8 @@ def test_what_kavip_gave_is_judged_beside_a_platform_too() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_255_are_counted_over_the_segment(shared: bool) -> None:
-    """Services of all groups of a segment count, with or without a VIP; leftovers and this Service itself do not."""
+def test_router_ids_are_counted_over_the_segment(shared: bool) -> None:
+    """All Services of all groups of the segment count; obsolete entries and the reviewed Service do not."""
     one = group("lb/one", segment="s" if shared else "t", router_ids={"shop/a": 1, "gone/x": 9})
     other = group("lb/other", segment="s", blacklist_router_ids=list(range(3, 256)))
     members = [service("shop/a", group="lb/one"), service("shop/b", group="lb/other")]
@@ -146,8 +149,8 @@ def test_the_255_are_counted_over_the_segment(shared: bool) -> None:
     assert again.allowed
 
 
-def test_spreading_takes_a_vrid_for_each_address() -> None:
-    """Turning spreadvips on is refused where the VRIDs do not suffice, and says how many are needed."""
+def test_spreadvips_needs_a_router_id_for_each_address() -> None:
+    """Setting ``spreadvips`` is refused without enough IDs; the message has the needed number."""
     tight = group("lb/edge", blacklist_router_ids=list(range(2, 256)))
     old = service("shop/web", group="lb/edge", external_ips=["192.0.2.133", "192.0.2.134"])
     new = service(
@@ -163,7 +166,7 @@ def test_spreading_takes_a_vrid_for_each_address() -> None:
 
 
 def test_a_shared_group_takes_any_number() -> None:
-    """In Shared mode a Service needs no VRID of its own."""
+    """In Shared mode a Service needs no virtual router ID."""
     tight = group(
         "lb/edge",
         blacklist_router_ids=list(range(2, 256)),
@@ -173,8 +176,8 @@ def test_a_shared_group_takes_any_number() -> None:
     assert create(service("shop/web", group="lb/edge"), tight, pool(), *members).allowed
 
 
-def test_the_ways_out_of_255_are_named() -> None:
-    """Groups with room, those of shared instances first, and none that is full, closed or going; else what to make."""
+def test_groups_with_free_router_ids_are_named() -> None:
+    """Groups with shared instances come first; full, closed and deleted groups are not named."""
     full = group("lb/full", blacklist_router_ids=list(range(1, 256)))
     asked = service("shop/web", group="lb/full")
     closed = group("lb/a-closed", allowed_namespaces=LabelSelector(match_labels={"team": "net"}))
@@ -182,23 +185,23 @@ def test_the_ways_out_of_255_are_named() -> None:
     going = msgspec.structs.replace(group("lb/a-going"), metadata=gone)
     shared = group("lb/shared", instances=Instances(mode="Shared", count=4))
     (refusal,) = create(asked, full, closed, going, shared, EDGE, pool()).refusals
-    assert "; name a group with room (lb/shared, lb/edge), or have spec.instances.mode: Shared set" in refusal.message
+    assert "; choose a group with free IDs (lb/shared, lb/edge), or set spec.instances.mode: Shared" in refusal.message
     (refusal,) = create(asked, full, closed, going, pool()).refusals
-    assert "; make a group on another segment, or have spec.instances.mode: Shared set" in refusal.message
+    assert "; create a group on another segment, or set spec.instances.mode: Shared" in refusal.message
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [("edge", "lb/edge"), ("kavip/edge", "lb/edge"), ("LB/Edge", "lb/edge"), ("lb/edeg", "lb/edge"), ("l/x" * 99, "")],
 )
-def test_the_group_that_was_meant_is_named(text: str, meant: str) -> None:
-    """The one of that name in another namespace, or the one that is most like it."""
+def test_the_nearest_group_is_named(text: str, meant: str) -> None:
+    """It is the group of the same name in another namespace, or the most similar one."""
     (refusal,) = create(service("shop/web", group=text), EDGE, pool()).refusals
     assert (f'did you mean "{meant}"?' in refusal.message) == bool(meant)
 
 
-def test_an_ipv6_address_is_the_same_in_capitals() -> None:
-    """Upper case is accepted, and told canonically."""
+def test_an_ipv6_address_in_upper_case_is_accepted() -> None:
+    """Messages show the canonical form."""
     six = pool("six", "2001:db8::/120")
     holder = service("shop/first", group="lb/edge", families=["IPv6"], holds=["2001:db8::a"])
     (refusal,) = create(

@@ -28,13 +28,13 @@ def test_every_stop_of_the_tour_is_refused_in_its_words(installation: Installati
     for case in tour.cases():
 
         def refused(case: Case = case) -> bool:
-            done = installation.apply(case.asked, flags=("--dry-run=server",))
-            return done.returncode != 0 and done.stderr.endswith(case.words)
+            done = installation.apply(case.object, flags=("--dry-run=server",))
+            return done.returncode != 0 and done.stderr.endswith(case.printed)
 
         wait_for(f"kavip knows what {case} is asked of", refused)
         for flags in ((), ("--server-side", "--field-manager=somebody", "--force-conflicts")):
-            done = installation.apply(case.asked, flags=flags)
-            assert done.returncode != 0 and done.stderr.endswith(case.words), (str(case), flags, done.stderr)
+            done = installation.apply(case.object, flags=flags)
+            assert done.returncode != 0 and done.stderr.endswith(case.printed), (str(case), flags, done.stderr)
 
 
 def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:

@@ -53,26 +53,28 @@ class TestRendering:
     def test_webhooks_follow_the_namespace(self, helm: Helm) -> None:
         """Installed elsewhere, the configurations are those that kavip would register there."""
         objects = rendered(helm, namespace="lb-system")
-        client = registration.ByService("lb-system", "kavip-webhook")
+        client = registration.ServiceClientConfig("lb-system", "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace="lb-system"):
             assert normal(manifests.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
 
     @pytest.mark.parametrize(
-        ("manner", "settings"),
+        ("options", "settings"),
         [
-            (registration.Manner(external_ips="all"), ['externalIPs.scope="all"']),
-            (registration.Manner(external_ips="off"), ['externalIPs.scope="off"']),
+            (registration.RegistrationOptions(external_ips="all"), ['externalIPs.scope="all"']),
+            (registration.RegistrationOptions(external_ips="off"), ['externalIPs.scope="off"']),
             (
-                registration.Manner(mutating="Fail", validating="Ignore"),
+                registration.RegistrationOptions(mutating="Fail", validating="Ignore"),
                 ['webhook.failurePolicy={"mutating":"Fail","validating":"Ignore"}'],
             ),
         ],
     )
-    def test_webhooks_follow_the_choices(self, helm: Helm, manner: registration.Manner, settings: list[str]) -> None:
+    def test_webhooks_follow_the_choices(
+        self, helm: Helm, options: registration.RegistrationOptions, settings: list[str]
+    ) -> None:
         """Whose externalIPs are checked and what happens with kavip down are what the code makes of the same choice."""
         objects = rendered(helm, *settings)
-        client = registration.ByService(manifests.NAMESPACE, "kavip-webhook")
-        for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE, manner=manner):
+        client = registration.ServiceClientConfig(manifests.NAMESPACE, "kavip-webhook")
+        for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE, options=options):
             assert normal(manifests.only(objects, expected["kind"])["webhooks"]) == normal(expected["webhooks"])
 
     @pytest.mark.parametrize(

@@ -183,7 +183,9 @@ def test_what_cannot_be_read_is_an_error_in_one_line(arguments: tuple[str, ...],
     assert done.stderr.count("\n") == 1
 
 
-ELSEWHERE = {"request_is_met: a pool that is not in force": "it is the pool that is refused, and so is not there"}
+ELSEWHERE = {
+    "addresses_are_available: a pool that is not in force": "it is the pool that is refused, and so is not there"
+}
 ALIKE = [
     case
     for case in refusals.cases()
@@ -196,12 +198,12 @@ ALIKE = [
 @pytest.mark.parametrize("case", ALIKE, ids=str)
 def test_the_words_are_those_of_the_cluster(case: Case) -> None:
     """Beside manifests of the cluster every case of the table is judged as the webhook judges it."""
-    around = [refusals.read(each) for each in (*refusals.cluster(), *case.given)]
-    asked = refusals.read(case.asked)
+    around = [refusals.read(each) for each in (*refusals.cluster(), *case.cluster)]
+    asked = refusals.read(case.object)
     (judged,) = [
         each
         for each in simulate.admit([*around, asked]).judged
         if (each.kind, each.namespace, each.name) == (case.kind, asked.metadata.namespace, asked.metadata.name)
     ]
     assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes
-    assert judged.verdict.warnings == case.warnings
+    assert judged.verdict.warnings == case.warning_texts

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kavip import names
-from kavip.admission.chain import Options as PolicyOptions
+from kavip.admission.chain import PolicyOptions
 from kavip.api.pool import Cooling, PoolStatus
 from kavip.cli.views import simulate, tables
 from kavip.snapshot import Object

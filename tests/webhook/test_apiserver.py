@@ -18,7 +18,7 @@ from hack.testbed.controlplane import ControlPlane
 from hack.testbed.place import Result
 from kavip import names
 from kavip.admission import registration
-from kavip.admission.registration import ByService, ByURL
+from kavip.admission.registration import ServiceClientConfig, URLClientConfig
 from kavip.kube.client import Client
 from kavip.pki import certificates
 from kavip.pki.certificates import Pair
@@ -84,7 +84,7 @@ def _serving(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> Itera
     server, client = Server(snapshot), Client.from_settings(str(plane.kubeconfig))
     port = loop.run(server.start("127.0.0.1", 0))
     loop.run(client.__aenter__())
-    publisher = Registered(client, NAME, ByURL(f"https://127.0.0.1:{port}"), NAMESPACE)
+    publisher = Registered(client, NAME, URLClientConfig(f"https://127.0.0.1:{port}"), NAMESPACE)
     rotation = Rotation(client, namespace=NAMESPACE, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
     try:
         loop.run(rotation.tick())
@@ -171,7 +171,7 @@ def test_what_kavip_does_not_manage_is_not_asked(kavip: Kavip) -> None:
     done = kavip.apply(other, "--dry-run=server")
     assert done.returncode == 0
     assert (
-        "does nothing, for kavip does not manage this Service: its spec.loadBalancerClass is example.com/other"
+        "has no effect: kavip does not manage this Service: its spec.loadBalancerClass is example.com/other"
         in done.stderr
     )
 
@@ -185,7 +185,7 @@ def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
         kavip.snapshot.drop(names.KEEPALIVED_GROUP, "lb/passing")
         labelled = kavip.kubectl("label", "service", "old", "-n", "shop", "a=b")
         assert labelled.returncode == 0
-        assert "accepted, because it is not new: " in labelled.stderr
+        assert "accepted because the field is unchanged: " in labelled.stderr
         pointed = kavip.apply(service("shop/old", group="lb/missing"))
         assert 'group "lb/missing" does not exist' in pointed.stderr
     finally:
@@ -196,7 +196,7 @@ def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
 def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane, loop: LoopThread) -> None:
     """The caBundle has no owner: applying the chart's configuration again leaves it, and each webhook may go alone."""
     name = "kavip-injected-test"
-    bodies = registration.configurations(name, ByService("nowhere", "nothing"), namespace=NAMESPACE)
+    bodies = registration.configurations(name, ServiceClientConfig("nowhere", "nothing"), namespace=NAMESPACE)
     for body in bodies:  # nobody serves these: they may be asked about nothing
         for webhook in body["webhooks"]:
             webhook["namespaceSelector"] = webhook["objectSelector"] = {"matchLabels": {"never": "ever"}}

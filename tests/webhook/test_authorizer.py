@@ -128,7 +128,7 @@ async def test_the_right_is_asked_for_only_where_it_decides(
     *, refusals: tuple[Refusal, ...], answer: bool, allowed: bool, asked: int
 ) -> None:
     """Not where nothing is refused, and not where something else is refused besides."""
-    found = Verdict(refusals, pardonable=frozenset({EXTERNAL}) & frozenset(refusals))
+    found = Verdict(refusals, exemptible=frozenset({EXTERNAL}) & frozenset(refusals))
     authority = Authority(answer=answer)
     routes = {VALIDATE_SERVICE_PATH: Route(lambda *_: found)}
     async with connected(Server(Snapshot(), routes=routes, may_set_external_ips=authority)) as connection:

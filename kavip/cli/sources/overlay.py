@@ -62,7 +62,7 @@ def laid(new: T, old: Service | KeepalivedGroup | VIPPool | None) -> T:
             if spec.type == old.spec.type:
                 spec = msgspec.structs.replace(spec, **_filled(spec, old.spec))
         case KeepalivedGroup(), KeepalivedGroup():
-            kept = mutation.kept(new.spec, old.spec)
+            kept = mutation.defaults_on_update(new.spec, old.spec)
             data = {**msgspec.to_builtins(new.spec), **kept}
             present = {name: value for name, value in data.items() if value is not msgspec.UNSET}
             spec = msgspec.convert(present, type(new.spec))

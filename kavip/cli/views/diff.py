@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from kavip import names
-from kavip.admission.verdict import visible
+from kavip.admission.text import printable
 from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
@@ -90,7 +90,7 @@ def text(drift: Drift) -> str:
     """*drift* for people, and for ``patch``'s readers."""
     lines = [f"{each.subject}: {each.field}: {_none(each.before)} -> {_none(each.after)}" for each in drift.changes]
     lines += map(str, drift.together)
-    return "\n".join(map(visible, [*lines, *(line for _, each in drift.diffs for line in each.split("\n"))]))
+    return "\n".join(map(printable, [*lines, *(line for _, each in drift.diffs for line in each.split("\n"))]))
 
 
 def data(drift: Drift) -> dict[str, Any]:

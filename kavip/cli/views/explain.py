@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from kavip import names
-from kavip.admission.chain import Options as PolicyOptions
-from kavip.admission.verdict import told
+from kavip.admission.chain import PolicyOptions
+from kavip.admission.verdict import describe
 from kavip.api import conditions
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
@@ -97,7 +97,7 @@ def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Colle
     if not any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
         judged = simulate.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
         mine = (each for each in judged if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
-        refused = tuple(told(refusal) for each in mine for refusal in each.verdict.refusals)
+        refused = tuple(describe(refusal) for each in mine for refusal in each.verdict.refusals)
     return Around(tuple(objects), frozenset(absent), notes, refused)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kavip.admission.verdict import visible
+from kavip.admission.text import printable
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.cli.views.explain import Report
@@ -32,7 +32,7 @@ def text(report: Report) -> str:
     for title, items in (("What helps", report.steps), ("Note", report.notes)):
         if items:
             lines += ["", f"{title}:", *(line for item in items for line in _wrapped(item))]
-    return "\n".join(map(visible, lines))
+    return "\n".join(map(printable, lines))
 
 
 def _headline(report: Report) -> str:

@@ -15,9 +15,8 @@ import msgspec
 
 from kavip import names
 from kavip.admission import policy
-from kavip.admission.chain import DEFAULTS
-from kavip.admission.chain import Options as PolicyOptions
-from kavip.admission.verdict import Verdict, message_of, told
+from kavip.admission.chain import DEFAULTS, PolicyOptions
+from kavip.admission.verdict import Verdict, describe, message_of
 from kavip.api import conditions
 from kavip.api.cluster import Namespace, Node
 from kavip.api.group import KeepalivedGroup
@@ -199,7 +198,9 @@ def _state(snapshot: Snapshot) -> tuple[dict[str, Service], dict[str, Keepalived
 def lines(planned: Planned, places: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[str]:
     """Each refusal as one line; where its kind and key are among *places*, the line begins with that."""
     return [
-        f"{_subject(each, places)}: refused: {told(one)}" for each in planned.refused for one in each.verdict.refusals
+        f"{_subject(each, places)}: refused: {describe(one)}"
+        for each in planned.refused
+        for one in each.verdict.refusals
     ]
 
 

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kavip.admission.verdict import message_of, plain
+from kavip.admission.text import one_line
+from kavip.admission.verdict import message_of
 from kavip.api import conditions
 from kavip.cli.views.simulate import Planned
 from kavip.cli.views.unmanaged import why_unmanaged
@@ -68,7 +69,7 @@ def _filled(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """*rows* under *head*, aligned; the last column is free. Whoever wrote what is in a cell has this cell only."""
-    everything = [tuple(head), *(tuple(map(plain, row)) for row in rows)]
+    everything = [tuple(head), *(tuple(map(one_line, row)) for row in rows)]
     widths = [max(len(row[column]) for row in everything) for column in range(len(head) - 1)]
     return [
         "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()

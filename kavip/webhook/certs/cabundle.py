@@ -75,9 +75,9 @@ class Registered:
 
     client: Client
     name: str
-    reached: registration.ByURL
+    reached: registration.URLClientConfig
     namespace: str
-    manner: registration.Manner = registration.USUAL
+    options: registration.RegistrationOptions = registration.DEFAULTS
 
     async def published(self) -> bytes:
         """What every webhook carries; nothing while there are no configurations."""
@@ -90,7 +90,7 @@ class Registered:
         """Apply both configurations; to a server that has them already, that is no write."""
         text = b64encode(bundle).decode()
         wanted = registration.configurations(
-            self.name, self.reached, namespace=self.namespace, ca_bundle=text, manner=self.manner
+            self.name, self.reached, namespace=self.namespace, ca_bundle=text, options=self.options
         )
         for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
             await self.client.apply(resource, self.name, body, force=True)

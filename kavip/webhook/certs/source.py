@@ -88,9 +88,9 @@ def keeper(client: Client, settings: Settings, present: Callable[[Pair], None]) 
 def _publisher(client: Client, settings: Settings) -> Publisher:
     if not settings.webhook_url:
         return Injected(client, settings.webhook_configuration)
-    reached = registration.ByURL(settings.webhook_url)
-    manner = registration.Manner(external_ips=settings.external_ips_scope)
-    return Registered(client, settings.webhook_configuration, reached, settings.namespace, manner)
+    reached = registration.URLClientConfig(settings.webhook_url)
+    options = registration.RegistrationOptions(external_ips=settings.external_ips_scope)
+    return Registered(client, settings.webhook_configuration, reached, settings.namespace, options)
 
 
 def _hosts(settings: Settings) -> Sequence[str]:

@@ -132,5 +132,5 @@ def test_admission_refuses_a_service_that_names_it() -> None:
     world = confined(build.group(), build.group("infra/edge"))
     asked = Review(Operation.CREATE, build.service(WEB, group=GROUP))
     (refusal,) = policy.review(asked, world.snapshot).refusals
-    assert f'group "{GROUP}" lies in a namespace where groups do not count; ' in refusal.message
+    assert f'group "{GROUP}" is in a namespace whose groups kavip ignores (groupNamespaces); ' in refusal.message
     assert "infra/edge" in refusal.message

@@ -1,4 +1,4 @@
-"""Whatever is asked, the mutation fails no request, touches only what it fills in, and twice is once."""
+"""Properties of the mutation: it never fails, touches only its defaults, and is idempotent."""
 
 import json
 from copy import deepcopy
@@ -35,16 +35,20 @@ Objects = dict[str, Any]
 
 
 def mutated(path: str, body: bytes) -> Verdict:
-    """What stands behind *path*; an object that cannot be read is for the validator to refuse."""
+    """The mutation of *path*; the empty verdict for an object that cannot be read."""
     try:
         request = review.read(body)
-        return mutation.service(request, CLUSTER) if path == names.MUTATE_SERVICE_PATH else mutation.group(request)
+        return (
+            mutation.mutate_service(request, CLUSTER)
+            if path == names.MUTATE_SERVICE_PATH
+            else mutation.mutate_group(request)
+        )
     except BadInput:
         return Verdict()
 
 
-def asked(new: Objects, old: Objects | None) -> bytes:
-    """The review of *new*."""
+def review_of(new: Objects, old: Objects | None) -> bytes:
+    """The body of the review of *new*."""
     request = {"uid": "u", "operation": "UPDATE" if old else "CREATE", "namespace": "shop", "object": new}
     return json.dumps(
         {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": {**request, "oldObject": old}}
@@ -58,7 +62,7 @@ def patched(new: Objects, found: Verdict) -> Objects:
 
 
 def differing(one: Any, other: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """The places where two objects differ, absent and empty parents looked into."""
+    """The paths at which two objects differ; an absent parent counts as an empty one."""
     if isinstance(one, dict) or isinstance(other, dict):
         left, right = ({} if each is None else each for each in (one, other))
         if isinstance(left, dict) and isinstance(right, dict):
@@ -69,7 +73,7 @@ def differing(one: Any, other: Any, at: tuple[str, ...] = ()) -> set[tuple[str, 
 
 @st.composite
 def plain(draw: st.DrawFn) -> Objects:
-    """A LoadBalancer Service that the default group may take, with parts that kavip does not know."""
+    """A LoadBalancer Service that could belong to the default group, with unknown fields."""
     found: Objects = draw(shapes.OBJECTS[Service])
     spec, metadata = found.get("spec", {}), found.get("metadata", {})
     notes = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != names.GROUP_ANNOTATION}
@@ -81,7 +85,7 @@ def plain(draw: st.DrawFn) -> Objects:
 
 @st.composite
 def a_group(draw: st.DrawFn) -> Objects:
-    """A group with any of its fields, and some that kavip does not know."""
+    """A group with any of its fields, and unknown ones."""
     found: Objects = draw(shapes.OBJECTS[KeepalivedGroup])
     found.get("metadata", {}).pop("deletionTimestamp", None)
     return {**draw(UNKNOWN), **found, "spec": {**draw(UNKNOWN), **found.get("spec", {})}}
@@ -94,7 +98,7 @@ OBJECTS = {names.MUTATE_SERVICE_PATH: plain(), names.MUTATE_GROUP_PATH: a_group(
 @settings(max_examples=25)
 @given(st.data())
 def test_no_request_fails(path: str, data: st.DataObject) -> None:
-    """Whatever the objects are, the answer is yes, and its patch one that can be applied."""
+    """Every object is allowed, and the patch can be applied."""
     body = data.draw(shapes.bodies(path))
     found = mutated(path, body)
     assert found.allowed
@@ -105,21 +109,21 @@ def test_no_request_fails(path: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("path", PATHS)
 @settings(max_examples=25)
 @given(st.data())
-def test_only_what_is_filled_in_is_touched_and_only_once(path: str, data: st.DataObject) -> None:
-    """A step for each field that changes, all others as they were; the patched object is left as it is."""
+def test_only_defaults_are_touched_and_only_once(path: str, data: st.DataObject) -> None:
+    """One step for each changed field, no other change, and no patch for the patched object."""
     new = data.draw(OBJECTS[path])
     old = data.draw(st.none() | OBJECTS[path])
-    found = mutated(path, asked(new, old))
+    found = mutated(path, review_of(new, old))
     after = patched(new, found)
     changed = differing(new, after)
     assert changed <= FILLED[path]
     assert len(found.patch) <= len(changed)
-    assert mutated(path, asked(after, old)).patch == ()
+    assert mutated(path, review_of(after, old)).patch == ()
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_properties_are_of_patches_and_not_of_nothing(path: str) -> None:
-    """Among the objects are such that something is filled in."""
+def test_some_generated_objects_are_patched(path: str) -> None:
+    """The generated objects include some that need a patch."""
     quickly = settings(phases=[Phase.generate], database=None)
-    found = find(OBJECTS[path], lambda new: bool(mutated(path, asked(new, None)).patch), settings=quickly)
-    assert mutated(path, asked(found, None)).patch
+    found = find(OBJECTS[path], lambda new: bool(mutated(path, review_of(new, None)).patch), settings=quickly)
+    assert mutated(path, review_of(found, None)).patch

@@ -1,4 +1,4 @@
-"""Every case of the table, asked of the real API server: the words that a user reads, and nothing is changed."""
+"""Every case of the refusal table at a real API server: the exact output of kubectl, and no change."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from hack import refusals
 from hack.refusals import Case
 from hack.testbed.place import Result
-from kavip.admission.verdict import shortened
+from kavip.admission.text import shortened
 from kavip.api.review import Operation
 from tests.admission.apiclient import APPLY, MERGE, STEPS, STRATEGIC, Answer, collection_path, object_path
 from tests.admission.caserunner import CaseRunner
@@ -24,73 +24,73 @@ OWNER = {"fieldManager": "kubectl", "force": "true"}
 DRY = ("apply", "--dry-run=server", "-f", "-")
 
 
-def is_told(case: Case, done: Result) -> bool:
-    """Whether kubectl printed what *case* says, and ended as it says."""
+def prints_the_case(case: Case, done: Result) -> bool:
+    """Whether kubectl printed the findings of *case* and exited accordingly."""
     lines = done.stderr.splitlines(keepends=True)
     warnings = [line for line in lines if line.startswith("Warning: ")]
     rest = "".join(line for line in lines if line not in warnings)
-    expected = [f"Warning: {shortened(each)}\n" for each in case.warnings]
+    expected = [f"Warning: {shortened(each)}\n" for each in case.warning_texts]
     if [each for each in warnings if each in expected] != expected or (warnings != expected and not case.causes):
-        return False  # of what is refused the API server has opinions of its own
-    return rest.endswith(case.words) and done.returncode != 0 if case.causes else not (rest or done.returncode)
+        return False  # the API server adds its own warnings about refused objects
+    return rest.endswith(case.printed) and done.returncode != 0 if case.causes else not (rest or done.returncode)
 
 
 @pytest.mark.parametrize("case", [case for case in OURS if case.operation is not Operation.DELETE], ids=str)
-def test_kubectl_apply_prints_what_the_table_says(runner: CaseRunner, case: Case) -> None:
-    """Every field, value and remedy, each warning, and no more; in a dry run, and each rule once server-side."""
+def test_kubectl_apply_prints_the_case(runner: CaseRunner, case: Case) -> None:
+    """Every cause and warning and nothing else, in a dry run, and once per rule with server-side apply."""
     ways = [DRY, *([(*DRY, "--server-side")] if str(case) in FIRST else ()), ("apply", "-f", "-")]
     with runner.running(case):
-        before = runner.found(case.asked)
+        before = runner.get(case.object)
         for way in ways:
-            done = runner.kubectl(*way, given=case.asked)
-            assert is_told(case, done), done
+            done = runner.kubectl(*way, given=case.object)
+            assert prints_the_case(case, done), done
         if case.causes:
-            assert runner.found(case.asked) == before
+            assert runner.get(case.object) == before
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is Operation.DELETE], ids=str)
-def test_kubectl_delete_prints_what_the_table_says(runner: CaseRunner, case: Case) -> None:
-    """A deletion that is refused says why, and the object stays."""
+def test_kubectl_delete_prints_the_case(runner: CaseRunner, case: Case) -> None:
+    """A refused deletion prints the cause, and the object stays."""
     with runner.running(case):
-        before = runner.found(case.asked)
+        before = runner.get(case.object)
         for flags in ((), ("--dry-run=server",)):
-            done = runner.kubectl("delete", "-f", "-", *flags, given=case.asked)
-            assert is_told(case, done), done
-        assert runner.found(case.asked) == before
+            done = runner.kubectl("delete", "-f", "-", *flags, given=case.object)
+            assert prints_the_case(case, done), done
+        assert runner.get(case.object) == before
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.operation is not Operation.DELETE], ids=str)
 def test_every_verb_is_refused_alike(runner: CaseRunner, case: Case) -> None:
-    """create, replace, patch of each type, server-side apply: the same causes, and the object stays as it was."""
+    """create, replace, each type of patch and server-side apply give the same causes and change nothing."""
     edited = case if case.old else replace(case, operation=Operation.UPDATE, old=case.passes)
     if not case.old:
         with runner.running(case):
-            assert causes(runner.api.request("POST", collection_path(case.asked), case.asked)) == case.causes
+            assert causes(runner.api.request("POST", collection_path(case.object), case.object)) == case.causes
             assert (
-                causes(runner.api.request("PATCH", object_path(case.asked), case.asked, kind=APPLY, **OWNER))
+                causes(runner.api.request("PATCH", object_path(case.object), case.object, kind=APPLY, **OWNER))
                 == case.causes
             )
-            assert runner.found(case.asked).code == 404
-    if object_path(case.passes) != object_path(case.asked):
-        return  # what is right is another object, and no edit makes this one of it
+            assert runner.get(case.object).code == 404
+    if object_path(case.passes) != object_path(case.object):
+        return  # the correction is another object, so it cannot be edited into this one
     with runner.running(edited):
-        before = runner.found(case.asked)
+        before = runner.get(case.object)
         assert before.code == 200
         for answer in changes(runner, edited, before):
             assert causes(answer) == case.causes
-        assert runner.found(case.asked) == before
+        assert runner.get(case.object) == before
 
 
 def changes(runner: CaseRunner, case: Case, before: Answer) -> Iterator[Answer]:
-    """What the API server says to each way of making what is asked of the object that was *before*."""
-    path, asked, ask = object_path(case.asked), case.asked, runner.api.request
+    """The responses to each way of changing the object *before* to the object of *case*."""
+    path, asked, ask = object_path(case.object), case.object, runner.api.request
     version = before.body["metadata"]["resourceVersion"]
     difference = merge_patch(case.old, asked)
     yield ask("PUT", path, {**asked, "metadata": {**asked["metadata"], "resourceVersion": version}})
     yield ask("PATCH", path, asked, kind=APPLY, **OWNER)
     yield ask("PATCH", path, difference, kind=MERGE)
     if asked["kind"] == "Service":
-        ports = [{"$patch": "replace"}, *asked["spec"].get("ports", ())]  # else those of before stay beside them
+        ports = [{"$patch": "replace"}, *asked["spec"].get("ports", ())]  # otherwise the previous ones stay
         yield ask(
             "PATCH", path, merge_patch({}, {**difference, "spec": {**asked["spec"], "ports": ports}}), kind=STRATEGIC
         )
@@ -100,7 +100,7 @@ def changes(runner: CaseRunner, case: Case, before: Answer) -> Iterator[Answer]:
 
 
 def merge_patch(old: Any, new: Any) -> Any:
-    """What makes *new* of *old* (RFC 7386)."""
+    """The merge patch from *old* to *new* (RFC 7386)."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
     gone: dict[str, Any] = dict.fromkeys(set(old) - set(new) - {"status", "creationTimestamp"})
@@ -108,24 +108,24 @@ def merge_patch(old: Any, new: Any) -> Any:
 
 
 def causes(answer: Answer) -> tuple[tuple[str, str], ...]:
-    """Fields and messages, or what came instead."""
+    """Fields and messages, or the whole response if it is no refusal."""
     return tuple(answer.causes) or ((str(answer.code), str(answer.body)),)
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "check"], ids=str)
-def test_what_only_offline_reaches_kavip_is_refused_before(runner: CaseRunner, case: Case) -> None:
-    """The schema says it in words of its own, of the same field."""
+def test_cases_of_kavip_check_are_refused_by_the_schema(runner: CaseRunner, case: Case) -> None:
+    """The API server's schema refuses the same field, with its own message."""
     with runner.running(case):
-        done = runner.kubectl("apply", "-f", "-", given=case.asked)
+        done = runner.kubectl("apply", "-f", "-", given=case.object)
         assert done.returncode != 0
         assert case.causes[0][0].partition("[")[0] in done.stderr
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
-def test_a_wrong_shape_never_reaches_kavip(runner: CaseRunner, case: Case) -> None:
-    """The schema refuses in the words of the table, and what is right by it is right by kavip."""
+def test_schema_cases_are_refused_by_the_schema(runner: CaseRunner, case: Case) -> None:
+    """The schema refuses with the message of the table, and the correction is also accepted by kavip."""
     with runner.running(case):
-        refused = runner.api.request("POST", collection_path(case.asked), case.asked)
+        refused = runner.api.request("POST", collection_path(case.object), case.object)
         said = [f"{field}: {message}" for field, message in refused.causes]
         assert [each for each in case.causes if f"{each[0]}: {each[1]}" not in said] == [], said
         assert runner.api.request("POST", collection_path(case.passes), case.passes, dryRun="All").code == 201

@@ -1,0 +1,135 @@
+"""
+How many virtual router IDs (VRIDs) a group has left: 255, less its blacklist, less those in use on its segment.
+
+The count goes by what Services need, not by what is persisted: a Service without a VRID needs one, and an obsolete
+entry in ``status.routerIDs`` does not count.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kavip import names
+from kavip.api.group import KeepalivedGroup
+from kavip.api.service import Service
+from kavip.snapshot import Snapshot
+from kavip.vrrp import keys, routerids
+
+_MAX_COUNTED: Final = 10  # groups whose usage is counted for a hint: each count reads all their Services
+_MAX_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RouterIDUsage:
+    """
+    The VRIDs of one group; *left* is negative if the Services need more than there are.
+
+    *leaving*: how many of *in_use* belong to Services in deletion.
+    """
+
+    blacklisted: int
+    in_use: int
+    where: str
+    leaving: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many a further Service may take."""
+        return names.MAX_ROUTER_ID - self.blacklisted - self.in_use
+
+    def __str__(self) -> str:
+        """The subtraction, for messages."""
+        leaving = f" ({self.leaving} of Services that are being deleted)" if self.leaving else ""
+        return f"{names.MAX_ROUTER_ID} - {self.blacklisted} blacklisted - {self.in_use} in use {self.where}{leaving}"
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupCount:
+    """The VRIDs that a group and its Services need, those that they hold, and what Services in deletion need."""
+
+    needs: int
+    held: set[int]
+    leaving: int
+
+
+class UsageCounter:
+    """Counts for one decision: each group is counted once, also if several others share its segment."""
+
+    def __init__(self, snapshot: Snapshot, *, without: str = "") -> None:
+        """*without* is the key of a Service that is not counted: the one under review."""
+        self._snapshot, self._without = snapshot, without
+        self._counts: dict[str, _GroupCount] = {}
+
+    def usage(self, group: KeepalivedGroup) -> RouterIDUsage:
+        """The usage of *group*."""
+        blacklist = routerids.blacklist_of(group.spec)
+        own, *others = [self._count(each) for each in (group, *self._snapshot.neighbours(group))]
+        taken = set[int]().union(*(each.held for each in others))
+        pending = sum(max(0, each.needs - len(each.held)) for each in others)
+        left = routerids.capacity(blacklist, taken) - pending - own.needs
+        where = f'on segment "{group.spec.segment}"' if group.spec.segment else "by this group"
+        leaving = own.leaving + sum(each.leaving for each in others)
+        return RouterIDUsage(len(blacklist), names.MAX_ROUTER_ID - len(blacklist) - left, where, leaving)
+
+    def groups_with_room(self, service: Service) -> list[str]:
+        """The keys of the first groups that *service* may use and that have room; those with shared instances first."""
+        allowed = groups_for(service.metadata.namespace, self._snapshot)
+        found: list[str] = []
+        for group in sorted(allowed, key=lambda group: not group.is_shared)[:_MAX_COUNTED]:
+            needed = routerids.needed(service, group)
+            if not needed or needed <= self.usage(group).left:
+                found.append(group.key)
+            if len(found) == _MAX_NAMED:
+                break
+        return found
+
+    def _count(self, group: KeepalivedGroup) -> _GroupCount:
+        found = self._counts.get(group.key)
+        if found is None:
+            members = self._snapshot.members(group.key)
+            counted = [member for member in members if member.key != self._without]
+            leaving = [member for member in counted if member.metadata.deletion_timestamp]
+            needs = _group_needs(group) + _members_need(counted, group)
+            found = self._counts[group.key] = _GroupCount(needs, _held(group, members), _members_need(leaving, group))
+        return found
+
+
+def groups_for(namespace: str, snapshot: Snapshot) -> list[KeepalivedGroup]:
+    """The groups that Services of *namespace* may use, sorted by key."""
+    return [
+        group
+        for _, group in sorted(snapshot.groups.items())
+        if not group.metadata.deletion_timestamp and snapshot.allows(group, namespace)
+    ]
+
+
+def needed_ids(group: KeepalivedGroup, snapshot: Snapshot) -> int:
+    """How many VRIDs *group* and its Services need; the virtual IPs of the group itself share one."""
+    return _group_needs(group) + _members_need(snapshot.members(group.key), group)
+
+
+def held_ids(group: KeepalivedGroup, snapshot: Snapshot) -> set[int]:
+    """The VRIDs of *group* that existing Services, its own virtual IPs and its shared instances hold."""
+    return _held(group, snapshot.members(group.key))
+
+
+def _group_needs(group: KeepalivedGroup) -> int:
+    return group.spec.instances.count if group.is_shared else int(bool(group.spec.virtual_ips))
+
+
+def _members_need(members: Iterable[Service], group: KeepalivedGroup) -> int:
+    return sum(routerids.needed(member, group) for member in members)
+
+
+def _held(group: KeepalivedGroup, members: Iterable[Service]) -> set[int]:
+    ids = group.status.router_ids or {}
+    if group.is_shared:
+        return set(ids.values())
+    existing = {member.key for member in members}
+    own = keys.own_key(group) if group.spec.virtual_ips else ""
+    return {number for key, number in ids.items() if key == own or _service_key(key) in existing}
+
+
+def _service_key(key: str) -> str:
+    """``ns/name`` of ``ns/name/ip``."""
+    return "/".join(key.split("/")[:2])

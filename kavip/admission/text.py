@@ -1,0 +1,70 @@
+"""
+Text helpers of admission messages: one printable line, bounded lists, counted nouns, the nearest known name.
+
+User input reaches terminals and logs by these messages, so nothing unprintable may pass.
+"""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+
+WARNING_BYTES: Final = 256
+MAX_MESSAGE: Final = 4096
+_ELLIPSIS: Final = "..."
+_MAX_VALUE: Final = 100
+_MAX_KEY: Final = 317  # characters of a namespace, a slash and a name
+
+
+def one_line(text: str) -> str:
+    """*text* as one line of printable characters."""
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """*line* with unprintable characters escaped; blanks and tabs stay."""
+    if line.isprintable():
+        return line
+    return "".join(letter if letter.isprintable() or letter == "\t" else ascii(letter)[1:-1] for letter in line)
+
+
+def bounded(text: str) -> str:
+    """*text* without its middle if it is too long: the value is at the beginning, the remedy at the end."""
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]}{_ELLIPSIS}{text[-MAX_MESSAGE // 4 :]}"
+
+
+def shortened(text: str) -> str:
+    """*text* as one line of at most 256 bytes; the API server cuts longer warnings."""
+    text = one_line(text)
+    data = text.encode()
+    if len(data) <= WARNING_BYTES:
+        return text
+    return data[: WARNING_BYTES - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS
+
+
+def quoted(text: str) -> str:
+    """*text* in quotation marks, at most 100 characters of it; :func:`one_line` makes it printable later."""
+    return f'"{text}"' if len(text) <= _MAX_VALUE else f'"{text[:_MAX_VALUE]}{_ELLIPSIS}"'
+
+
+def listed(items: Collection[object], *, most: int = 20) -> str:
+    """The first *most* of *items* in their order, and the number of the others."""
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(map(str, islice(items, most))) + rest
+
+
+def counted(number: int, noun: str, *, plural: str = "") -> str:
+    """*number* and its *noun*, singular or plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The most similar known name, or ""."""
+    return next(iter(get_close_matches(word, sorted(known), n=1)), "")
+
+
+def nearest_key(text: str, known: Collection[str]) -> str:
+    """The known ``namespace/name`` with the same name as *text*, else the most similar one, else ""."""
+    word = text[:_MAX_KEY].lower()
+    same = [key for key in known if key.rpartition("/")[2] == word.rpartition("/")[2]]
+    return min(same, default="") or nearest(word, known)
