@@ -22,7 +22,7 @@ from kavip.reconcile.plan import KeyKind, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
-from kavip.vrrp.identity import identities_of
+from kavip.vrrp.running import running_instances
 
 CROWDS = (100, 5_000)
 MOST = 1.15
@@ -109,7 +109,7 @@ def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[
 def unsaved(text: str) -> Iterator[tuple[str, float]]:
     """What nobody can save where one VIP is another, and the seconds: the name of a text is the hash of all of it."""
     yield f"the {len(text):,} bytes of the text hashed", best(TIMES, lambda: sha256(text.encode()).hexdigest())
-    vips = max((each.virtual_ips for each in identities_of(text).values()), key=len)
+    vips = max((each.virtual_ips for each in running_instances(text).values()), key=len)
     mixed = sorted(vips, key=str)
 
     def write() -> str:

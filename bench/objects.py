@@ -15,7 +15,7 @@ from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import Request, read_request
 from kavip.snapshot import Snapshot
-from kavip.vrrp.shares import slot_names
+from kavip.vrrp.sharding import shared_instances
 
 NAMESPACES = 4
 LABELS = {"env": "prod"}
@@ -117,7 +117,7 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
     shared = Instances(mode="Shared", count=16)
     spec = GroupSpec(interface="eth0", node_selector=EDGE, instances=shared, segment="default")
     meta = Metadata(name="edge", namespace="lb", uid="u", generation=1, creation_timestamp=BORN)
-    ids = {name: 1 + number for number, name in enumerate(slot_names(shared.count))}
+    ids = {name: 1 + number for number, name in enumerate(shared_instances(shared.count))}
     group = KeepalivedGroup(metadata=meta, spec=spec, status=GroupStatus(router_ids=ids))
     spaces = (Namespace(metadata=Metadata(name=f"bench-{number}", labels=LABELS)) for number in range(NAMESPACES))
     snapshot = Snapshot.from_objects((group, *spaces, *(node(number) for number in range(nodes)), *pools))

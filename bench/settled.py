@@ -23,7 +23,7 @@ from kavip.reconcile.observed.records import AppliedObject, record_key
 from kavip.reconcile.plan import Apply, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
-from kavip.vrrp.identity import identities_of
+from kavip.vrrp.running import running_instances
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -87,7 +87,7 @@ def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
     group = snapshot.groups[GROUP]
     nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
     data = objects.configmaps[GROUP].data or {}
-    running = identities_of(data[names.CONFIG_KEY])
+    running = running_instances(data[names.CONFIG_KEY])
     where = {name: nodes[index % len(nodes)] for index, name in enumerate(sorted(running))}
     at = {vip.address: name for name, run in running.items() for vip in run.virtual_ips}
     states = {

@@ -17,7 +17,7 @@ from kavip.agent.config.localize import Mounted
 from kavip.agent.config.model import Localized
 from kavip.agent.config.switchover import running_password, timestamp
 from kavip.agent.keepalived.dump import Dump
-from kavip.vrrp.instances import NOBODY
+from kavip.vrrp.instances import NO_SOURCE
 
 OUTVOTED: Final = (
     "password: nobody it hears has the one in the Secret: nodes, until all switch to it, or a stranger: then see "
@@ -72,7 +72,7 @@ class Newcomer:
         """Judge by what keepalived, which runs *installed*, has counted."""
         password, now = running_password(installed), self._clock()
         authenticated = [each for each in split(installed.text) if _AUTHENTICATED in each.text]
-        concerned = {each.name for each in authenticated if _sources(each) != [str(NOBODY[4])]}
+        concerned = {each.name for each in authenticated if _sources(each) != [str(NO_SOURCE[4])]}
         if authenticated and not concerned:
             return  # it joins: nobody is heard before others know it
         if self._until == inf:

@@ -35,7 +35,7 @@ from kavip.errors import BadInput, SettingsError
 from kavip.names import Exporter
 from kavip.settings import setting
 from kavip.settings import shown as shown_with
-from kavip.vrrp.targets import Surroundings
+from kavip.vrrp.targets import NodeEndpoints
 
 _THREADS: Final = 4
 _MALLOC: Final = {-8: 1, -3: 64 << 10, -1: 64 << 10}
@@ -192,11 +192,11 @@ async def _succeed(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
     return True
 
 
-def surroundings(node_ip: str, environment: Mapping[str, str]) -> Surroundings:
+def surroundings(node_ip: str, environment: Mapping[str, str]) -> NodeEndpoints:
     """What kubelet tells every container about the Service ``kubernetes``, whatever ``enableServiceLinks`` says."""
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
-    return Surroundings(node_ip, host, int(port)) if host and port.isdecimal() else Surroundings(node_ip)
+    return NodeEndpoints(node_ip, host, int(port)) if host and port.isdecimal() else NodeEndpoints(node_ip)
 
 
 def pages(reloader: Reloader, style: Exporter) -> dict[str, Page]:

@@ -16,7 +16,7 @@ from kavip import names
 from kavip.agent.config.localize import Mounted, Next
 from kavip.agent.config.model import Refused
 from kavip.api.agent import AgentConfig, decode_config
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 
 _LARGEST: Final = 1 << 20  # no ConfigMap is larger
 _LARGEST_PASSWORD: Final = 64
@@ -76,7 +76,7 @@ def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
         password_name=_name(meta.password, meta.renewals),
         locals=meta.locals,
     )
-    if current.password is not None and predecessor.password(old) not in (None, current.password):
+    if current.password is not None and operatorconfig.read_password(old) not in (None, current.password):
         return Refused(_ANOTHER)  # who does not know theirs does not hear them, and would be master beside them
     return replace(current, next=_next(current, meta, following, passwords))
 

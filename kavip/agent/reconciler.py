@@ -48,10 +48,10 @@ from kavip.agent.keepalived.trackfiles import Tracks
 from kavip.agent.mount import Passwords
 from kavip.agent.rtnetlink import Change
 from kavip.api.address import Address
-from kavip.vrrp.targets import Surroundings
+from kavip.vrrp.targets import NodeEndpoints
 
 CA_DIR: Final = Path("/etc/kavip/ca")
-NOWHERE: Final = Surroundings()
+NOWHERE: Final = NodeEndpoints()
 _INOTIFY: Final = "raise fs.inotify.max_user_instances of the node"
 _DEAF: Final = f"keepalived does not heed health checks and endpoints: {_INOTIFY}, and restart keepalived"
 Outcome = Localized | Refused
@@ -71,7 +71,7 @@ class Reloader:
         run_directory: RunDirectory,
         trial: Trial,
         ca_dir: Path = CA_DIR,
-        here: Surroundings = NOWHERE,
+        here: NodeEndpoints = NOWHERE,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._now, self._trial = now, trial

@@ -16,7 +16,7 @@ from kavip import names
 from kavip.api.address import Address
 from kavip.api.meta import Condition, Metadata
 from kavip.api.refusal import Refusal
-from kavip.vrrp.predecessor import Inherited
+from kavip.vrrp.operatorconfig import OperatorInstance
 
 _LONGEST: Final = 8_000  # characters of a message; of any alphabet below 32,768 bytes
 
@@ -152,7 +152,7 @@ class ProbeTarget:
     port: int
     config_hash: str
     old: frozenset[str] = frozenset()
-    instances: tuple[Inherited, ...] = ()
+    instances: tuple[OperatorInstance, ...] = ()
     prepared: str = ""
     switch_at: str = ""
 

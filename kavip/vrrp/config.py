@@ -1,21 +1,21 @@
 """
-The model as the text of ``keepalived.conf``.
+The model of a group as the text of ``keepalived.conf``.
 
-One text for all nodes of a group: lines for one node carry keepalived's own marks (``@n1``: only there, ``@^n1``:
-everywhere else). Every value passes :func:`guard` on its way into the template; whatever it may be, it cannot become a
-second word, a brace, a comment, a macro or a new line.
+All nodes of a group get one text: lines for one node carry keepalived's own marks (``@n1``: only on node n1, ``@^n1``:
+on all other nodes). Every value passes :func:`guard` on its way into the template, so that no value can become a second
+word, a brace, a comment, a macro or a new line.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kavip.api.address import Address, read_address
+from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.errors import UnsafeValue
 from kavip.memo import KEEPS_NOTHING, Memory
@@ -26,31 +26,30 @@ from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 MOST_BYTES: Final = 1_000_000
-"""A ConfigMap holds 1 MiB with all its keys; the rest is for metadata and the agent's own key."""
+"""Most bytes of a text: a ConfigMap holds 1 MiB with all its keys, metadata and the agent's key included."""
 
 REMEDY: Final = "use instances.mode Shared, several groups, or a nodeSelector that picks fewer nodes"
 
 HASH_LENGTH: Final = 16
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,256}")
-_ANCHOR: Final = re.compile(r"^vrrp_instance (\S+) \{$|^    virtual_ipaddress \{\n +([0-9A-Fa-f:.]+)/", re.MULTILINE)
 
 
 class _Lines(str):
-    """Whole lines, of which every value was guarded when they were made."""
+    """Whole lines whose values have passed the guard."""
 
     __slots__ = ()
 
 
-_MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # kavip makes their text
+_MADE: Final = frozenset({int, Address, VirtualIP, _Lines})  # their text is made by kavip
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """
-    A rendered configuration; *hash* names it everywhere. *oversized* says that no ConfigMap can hold it.
+    A rendered configuration; *hash* identifies it everywhere. *oversized* is set where no ConfigMap can hold it.
 
-    *beside*: the bytes for it in the agent's own key.
+    *beside*: the bytes in the agent's key of the ConfigMap that belong to it.
     """
 
     text: str
@@ -60,16 +59,15 @@ class Config:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes of a ConfigMap."""
+        """Its bytes in a ConfigMap."""
         return len(self.text) + self.beside
 
 
 def render(model: Model, *, beside: int = 0, memory: Memory = KEEPS_NOTHING) -> Config:
     """
-    The configuration of *model*; *beside* are the bytes that the ConfigMap holds for it in the agent's own key.
+    The configuration of *model*; *beside* are the bytes in the agent's key of the ConfigMap that belong to it.
 
-    Raises :class:`UnsafeValue` where a value cannot be written down, which only objects that slipped past every check
-    can bring about.
+    Raises :class:`UnsafeValue` for a value that the text cannot hold. Only objects that bypassed every check have one.
     """
     blocks = (memory.last(_block, each.name, each) for each in model.instances)
     text = "".join([_HEAD.render(model=model, track_dir=TRACK_DIR), *blocks])
@@ -86,35 +84,26 @@ def _lines(vips: Iterable[VirtualIP]) -> _Lines:
     return _Lines("".join(map(_line, vips)))
 
 
-@lru_cache(1 << 14)  # a Shared instance has hundreds, of which one is another
+@lru_cache(1 << 14)  # a Shared instance has hundreds, of which one changes
 def _line(vip: VirtualIP) -> str:
     return f"        {guard(vip)} dev {guard(vip.interface)}\n"
 
 
 def guard(value: object) -> object:
-    """Let *value* into the template; raises :class:`UnsafeValue` for anything but one plain word."""
+    """*value*, checked for the template; raises :class:`UnsafeValue` for anything except one plain word."""
     if type(value) in _MADE or (isinstance(value, str) and _SAFE.fullmatch(value)):
         return value
-    raise UnsafeValue("", value, "cannot stand in keepalived.conf: want one word of letters, digits and _.:/+=,-")
-
-
-def anchors_of(text: str) -> Mapping[str, Address]:
-    """The address that each instance of an earlier *text* advertises: what runs now; other texts have none."""
-    found: dict[str, Address] = {}
-    name = ""
-    for match in _ANCHOR.finditer(text):
-        if match[1]:
-            name = match[1]
-        elif (address := read_address(match[2])) is not None:
-            found[name] = address
-    return found
+    raise UnsafeValue("", value, "cannot be written to keepalived.conf: want one word of letters, digits and _.:/+=,-")
 
 
 def _oversized(model: Model, length: int) -> Refusal | None:
     if length <= MOST_BYTES:
         return None
-    size = f"{length:,} bytes for {len(model.instances)} instances, of which a ConfigMap holds {MOST_BYTES:,}"
-    return Refusal(Reason.INVALID, f"the configuration of group {model.group} has {size}; {REMEDY}")
+    message = (
+        f"the configuration of group {model.group} has {length:,} bytes for {len(model.instances)} instances, and a "
+        f"ConfigMap holds {MOST_BYTES:,}; {REMEDY}"
+    )
+    return Refusal(Reason.INVALID, message)
 
 
 def _templates() -> Environment:
@@ -122,7 +111,7 @@ def _templates() -> Environment:
         loader=PackageLoader("kavip.vrrp"),
         undefined=StrictUndefined,
         finalize=guard,
-        autoescape=False,  # noqa: S701 - not HTML; the guard is far stricter
+        autoescape=False,  # noqa: S701 - not HTML; the guard is stricter
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -1,5 +1,5 @@
 """
-``global_defs`` of a group: what kavip needs of the daemon as a whole.
+The ``global_defs`` of a group: the settings of the daemon as a whole.
 """
 
 from typing import Final
@@ -16,20 +16,21 @@ _OWN: Final = (
     Line("vrrp_process_name", ("kavip_vrrp",)),
 )
 """
-Processes have names of their own, because OpenShift's resign script kills the oldest process called "keepalived".
+Processes have their own names because OpenShift's resign script kills the oldest process called "keepalived".
 
-A master that hears a better one says so before it leaves, and the better one announces its addresses once more. Where
-both rose at once, or one was not heard for a while, the last announcement was the wrong one's: clients would go on to
-ask a node that has the address no longer, for seconds.
+``vrrp_higher_prio_send_advert``: a master that hears a higher priority sends one more advertisement before it becomes
+backup, and the new master then announces its addresses once more. Without that, where both nodes became master at once
+or one was not heard for a while, the last announcement came from the wrong node, and clients went on sending to a node
+that no longer has the address, for seconds.
 """
 
 _FIRST: Final = ("router_id", "script_user")
-"""keepalived judges a program or a FIFO at its line, by the user that it knows by then."""
+"""These come first: keepalived checks a program or a FIFO at its line, with the user that it has read by then."""
 
 _NAMES_INTERFACES: Final = frozenset({"track_interface", "virtual_routes"})
 """
-Where a group allows these its Services may name any interface. With ``dynamic_interfaces`` one that a node lacks is
-that Service's loss; without, the node would refuse the configuration of all.
+Where a group allows these, its Services may name any interface. With ``dynamic_interfaces`` an interface that a node
+does not have affects that Service only; without it the node would reject the whole configuration.
 """
 
 _SHARED_GLOBALS: Final = (
@@ -39,23 +40,22 @@ _SHARED_GLOBALS: Final = (
     Line("vrrp_gna_interval", ("0.0002",)),
 )
 """
-A Shared group announces hundreds of addresses at a take-over. By default each is sent ten times, five of them in one
-burst; so each is sent twice, at once and after 5 s (twice as often where another master gives way), and again every
-minute for those who missed all. Measured for 541 addresses: 1,082 frames instead of 5,410, the first 541 within 150 ms
-of the take-over (115 ms by default).
+A Shared group announces hundreds of addresses when a node becomes master. By default each is sent ten times, five of
+them in one burst. So each is sent twice, at once and after 5 s (twice as often where another master becomes backup),
+and again every minute for clients that missed all of them. Measured for 541 addresses: 1,082 frames instead of 5,410,
+the first 541 within 150 ms (115 ms by default).
 """
 
 
 def globals_of(group: KeepalivedGroup) -> tuple[Line, ...]:
-    """``global_defs``: ours, and over them what the group's owner wrote; entries that are not allowed are left out."""
+    """``global_defs``: kavip's lines, overridden by those of the group; entries that are not allowed are left out."""
     own = {line.keyword: line for line in (*_OWN, Line("router_id", (group.metadata.name,)))}
     if _NAMES_INTERFACES & set(group.spec.allow_verbatim or ()):
         own["dynamic_interfaces"] = Line("dynamic_interfaces")
     if group.is_shared:
         own |= {line.keyword: line for line in _SHARED_GLOBALS}
     found = verbatim.read_global(group.spec.verbatim_config, allow_scripts=group.spec.allow_scripts)
-    theirs = {line.keyword: line for line in found.lines if line.keyword != "vrrp_version"}
-    if theirs.keys() & keywords.GLOBAL_SCRIPTS.keys():
+    written = {line.keyword: line for line in found.lines if line.keyword != "vrrp_version"}
+    if written.keys() & keywords.GLOBAL_SCRIPTS.keys():
         own["script_user"] = Line("script_user", ("root",))
-    merged = {**own, **theirs}
-    return tuple(sorted(merged.values(), key=lambda line: (line.keyword not in _FIRST, line.keyword)))
+    return tuple(sorted({**own, **written}.values(), key=lambda line: (line.keyword not in _FIRST, line.keyword)))

@@ -1,7 +1,7 @@
 """
-Grammars of values: what may stand behind a keyword, and the :class:`Line` that comes out.
+Grammars of values: what may follow a keyword, and the :class:`Line` that results.
 
-keepalived takes far more than is good: extra words pass in silence, ``5x`` is 5, and a missing value ends the process.
+keepalived accepts more than is safe: it ignores extra words, reads ``5x`` as 5, and a missing value ends the process.
 So a value is accepted only if it is exactly one of the forms below; numbers are canonical decimals.
 """
 
@@ -21,7 +21,7 @@ COMMAND_WORD: Final = re.compile(r"[A-Za-z0-9_.:/+=,-]{1,128}")
 
 INTERFACE_REMEDY: Final = "want 1 to 15 letters, digits, '.', '_' or '-', beginning with a letter or digit, not lo"
 MOST_COMMAND: Final = 400
-"""Characters of a program with its arguments: with its keyword it fits into one line (:data:`tokens.MAX_LINE`)."""
+"""Characters of a program with its arguments: with its keyword it fits in one line (:data:`tokens.MAX_LINE`)."""
 _WIDEST: Final = {4: 8, 6: 16}
 
 
@@ -30,7 +30,7 @@ class Line:
     """
     One line of a block: a keyword and its words.
 
-    With *block*, those words follow in braces, as one line of their own. With *quoted*, the words are one command.
+    The words of *block* follow in braces, on a line of their own. With *quoted*, the words are one command.
     """
 
     keyword: str
@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The grammar of a keyword's value: *read* gives the line, or None; *want* says what would be right."""
+    """The grammar of a keyword's value: *read* returns the line, or None; *want* describes the valid values."""
 
     want: str
     read: Callable[[str, Tokens], Line | None]
@@ -76,7 +76,7 @@ def is_number(text: str, low: str, high: str, *, decimals: int = 0) -> bool:
 
 
 def one_of(*values: str) -> Value:
-    """One of *values*, a word each; "" among them stands for the keyword alone."""
+    """One of *values*, each one word; "" stands for the keyword alone."""
 
     def read(keyword: str, given: Tokens) -> Line | None:
         return Line(keyword, given.words) if given.plain in values else None
@@ -95,7 +95,7 @@ def pattern(expression: str, want: str) -> Value:
 
 
 def either(first: Value, second: Value) -> Value:
-    """What one of two grammars takes."""
+    """A value of either grammar."""
 
     def read(keyword: str, given: Tokens) -> Line | None:
         return first.read(keyword, given) or second.read(keyword, given)
@@ -123,7 +123,7 @@ def path() -> Value:
 
 
 def command() -> Value:
-    """An absolute path and its arguments; written in quotes, so that keepalived sees one word."""
+    """An absolute path and its arguments, written in quotes so that keepalived reads one word."""
 
     def read(keyword: str, given: Tokens) -> Line | None:
         words = given.words
@@ -135,7 +135,7 @@ def command() -> Value:
 
 
 def tracked_interface() -> Value:
-    """``{ NAME }`` or ``{ NAME weight N }``: the form that a JSON string can carry."""
+    """``{ NAME }`` or ``{ NAME weight N }``: a one-line block, which a JSON string can hold."""
 
     def read(keyword: str, given: Tokens) -> Line | None:
         if not given.braced or not given.words or not is_interface(given.words[0]):
@@ -149,7 +149,7 @@ def tracked_interface() -> Value:
 
 
 def route() -> Value:
-    """``{ NETWORK via ADDRESS dev NAME }``, or without the address; nothing so wide that it is nearly everything."""
+    """``{ NETWORK via ADDRESS dev NAME }`` or ``{ NETWORK dev NAME }``; very wide networks are refused."""
 
     def read(keyword: str, given: Tokens) -> Line | None:
         match given.words:
@@ -160,7 +160,7 @@ def route() -> Value:
                 fits = _family(network) != 0
             case _:
                 return None
-        # "to" is keepalived's own word; without it agents would take the line for a VIP, and its interface for theirs
+        # "to" is keepalived's own word; without it agents would read the line as a VIP with its interface
         return Line(keyword, block=("to", *given.words)) if given.braced and fits and is_interface(name) else None
 
     return Value("want { NETWORK via ADDRESS dev INTERFACE }, of /8 (IPv6: /16) or longer, without host bits", read)
@@ -180,13 +180,13 @@ def rule() -> Value:
 
 
 def _address(text: str) -> Address | None:
-    """The address *text*; upper case is written in lower case, any other spelling of its own is none."""
+    """The address *text*, or None; letters may be upper case, any other spelling must be canonical."""
     address = read_address(text)
     return address if address is not None and str(address) == text.lower() else None
 
 
 def _family(text: str) -> int:
-    """4 or 6 where *text* is a network of either that is not too wide; otherwise 0."""
+    """The family of the network *text*; 0 where it is no network or too wide."""
     bare, _, prefix = text.partition("/")
     address = _address(bare)
     if address is None:

@@ -1,8 +1,8 @@
 """
-A KeepalivedGroup by itself: what it must satisfy, and the defaults of a new one.
+Validation of a KeepalivedGroup by itself, and the defaults of a new one.
 
-Only what needs no other object is judged here; the webhook, the controller and the offline commands add the rest.
-Every finding is reported, each with the path of its field.
+Only what needs no other object is checked here; the webhook, the controller and the offline commands check the rest.
+Every problem is reported, each with the path of its field.
 """
 
 import re
@@ -23,14 +23,14 @@ MODES: Final = ("PerService", "Shared")
 ON_FAILURE: Final = ("Fault", "LowerPriority")
 NEW_VERSION: Final = 3
 NEW_INTERVAL: Final = 200
-"""Version and interval of a new group: a node that dies in silence costs 0.7 s, with the predecessor's values 3.1 s."""
+"""Interval of a new group: its VIPs move 0.7 s after a node dies; with keepalived-operator's values it is 3.1 s."""
 
 _MOST_PREEMPT_DELAY: Final = 1000
 _MOST_WEIGHT: Final = 253
 _MOST_SECONDS: Final = 3600
 _MOST_ROUNDS: Final = 100
 _MOST_PORT: Final = 2**16 - 1
-_LONGEST_NAME: Final = 63  # the name becomes a label's value
+_LONGEST_NAME: Final = 63  # the name becomes a label value
 _SEGMENT: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
@@ -41,10 +41,10 @@ def check_group(group: KeepalivedGroup) -> tuple[Refusal, ...]:
 
 def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
     """
-    What a *new* group is given where it says nothing: names and values of ``spec`` fields.
+    The defaults of a *new* group: names and values of the ``spec`` fields that it does not set.
 
-    A password needs version 2, so a group with one keeps the predecessor's timing. An interval without a version means
-    version 3; version 2 without an interval keeps its own second.
+    A password needs version 2, so a group with one keeps keepalived-operator's timing. An interval without a version
+    means version 3; version 2 without an interval keeps one second.
     """
     spec = group.spec
     given: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def defaults(group: KeepalivedGroup) -> Mapping[str, Any]:
 
 
 def has_password(spec: GroupSpec) -> bool:
-    """Whether VRRP authentication is on: the predecessor's rule, a Secret is named."""
+    """Whether VRRP authentication is on: a Secret is named, as with keepalived-operator."""
     return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)
 
 
@@ -73,7 +73,9 @@ def _refuse(field: str, value: object, remedy: str) -> Refusal:
 
 def _name(name: str) -> Iterator[Refusal]:
     if len(name) > _LONGEST_NAME:
-        yield _refuse("metadata.name", name, f"want at most {_LONGEST_NAME} characters, for it becomes a label's value")
+        yield _refuse(
+            "metadata.name", name, f"want at most {_LONGEST_NAME} characters, because it becomes a label value"
+        )
 
 
 def _interfaces(spec: GroupSpec) -> Iterator[Refusal]:
@@ -177,7 +179,7 @@ def _preemption(spec: GroupSpec) -> Iterator[Refusal]:
     if delay is not None and not 0 <= delay <= _MOST_PREEMPT_DELAY:
         yield _refuse("spec.preemptDelaySeconds", delay, f"want 0 to {_MOST_PREEMPT_DELAY}")
     if spec.no_preempt and delay:
-        yield _refuse("spec.preemptDelaySeconds", delay, "noPreempt never preempts, so there is no delay; remove one")
+        yield _refuse("spec.preemptDelaySeconds", delay, "noPreempt and a delay exclude each other; remove one")
 
 
 def _timing(spec: GroupSpec) -> Iterator[Refusal]:
@@ -194,7 +196,9 @@ def _timing(spec: GroupSpec) -> Iterator[Refusal]:
         if not timing.STEP_V3 <= interval <= timing.LONGEST_V3 or interval % timing.STEP_V3:
             yield _refuse(field, interval, f"want multiples of {timing.STEP_V3}, up to {timing.LONGEST_V3}")
     elif not timing.SECOND <= interval <= timing.LONGEST_V2 or interval % timing.SECOND:
-        yield _refuse(field, interval, "version 2 wants whole seconds, 1000 to 255000; vrrpVersion: 3 allows less")
+        yield _refuse(
+            field, interval, "version 2 wants whole seconds, 1000 to 255000; vrrpVersion: 3 allows shorter intervals"
+        )
 
 
 def _segment(spec: GroupSpec) -> Iterator[Refusal]:
@@ -226,7 +230,7 @@ def _instances(spec: GroupSpec) -> Iterator[Refusal]:
         yield _refuse(
             "spec.instances.count",
             count,
-            f"want at most {room}, for blacklistRouterIDs and openshiftClusterName leave no more VRIDs",
+            f"want at most {room}, because blacklistRouterIDs and openshiftClusterName leave no more VRIDs",
         )
 
 

@@ -1,13 +1,13 @@
 """
-The model of one group: which VRRP instances its nodes run, and what each holds.
+The model of one group: which VRRP instances its nodes run, and the addresses of each.
 
-One instance per address family. In each, one constant address is advertised (the anchor) and all others are excluded
-from the advertisement, so that a VIP that comes or goes while nodes reload one after the other never makes two masters.
-The anchor of a Service's instance is one of its VIPs and stays it while the Service has it; Shared instances advertise
-an address of their own. The same objects give the same model, in whatever order they come.
+There is one instance per VRID and address family. Each advertises one constant address, the *anchor*; all other
+addresses are excluded from the advertisement. So a VIP that comes or goes while nodes reload one after the other never
+makes two masters. The anchor of a Service's instance is one of its VIPs, and stays the anchor while the Service has it;
+a Shared instance advertises an address of its own. The same objects give the same model, in any order.
 
-An address may be in one instance only. Where Services share one, the oldest carries it, and the others' VIPs are where
-it is (:class:`Sharing`). What cannot be done for one Service is a problem of that Service and of no other.
+An address is in one instance only. Where several Services have it, the instance of the oldest one carries it. What
+cannot be done for one Service is a problem of that Service only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,24 +23,27 @@ from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys, tracking, virtualips
 from kavip.vrrp.globaldefs import globals_of
 from kavip.vrrp.grammar import Line
+from kavip.vrrp.groups import has_password
 from kavip.vrrp.members import Member, Peer, interfaces_of
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.timing import timing_of
 from kavip.vrrp.tracking import Track
-from kavip.vrrp.units import Draft, Sharing, Unit
+from kavip.vrrp.units import Unit, UnitBuilder
 from kavip.vrrp.virtualips import VirtualIP
 
-NOBODY: Final = {4: parse_address("192.0.0.8"), 6: parse_address("100::1")}
+NO_SOURCE: Final = {4: parse_address("192.0.0.8"), 6: parse_address("100::1")}
 """
-Source addresses that no node has (RFC 7600, RFC 6666). keepalived puts an instance whose source is missing into FAULT,
-which is right for a node that a text does not name: nobody sends to it, so it would hear nothing and become master.
+Source addresses that no node has (RFC 7600, RFC 6666), for a node that a text does not list. keepalived puts an
+instance whose source address is missing into FAULT. That is right here: no other node sends to this one, so it would
+hear nothing and become master.
 """
 
 LONE_PEER: Final = {4: parse_address("0.0.0.0"), 6: parse_address("fe80::6b61:0")}  # noqa: S104 - not bound to
 """
-The peer of a node that has no other. Without any peer keepalived falls back to multicast, which would be another
-instance with an outage at the change; these go nowhere, and in silence: OpenShift uses the first one as well, and the
-second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable, and logged at every advertisement).
+The peer of a node that is the only one. Without any peer keepalived falls back to multicast, which would be another
+instance, with an outage at the change. Packets to these addresses go nowhere, and keepalived logs nothing: OpenShift
+uses the first one as well; the second is the Shared anchor of VRID 0, which cannot exist (``::`` is unreachable, and
+logged at every advertisement).
 """
 
 NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
@@ -49,12 +52,11 @@ NO_ANCHORS: Final[Mapping[str, Address]] = MappingProxyType({})
 @dataclass(frozen=True, kw_only=True)
 class Instance:
     """
-    One ``vrrp_instance``. With *peers* (node, address) it is unicast, without it is multicast.
+    One ``vrrp_instance``. With *peers* (node, address) it is unicast, without peers multicast.
 
-    A node that is not among the *sources* (node, address) is held out, though the others may listen to it as a peer.
-
-    *also* is advertised beside the anchor, as the nodes that run it already do. *trusting*: from whatever address of
-    theirs its peers speak.
+    A node that is not among the *sources* (node, address) cannot become master, but the others may listen to it as a
+    peer. *also* is advertised beside the anchor, as the nodes that already run the instance do. With *trusting*,
+    advertisements from any source address are accepted.
     """
 
     name: str
@@ -77,12 +79,12 @@ class Instance:
 
     @property
     def addresses(self) -> tuple[VirtualIP, ...]:
-        """What its master has: the anchor first."""
+        """All addresses of its master, the anchor first."""
         return (self.anchor, *self.also, *self.excluded)
 
     @cached_property
     def virtual_ips(self) -> tuple[VirtualIP, ...]:
-        """The VIPs, without an anchor that is none."""
+        """The VIPs: all addresses except an anchor that is no VIP."""
         return tuple(vip for vip in self.addresses if not virtualips.is_anchor(vip.address))
 
     @cached_property
@@ -91,18 +93,18 @@ class Instance:
         return virtualips.addresses_of(self.virtual_ips)
 
     @property
-    def nobody(self) -> Address:
-        """The source address for nodes that are not among the sources."""
-        return NOBODY[self.family]
+    def no_source(self) -> Address:
+        """The source address of nodes that are not among the sources."""
+        return NO_SOURCE[self.family]
 
     @property
     def is_lone(self) -> bool:
-        """Whether its only node has no other."""
+        """Whether it has one node only."""
         return len({node for node, _ in self.peers}) == 1
 
     @property
     def lone_peer(self) -> Address:
-        """The peer for a node that is alone."""
+        """The peer of a node that is the only one."""
         return LONE_PEER[self.family]
 
 
@@ -111,13 +113,12 @@ class Model:
     """
     What the nodes of one group run.
 
-    *problems* tells by Service (or ``ns/name/virtualips`` of the group) what was left out, and why.
+    *problems*: by Service (for VIPs of the group itself, by ``ns/name/virtualips``), why something was left out.
     """
 
     group: str
     globals: tuple[Line, ...]
     instances: tuple[Instance, ...]
-    shared: tuple[Sharing, ...] = ()
     problems: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -138,24 +139,23 @@ def model_of(
     """
     The model of *group* with its *members* on the nodes *peers*.
 
-    *router_ids* are the VRIDs that were persisted for :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are those that
-    nodes advertise now: :func:`kavip.vrrp.config.anchors_of` the text that was written last.
+    *router_ids* are the persisted VRIDs of :func:`kavip.vrrp.keys.wanted_keys`. *anchors* are the addresses that nodes
+    advertise now, by instance: those of the text that was written last.
     """
-    draft = Draft(group, peers, router_ids, memory=memory)
-    draft.add_own()
-    draft.add_all(members)
-    draft.fill_slots()
+    builder = UnitBuilder(group, peers, router_ids, memory=memory)
+    builder.add_group_vips()
+    builder.add_members(members)
+    builder.set_families()
     instances = (
-        instance_of(group, unit, family, peers=peers, held=anchors, memory=memory)
-        for unit in draft.units.values()
+        instance_of(group, unit, family, peers=peers, anchors=anchors, memory=memory)
+        for unit in builder.units.values()
         for family in unit.families
     )
     return Model(
         group=group.key,
         globals=globals_of(group),
         instances=tuple(sorted(instances, key=lambda instance: instance.name)),
-        shared=draft.sharings(),
-        problems=MappingProxyType(dict(sorted(draft.problems.items()))),
+        problems=MappingProxyType(dict(sorted(builder.problems.items()))),
     )
 
 
@@ -165,75 +165,71 @@ def instance_of(
     family: int,
     *,
     peers: Sequence[Peer],
-    held: Mapping[str, Address],
+    anchors: Mapping[str, Address],
     memory: Memory = KEEPS_NOTHING,
 ) -> Instance:
-    """The instance of *unit* for *family*; *held* are the anchors that are advertised now, by instance."""
+    """The instance of *unit* for *family*; *anchors* are the addresses that are advertised now, by instance."""
     name = keys.instance_name(unit.name, family)
-    made = _Made(
+    source = _Source(
         group.key,
         unit.name,
         name,
         family,
         unit.router_id,
-        held.get(name),
-        unit.slot,
+        anchors.get(name),
+        unit.is_shared,
         unit.local,
         unit.lines,
         unit.holders(),
         unit.virtual_ips(family),
     )
-    return memory.last(_instance, name, group.spec, made, tuple(peers))
+    return memory.last(_instance, name, group.spec, source, tuple(peers))
 
 
-class _Made(NamedTuple):
-    """What an instance is made from, beside the spec of its group and the nodes; *held*: the anchor that it has."""
+class _Source(NamedTuple):
+    """What an instance is made from, beside the spec of its group and the nodes; *anchor* is the one that it has."""
 
     group: str
     unit: str
     name: str
     family: int
     router_id: int
-    held: Address | None
-    slot: bool
+    anchor: Address | None
+    is_shared: bool
     local: bool
     lines: tuple[Line, ...]
     services: tuple[str, ...]
     vips: tuple[VirtualIP, ...]
 
 
-def _instance(spec: GroupSpec, made: _Made, peers: Sequence[Peer]) -> Instance:
-    family, vips = made.family, made.vips
-    if made.slot:
-        anchor = virtualips.anchor(family, made.router_id, spec.interface)
+def _instance(spec: GroupSpec, source: _Source, peers: Sequence[Peer]) -> Instance:
+    family, vips = source.family, source.vips
+    if source.is_shared:
+        anchor = virtualips.anchor(family, source.router_id, spec.interface)
     else:
-        anchor = next((vip for vip in vips if vip.address == made.held), vips[0])
+        anchor = next((vip for vip in vips if vip.address == source.anchor), vips[0])
     timing, interface = timing_of(spec, family), spec.vrrp_interface or spec.interface
     return Instance(
-        name=made.name,
+        name=source.name,
         family=family,
-        router_id=made.router_id,
+        router_id=source.router_id,
         version=timing.version,
         interval=timing.seconds,
         interface=interface,
-        authenticated=timing.version == 2 and _has_password(spec),
-        priorities=priorities(_seed(made.group, made.unit), (peer.name for peer in peers if peer.is_listed)),
+        authenticated=timing.version == 2 and has_password(spec),
+        priorities=priorities(seed_of(source.group, source.unit), (peer.name for peer in peers if peer.is_listed)),
         sources=_sources(peers, family) if spec.unicast_enabled else (),
         peers=_peers(peers, family) if spec.unicast_enabled else (),
         anchor=anchor,
         excluded=tuple(vip for vip in vips if vip != anchor),
-        lines=_lines(spec, made.lines, interface),
-        services=made.services,
-        tracks=tracking.tracks_of(spec, local=tracking.local_track(made.unit) if made.local else ""),
+        lines=_lines(spec, source.lines, interface),
+        services=source.services,
+        tracks=tracking.tracks_of(spec, local=tracking.local_track(source.unit) if source.local else ""),
     )
 
 
-def seed_of(group: KeepalivedGroup, unit: str) -> str:
-    """What the priorities of the instances of *unit* are drawn from."""
-    return _seed(group.key, unit)
-
-
-def _seed(group: str, unit: str) -> str:
+def seed_of(group: str, unit: str) -> str:
+    """The seed from which the priorities of the instances of *unit* in *group* are drawn."""
     return f"{group} {unit}"
 
 
@@ -250,21 +246,17 @@ def _peers(peers: Sequence[Peer], family: int) -> tuple[tuple[str, Address], ...
 
 def _lines(spec: GroupSpec, own: Sequence[Line], interface: str) -> tuple[Line, ...]:
     """
-    The lines of the Service, then what the group says about preemption where the Service says nothing.
+    The lines of the Service, and the group's preemption where the Service has no line about it.
 
-    ``track_interface`` of an interface that the instance uses anyway is left out: keepalived does it by itself, and
-    says so on stderr, where the agent's check takes any word for a fault.
+    ``track_interface`` of an interface that the instance uses anyway is left out: keepalived tracks it by itself and
+    says so on stderr, and the agent's check treats any output as an error.
     """
     implied = {interface, spec.interface} | (interfaces_of(spec) if spec.interface_from_ip else set())
     lines = [line for line in own if line.keyword != "track_interface" or line.block[0] not in implied]
-    said = {line.keyword for line in lines}
-    if said.isdisjoint({"nopreempt", "preempt_delay"}):
-        if spec.no_preempt and "preempt" not in said:
+    keywords = {line.keyword for line in lines}
+    if keywords.isdisjoint({"nopreempt", "preempt_delay"}):
+        if spec.no_preempt and "preempt" not in keywords:
             lines.append(Line("nopreempt"))
         elif spec.preempt_delay_seconds:
             lines.append(Line("preempt_delay", (str(spec.preempt_delay_seconds),)))
     return tuple(sorted(lines, key=lambda line: line.keyword))
-
-
-def _has_password(spec: GroupSpec) -> bool:
-    return spec.password_auth is not None and bool(spec.password_auth.secret_ref.name)

@@ -1,8 +1,9 @@
 """
-The names under which VRIDs are kept, and which Service lives where.
+The keys under which VRIDs are persisted, and the names of instances.
 
-``ns/name``, with ``spreadvips`` ``ns/name/ip``; Shared instances ``group/<n>``; the VIPs that a group names itself
-``ns/name/virtualips``. Instances have the same names, the IPv6 one of two with ``/v6`` behind it.
+The key of a Service is ``ns/name``, with ``spreadvips`` ``ns/name/ip`` for each address. Shared instances have
+``group/<n>``, and the VIPs that a group itself names ``ns/name/virtualips``. An instance has the name of its key; of a
+key with two instances the IPv6 one has the suffix ``/v6``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,30 +12,30 @@ from typing import Final
 
 from kavip.api.group import KeepalivedGroup
 from kavip.vrrp.members import Member, is_name
-from kavip.vrrp.shares import count_of, shares_of, slot_names
+from kavip.vrrp.sharding import shard_count, shard_members, shared_instances
 
 OWN_SUFFIX: Final = "virtualips"
 _IPV6: Final = "/v6"
 
 MOST_SHOWN: Final = 800_000
-"""Characters of Services that a Shared group's status shows: etcd takes 1.5 MB, and nothing hangs on what is shown."""
+"""Most characters of Services in the status of a Shared group: etcd takes 1.5 MB, and the list is only shown."""
 
 
 def wanted_keys(group: KeepalivedGroup, members: Iterable[Member]) -> tuple[str, ...]:
     """
-    The keys that need a VRID, in the order in which they are served when VRIDs run out: the group's own, then by age.
+    The keys that need a VRID, in the order in which they get one: the group's own, then those of Services, by age.
 
-    ``ns/name``, with ``spreadvips`` ``ns/name/ip``; in Shared mode ``group/<n>``, and what has instances of its own.
+    In Shared mode the Shared instances need one, and the Services with instances of their own.
     """
     if group.is_shared:
-        own, members = list(slot_names(count_of(group))), shares_of(group, members).local
+        own, members = list(shared_instances(shard_count(group))), shard_members(group, members).local
     else:
         own = [own_key(group)] if group.spec.virtual_ips else []
     return (*own, *(key for each in sorted(members, key=lambda each: each.age_key) for key in keys_of(group, each)))
 
 
 def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
-    """The keys of *member* alone: at least one, except where it lives in a Shared instance."""
+    """The keys of *member*: at least one, but none where it is in a Shared instance."""
     if not is_name(member.key) or (group.is_shared and not member.local):
         return ()
     if member.spread and member.addresses and not group.is_shared:
@@ -42,18 +43,19 @@ def keys_of(group: KeepalivedGroup, member: Member) -> tuple[str, ...]:
     return (member.key,)
 
 
-def published_ids(
+def status_router_ids(
     group: KeepalivedGroup, members: Iterable[Member], router_ids: Mapping[str, int], *, held: dict[str, int]
 ) -> dict[str, int]:
     """
-    What ``status.routerIDs`` shows: *router_ids*, and in Shared mode each Service with the VRID of its instance.
+    The value of ``status.routerIDs``: *router_ids*, and in Shared mode each Service with the VRID of its instance.
 
-    Of the Services as many as there is room for. Where that is what it shows already it is the same object, *held*.
+    At most :data:`MOST_SHOWN` characters of Services are shown. *held*, the current value, is returned where it is
+    equal.
     """
     if not group.is_shared:
         return dict(sorted(router_ids.items()))
-    shares = shares_of(group, members)
-    return shares.memory.last(_shown, "", shares.names, router_ids, held)
+    shards = shard_members(group, members)
+    return shards.memory.last(_shown, "", shards.names, router_ids, held)
 
 
 def _shown(
@@ -73,15 +75,15 @@ def _fitting(services: dict[str, int]) -> dict[str, int]:
 
 
 def own_key(group: KeepalivedGroup) -> str:
-    """The key of the group's own VIPs: three parts, so that no Service can have it, and the last is no address."""
+    """The key of the VIPs that the group itself names: no Service has it, for its three parts end with no address."""
     return f"{group.key}/{OWN_SUFFIX}"
 
 
 def instance_name(unit: str, family: int) -> str:
-    """The name of an instance: the IPv6 one of a spread address is told apart by the address itself."""
+    """The name of the instance of *unit* for *family*; where the unit is one IPv6 address, the key is enough."""
     return f"{unit}{_IPV6}" if family == 6 and ":" not in unit else unit
 
 
 def unit_name(instance: str, family: int) -> str:
-    """The unit of the *instance* of that name, which is the key of its VRID."""
+    """The unit of *instance*: the key of its VRID."""
     return instance.removesuffix(_IPV6) if family == 6 else instance

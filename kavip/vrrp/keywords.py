@@ -1,8 +1,8 @@
 """
-The keywords that users may write, each with the grammar of its value, and why they may not write the others.
+The keywords that users may write, each with the grammar of its value, and the reasons against all others.
 
-What is here was tried on keepalived: with any value that its grammar takes, in any instance that kavip writes,
-keepalived accepts the whole file in silence (``tests/vrrp/test_accepted.py``).
+Every keyword listed here was tried on keepalived: with any value of its grammar, in any instance that kavip writes,
+keepalived accepts the whole file without output (``tests/vrrp/test_accepted.py``).
 """
 
 import re
@@ -43,7 +43,7 @@ SERVICE: Final[Mapping[str, Value]] = {
     "track_interface": tracked_interface(),
     "track_src_ip": flag(),
 }
-"""What a Service may put into its ``vrrp_instance``."""
+"""Keywords that a Service may set in its ``vrrp_instance``."""
 
 ALLOWABLE: Final[Mapping[str, Value]] = {
     "debug": number("0", "4"),
@@ -56,16 +56,16 @@ ALLOWABLE: Final[Mapping[str, Value]] = {
     "virtual_routes": route(),
     "virtual_rules": rule(),
 }
-"""What a group may let its Services use besides (``spec.allowVerbatim``)."""
+"""Keywords that a group may also allow its Services (``spec.allowVerbatim``)."""
 
 NOT_RENDERED: Final[Mapping[str, Value]] = {
     "advert_int": either(number("1", "255"), number("0.1", "40.95", decimals=2)),  # version 2, version 3
     "priority": number("1", "254"),
 }
-"""What old installations carry: accepted with a warning, and without effect, for kavip orders the nodes."""
+"""Keywords of old installations: accepted with a warning and without effect, because kavip sets both."""
 
 EXCLUSIVE: Final = (("accept", "no_accept"), ("nopreempt", "preempt"), ("nopreempt", "preempt_delay"))
-"""Keywords of which keepalived drops one, at best with a message that the agent takes for a fault."""
+"""Pairs of which keepalived drops one, in most cases with a message, which the agent treats as an error."""
 
 GLOBAL: Final[Mapping[str, Value]] = {
     "dynamic_interfaces": one_of("", "allow_if_changes"),
@@ -101,7 +101,7 @@ GLOBAL: Final[Mapping[str, Value]] = {
     "vrrp_startup_delay": number("0.001", "300", decimals=3),
     "vrrp_version": one_of("2", "3"),
 }
-"""What a group may put into ``global_defs``."""
+"""Keywords that a group may set in ``global_defs``."""
 
 GLOBAL_SCRIPTS: Final[Mapping[str, Value]] = {
     "notify_fifo": path(),
@@ -113,7 +113,7 @@ GLOBAL_SCRIPTS: Final[Mapping[str, Value]] = {
     "vrrp_notify_fifo": path(),
     "vrrp_notify_fifo_script": command(),
 }
-"""What runs programs or writes files: only with ``spec.allowScripts``."""
+"""Keywords that run programs or write files: only with ``spec.allowScripts``."""
 
 _KAVIP_WRITES: Final = frozenset(
     {
@@ -141,7 +141,7 @@ _KAVIP_WRITES_PREFIXES: Final = ("auth_", "mcast_", "reload_", "unicast_", "virt
 _RUNS_PROGRAMS: Final = ("notify", "script", "track_script", "startup_script", "shutdown_script", "include")
 
 _NEVER: Final[Mapping[str, str]] = {
-    "linkbeat_use_polling": "keepalived warns of it, and the nodes take a warning for a fault",
+    "linkbeat_use_polling": "keepalived warns of it, and the agents treat a warning as an error",
     "lvs_sync_daemon_interface": "it starts a daemon of the node's kernel",
     "old_unicast_checksum": "keepalived refuses it where the group is multicast",
     "smtp_alert": "it sends mail",
@@ -155,24 +155,24 @@ _NEVER: Final[Mapping[str, str]] = {
     "vmac_xmit_base": "it makes interfaces that kavip does not watch",
     "vrf": "keepalived refuses it beside an interface",
 }
-"""What keepalived knows in a ``vrrp_instance``, and no group may allow."""
+"""Keywords of a ``vrrp_instance`` that no group may allow."""
 
 _NEVER_GLOBAL: Final[Mapping[str, str]] = {
-    "enable_snmp_vrrp": "it needs a daemon that is not in the pod; /metrics has the same",
+    "enable_snmp_vrrp": "it needs a daemon that is not in the pod; /metrics shows the same",
     "notification_email": "it sends mail",
     "notification_email_from": "it sends mail",
-    "nftables": "it is for VIPs that accept no packets, and kavip's accept them",
+    "nftables": "it is for VIPs that accept no packets, but kavip's accept them",
     "smtp_alert": "it sends mail",
     "smtp_server": "it sends mail",
-    "vrrp_ipsets": "it is for VIPs that accept no packets, and kavip's accept them",
-    "vrrp_iptables": "it is for VIPs that accept no packets, and kavip's accept them",
+    "vrrp_ipsets": "it is for VIPs that accept no packets, but kavip's accept them",
+    "vrrp_iptables": "it is for VIPs that accept no packets, but kavip's accept them",
     "vrrp_strict": "keepalived then refuses what kavip writes",
 }
-"""What keepalived knows in ``global_defs``, and no group may use; the first example of keepalived-operator among it."""
+"""Keywords of ``global_defs`` that no group may use; one is in the first example of keepalived-operator."""
 
 
 def is_kavips(keyword: str) -> bool:
-    """Whether kavip itself writes *keyword*, always."""
+    """Whether kavip itself always writes *keyword*."""
     return keyword in _KAVIP_WRITES or keyword.startswith(_KAVIP_WRITES_PREFIXES)
 
 
@@ -182,7 +182,7 @@ def runs_programs(keyword: str) -> bool:
 
 
 def instance_problem(keyword: str) -> str:
-    """Why no group may let its Services use *keyword* in an instance; "" where one may."""
+    """Why no group may allow its Services *keyword* in an instance; "" where a group may."""
     if keyword in SERVICE or keyword in ALLOWABLE:
         return ""
     if is_kavips(keyword):
@@ -192,7 +192,7 @@ def instance_problem(keyword: str) -> str:
     if keyword in _NEVER:
         return f"{_NEVER[keyword]}; remove it"
     if keyword in GLOBAL:
-        return "a keyword of global_defs; its place is spec.verbatimConfig of the group"
+        return "a keyword of global_defs; set it in spec.verbatimConfig of the group"
     return f"not a keyword of keepalived's vrrp_instance; {_remedy(keyword, [*SERVICE, *ALLOWABLE])}"
 
 
@@ -207,11 +207,11 @@ def global_problem(keyword: str, *, allow_scripts: bool) -> str:
     if keyword in _NEVER_GLOBAL:
         return f"{_NEVER_GLOBAL[keyword]}; remove it"
     if keyword in SERVICE:
-        return "a keyword of vrrp_instance; its place is the verbatimconfig annotation of a Service"
+        return "a keyword of vrrp_instance; set it in the verbatimconfig annotation of a Service"
     return f"not a keyword of global_defs that groups may use; {_remedy(keyword, [*GLOBAL, *GLOBAL_SCRIPTS])}"
 
 
 def _remedy(keyword: str, known: list[str]) -> str:
-    """The known keyword that was meant, where one is near."""
+    """The remedy: the nearest keyword, where one is near."""
     found = get_close_matches(keyword, known, n=1, cutoff=0.75) if KEYWORD.fullmatch(keyword) else []
     return f"did you mean {found[0]}?" if found else "remove it"

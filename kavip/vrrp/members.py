@@ -1,5 +1,5 @@
 """
-What a group's configuration is made from: its Services as :class:`Member` values, its Nodes as :class:`Peer` values.
+The input of a group's configuration: its Services as :class:`Member`, its nodes as :class:`Peer`.
 """
 
 import re
@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Final
 
 from kavip.api.address import Address
-from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec, KeepalivedGroup
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
@@ -20,10 +19,10 @@ from kavip.vrrp import verbatim
 from kavip.vrrp.grammar import Line
 
 _FOLLOWS: Final = (
-    "with externalTrafficPolicy: Local the VIP must follow the endpoints, and so it would stay; "
-    "remove it, or want Cluster"
+    "with externalTrafficPolicy: Local the VIP must follow the endpoints, which nopreempt prevents; "
+    "remove it, or use Cluster"
 )
-_SLOT: Final = re.compile(r"group/[0-9]+")
+_SHARED_INSTANCE: Final = re.compile(r"group/[0-9]+")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -32,9 +31,9 @@ class Member:
     """
     One Service of a group.
 
-    *spread* wants an instance per address. *local* wants instances of its own, also in Shared mode. *problem* is what
-    is wrong with the Service's own lines: it is served without them, for a VIP is worth more than a tuned one.
-    *is_plain*: there is nothing special about it as far as it can be told without another Service.
+    *spread*: it has an instance per address. *local*: it has instances of its own, also in Shared mode. *problem*: why
+    its own lines are refused; it is served without them, because a VIP without its tuning is better than none.
+    *is_plain*: it can be decided without a look at any other Service.
     """
 
     key: str
@@ -47,22 +46,22 @@ class Member:
     is_plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Tell once what is asked of thousands."""
+        """Set :attr:`is_plain` once: it is read for thousands of members."""
         is_plain = not (self.local or self.lines or self.problem) and is_name(self.key)
         object.__setattr__(self, "is_plain", is_plain)
 
     @property
     def age_key(self) -> tuple[str, str]:
-        """Sorts the older Service first; ties by key. One without a timestamp is the youngest."""
+        """The sort key by age: oldest first, then by key; without a timestamp a Service counts as the youngest."""
         return self.created or "~", self.key
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """
-    One node of a group; its addresses are those from which its advertisements come.
+    One node of a group; its advertisements come from *ipv4* and *ipv6*.
 
-    *heard*: further ones at which the others listen to it already, or still. One that is not *listed* has no priority.
+    *heard*: further addresses at which the other nodes listen to it. A node that is not *listed* has no priority.
     """
 
     name: str
@@ -97,12 +96,13 @@ def member_of(service: Service, group: KeepalivedGroup) -> Member:
     )
 
 
-def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.Findings:
+def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.VerbatimResult:
     """
-    What becomes of the lines that *service* asks for in a group of *spec*, which may be unknown.
+    The lines of *service* in a group with *spec*, and the refused ones; None: the group is unknown.
 
-    Where each node finds its interface by itself, any name may be that of the instance's own, and keepalived refuses
-    to track that: so none but the group's, which are left out, may be named, whatever the group allows.
+    keepalived refuses to track an instance's own interface. With ``interfaceFromIP`` each node finds that interface by
+    itself, so any name may be it. Then ``track_interface`` may name only the group's interfaces, which are not
+    rendered, even where the group allows others.
     """
     allowed = set(spec.allow_verbatim or ()) if spec else set()
     if spec and spec.interface_from_ip:
@@ -116,17 +116,12 @@ def verbatim_of(service: Service, spec: GroupSpec | None) -> verbatim.Findings:
 
 
 def served(vips: Iterable[Address]) -> tuple[Address, ...]:
-    """Those of *vips* that one Service may have, sorted: the first ones, so whoever calls puts the dearest first."""
+    """The first of *vips*, as many as one Service may have, sorted; callers put the most important ones first."""
     return tuple(sorted(islice(dict.fromkeys(vips), MAX_VIPS)))
 
 
-def peer_of(node: Node) -> Peer:
-    """*node* as a member of a group."""
-    return Peer(node.metadata.name, node.internal_ip(4), node.internal_ip(6))
-
-
 def interfaces_of(spec: GroupSpec) -> frozenset[str]:
-    """The interfaces that a group names: every node of it must have them."""
+    """The interfaces that a group names: each of its nodes must have them."""
     own = {spec.interface, spec.vrrp_interface, *(entry.interface for entry in spec.virtual_ips or ())}
     return frozenset(own - {""})
 
@@ -134,9 +129,10 @@ def interfaces_of(spec: GroupSpec) -> frozenset[str]:
 @lru_cache(16384)
 def is_name(key: str) -> bool:
     """
-    Whether *key* is ``ns/name`` of DNS names: files may hold what no API server would have taken.
+    Whether *key* is ``ns/name`` of DNS names: files may hold objects that no API server would accept.
 
-    A name of digits, which Kubernetes may take one day, would be that of a Shared instance in a namespace ``group``.
+    ``group/`` and digits is refused: it would be the name of a Shared instance. Kubernetes may one day allow Services
+    with names of digits.
     """
     parts = key.split("/")
-    return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts) and not _SLOT.fullmatch(key)
+    return len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts) and not _SHARED_INSTANCE.fullmatch(key)

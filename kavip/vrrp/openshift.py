@@ -1,9 +1,9 @@
 """
-The VRIDs that an OpenShift IPI cluster takes on its segment, computed from its name.
+The VRIDs that an OpenShift IPI cluster uses on its segment, computed from its name.
 
-OpenShift's on-prem keepalived pods derive them with a Fletcher checksum over the cluster's name
-(openshift/baremetal-runtimecfg, ``pkg/utils``); the same VRIDs serve IPv4 and IPv6. Up to OpenShift 4.7 there was a
-third one for DNS.
+OpenShift's on-prem keepalived pods derive them with a Fletcher checksum of the cluster's name
+(openshift/baremetal-runtimecfg, ``pkg/utils``); IPv4 and IPv6 use the same VRIDs. Up to OpenShift 4.7 there was a
+third one, for DNS.
 """
 
 import re
@@ -25,7 +25,7 @@ class OpenShiftIDs(NamedTuple):
 
 def router_ids(cluster_name: str, field: str = "") -> OpenShiftIDs:
     """
-    Compute the VRIDs of the cluster called *cluster_name*.
+    The VRIDs of the cluster *cluster_name*.
 
     Raises :class:`BadInput` naming *field*.
     """

@@ -1,16 +1,17 @@
 """
-Which node is to hold an instance: rendezvous hashing.
+The node that should hold each instance: rendezvous hashing.
 
-Every node draws a weight per instance; the heaviest leads. So instances spread over the nodes, a dead node's instances
-spread over the others, and a new node takes over only those that it leads. Weights become VRRP priorities in a fixed
-band, in the order of weight:
+Every node draws a weight for each instance, and the node with the highest weight leads. So instances are spread over
+the nodes, those of a dead node over the remaining ones, and a new node takes over only those that it leads. Weights
+become VRRP priorities in a fixed band, in the order of weight:
 
-* The order of two nodes never depends on a third. A priority itself changes only where weights fall on one number and
-  have to be told apart, and by one for each node that comes or goes: rare, and never enough for one node's coming to
-  make nodes with the old and with the new text disagree on the order.
-* Neighbours in the order are usually far apart, so after a death the second and the third do not both become master.
-* The band ends below 255, which keepalived gives a meaning of its own, and it is as wide as the space below it: a check
-  that lowers a priority by :data:`STEP_DOWN` puts a node behind all that are well, and the order stays.
+* The order of two nodes never depends on a third. A priority changes only where two weights give the same number and
+  must be made different, and then by one for each node that comes or goes. That is rare, and never enough to make nodes
+  with the old text and nodes with the new one disagree on the order after one node has come.
+* Neighbours in the order usually have very different priorities, so after a death the second and the third node do not
+  both become master.
+* The band ends below 255, which has a special meaning in keepalived. It is as wide as the space below it: a check that
+  lowers a priority by :data:`STEP_DOWN` puts a node behind all healthy nodes and keeps the order of the others.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ TOP: Final = 250
 STEP_DOWN: Final = 100
 BOTTOM: Final = TOP - STEP_DOWN + 1
 UNLISTED: Final = 1
-"""The priority of a node that a text does not name: it lets all others go first."""
+"""The priority of a node that a text does not list: below all others."""
 
 _WEIGHT_BYTES: Final = 8
 
@@ -30,16 +31,16 @@ def priorities(instance: str, nodes: Iterable[str]) -> tuple[tuple[str, int], ..
     """
     The priority of each of *nodes* for *instance*, sorted by node.
 
-    Distinct for the first :data:`STEP_DOWN` nodes; those that rank behind share the bottom of the band.
+    The first :data:`STEP_DOWN` nodes have distinct priorities; all later ones share the bottom of the band.
     """
     ranked = sorted(((_weight(instance, node), node) for node in set(nodes)), reverse=True)
-    seats = min(len(ranked), STEP_DOWN)
+    distinct = min(len(ranked), STEP_DOWN)
     result: dict[str, int] = {}
     above = TOP + 1
     for rank, (weight, node) in enumerate(ranked):
         drawn = BOTTOM + (weight * STEP_DOWN >> 8 * _WEIGHT_BYTES)
-        room_below = BOTTOM + max(0, seats - 1 - rank)  # leaves a number for each that ranks behind
-        above = max(min(drawn, above - 1), room_below)
+        lowest = BOTTOM + max(0, distinct - 1 - rank)  # leaves a number for each node that ranks behind
+        above = max(min(drawn, above - 1), lowest)
         result[node] = above
     return tuple(sorted(result.items()))
 

@@ -1,9 +1,9 @@
 """
-Virtual router IDs (VRIDs): 255 numbers per segment, given once and kept.
+Virtual router IDs (VRIDs): 255 numbers per segment, assigned once and kept.
 
-A VRID that moves is an outage of its VIPs, so what stands in ``status.routerIDs`` is honoured as found; it is given up
-only where it cannot be used. New ones are the lowest free numbers, in the order of the askers: the same objects give
-the same answer, and when the numbers run out, only those who come last go without.
+A VRID that changes interrupts its VIPs, so the VRIDs in ``status.routerIDs`` are kept unless they cannot be used. New
+ones are the lowest free numbers, in the order of the keys: the same objects give the same result, and when the numbers
+run out, only the last keys get none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ ALL: Final = frozenset(range(1, MAX_ROUTER_ID + 1))
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who has which VRID, by key; *overflow* are the keys for which none is left, in the order of asking."""
+    """The VRIDs by key; *overflow* are the keys for which none is left, in the given order."""
 
     ids: Mapping[str, int]
     overflow: tuple[str, ...] = ()
@@ -37,11 +37,11 @@ def assign(
     avoid: AbstractSet[int] = frozenset(),
 ) -> Assignment:
     """
-    Give each of *wanted* a VRID.
+    A VRID for each of the keys *wanted*.
 
-    *held* is what is persisted; keys that are no longer wanted free theirs. Nobody gets one of *blacklist*, or of
-    *taken*, the VRIDs of other groups of the segment: who holds one of these gets another. Those to *avoid* still run
-    somewhere: new keys get them last.
+    *held* are the persisted VRIDs; keys that are no longer wanted free theirs. VRIDs of *blacklist* and *taken*, those
+    of other groups of the segment, are never used: a key that holds one gets another. VRIDs to *avoid* still run
+    somewhere; new keys get them last.
     """
     usable = ALL - blacklist - taken
     kept: dict[str, int] = {}
@@ -62,25 +62,25 @@ def assign(
 
 
 def capacity(blacklist: AbstractSet[int], taken: AbstractSet[int]) -> int:
-    """How many VRIDs a group may use at all."""
+    """The number of VRIDs that a group may use."""
     return len(ALL - blacklist - taken)
 
 
 def blacklist_of(spec: GroupSpec) -> frozenset[int]:
-    """The VRIDs that a group never uses: its blacklist, and those of the OpenShift cluster that it names."""
+    """The VRIDs that a group never uses: its blacklist, and the VRIDs of the OpenShift cluster that it names."""
     listed = frozenset(spec.blacklist_router_ids or ()) & ALL
     try:
         return listed | frozenset(openshift.router_ids(spec.openshift_cluster_name))
-    except BadInput:  # absent, or malformed: check_group says so
+    except BadInput:  # absent, or malformed: check_group reports it
         return listed
 
 
 def needed(service: Service, group: KeepalivedGroup | None = None) -> int:
     """
-    How many VRIDs *service* takes of *group*: one whatever its families, with ``spreadvips`` one per address.
+    The number of VRIDs that *service* needs in *group*: one for both families, with ``spreadvips`` one per address.
 
-    Addresses that it will still be given are counted. In Shared mode a Service takes none, unless
-    ``externalTrafficPolicy: Local`` gives it instances of its own.
+    Addresses that it has yet to get are counted. In Shared mode a Service needs none, except with
+    ``externalTrafficPolicy: Local``, which gives it instances of its own.
     """
     if group is not None and group.is_shared:
         return int(service.is_local)
@@ -90,7 +90,7 @@ def needed(service: Service, group: KeepalivedGroup | None = None) -> int:
 
 
 def expected_addresses(service: Service) -> int:
-    """How many VIPs *service* has, those included that it will still be given."""
+    """The number of VIPs of *service*, including those that it has yet to get."""
     external = set(service.external_addresses)
     if not service.is_load_balancer:
         return len(external)

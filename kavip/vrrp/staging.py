@@ -1,11 +1,11 @@
 """
-What nodes may be told one after the other while something else waits for the moment at which all of them switch.
+The part of a new model that may roll from node to node, while the rest waits for a switch of all nodes at once.
 
-An instance that runs keeps its identity, and an address that runs in one instance stays there although another is to
-have it: both change for all nodes at once, when the wanted model becomes the text. Everything else goes through at
-once: other addresses come and go, nodes join, new instances start. A new instance that needs a VRID or an anchor which
-still runs elsewhere starts with the switch. Those that can start before do: when the VIPs move into Shared instances,
-these have settled masters, and the move costs no election.
+An instance that runs keeps its identity, and an address that runs in one instance stays there although the model wants
+it in another: both change on all nodes at once, when the wanted model becomes the text. Everything else rolls: other
+addresses come and go, nodes join, new instances start. A new instance that needs a VRID or an anchor which still runs
+elsewhere starts with the switch; other new instances start before it. So when VIPs move into Shared instances, these
+already have settled masters, and the move costs no election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,16 +17,65 @@ from kavip.api.address import Address
 from kavip.api.group import KeepalivedGroup
 from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.vrrp import keys
-from kavip.vrrp.identity import Running, agree, identity_of
+from kavip.vrrp.identity import agree, identity_of
 from kavip.vrrp.instances import Instance, Model, instance_of
 from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.running import RunningInstance
 from kavip.vrrp.units import Unit
 from kavip.vrrp.virtualips import VirtualIP, is_anchor
 
 
+def stage(
+    wanted: Model,
+    running: Mapping[str, RunningInstance],
+    *,
+    group: KeepalivedGroup,
+    members: Iterable[Member],
+    peers: Sequence[Peer],
+    memory: Memory = KEEPS_NOTHING,
+) -> Model:
+    """The part of *wanted* that agrees with what is *running*; *wanted* itself where all of it agrees."""
+    moving = _moving(wanted, running, memory)
+    if not moving and all(_agrees(each, running) for each in wanted.instances):
+        return wanted
+    rebuilder = _Rebuilder.of(group, members, peers, memory=memory)
+    leaving = frozenset(vip.address for vips in moving.values() for vip in vips)
+    staged, new = [], []
+    for each in wanted.instances:
+        kept = [vip for vip in each.virtual_ips if vip.address not in leaving]
+        if each.name in running:
+            staying = moving.pop(each.name, [])
+            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running)
+            staged.append(each if is_same else rebuilder.rebuild(running[each.name], [*kept, *staying]))
+        elif each.anchor.address not in leaving:
+            new.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
+    staged += [rebuilder.rebuild(running[name], vips) for name, vips in moving.items()]
+    taken = {_place(each) for each in staged}
+    staged += [each for each in new if _place(each) not in taken]
+    return replace(wanted, instances=tuple(sorted(staged, key=lambda instance: instance.name)))
+
+
+def _moving(wanted: Model, running: Mapping[str, RunningInstance], memory: Memory) -> dict[str, list[VirtualIP]]:
+    """The VIPs that run in one instance and are wanted in another, by the name of the instance in which they run."""
+    instances = {each.name: each for each in wanted.instances}
+    leaving = {name: memory.last(_leaving, name, run, instances.get(name)) for name, run in running.items()}
+    suspects = {name: addresses for name, addresses in leaving.items() if addresses}
+    wanted_addresses = frozenset[Address]().union(*(each.carried for each in instances.values() if suspects))
+    return {
+        name: [vip for vip in running[name].virtual_ips if vip.address in moving]
+        for name, addresses in suspects.items()
+        if (moving := addresses & wanted_addresses)
+    }
+
+
+def _leaving(run: RunningInstance, wanted: Instance | None) -> frozenset[Address]:
+    """The VIPs of *run* that the *wanted* instance of the same name does not have."""
+    return run.carried - wanted.carried if wanted else run.carried
+
+
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """What instances are rebuilt from."""
+class _Rebuilder:
+    """Rebuilds instances that run from the objects as they are now; *owners* are the Services by address."""
 
     group: KeepalivedGroup
     peers: Sequence[Peer]
@@ -34,100 +83,65 @@ class _Ground:
     owners: Mapping[Address, str]
     memory: Memory
 
+    @classmethod
+    def of(
+        cls, group: KeepalivedGroup, members: Iterable[Member], peers: Sequence[Peer], *, memory: Memory
+    ) -> "_Rebuilder":
+        """Of several *members* with one address the oldest owns it."""
+        by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
+        owners = {address: member.key for member in by_age for address in member.addresses}
+        return cls(group, peers, {member.key: member for member in by_age}, owners, memory)
 
-def hold(
-    wanted: Model,
-    running: Mapping[str, Running],
-    *,
-    group: KeepalivedGroup,
-    members: Iterable[Member],
-    peers: Sequence[Peer],
-    memory: Memory = KEEPS_NOTHING,
-) -> Model:
-    """*wanted* as far as it agrees with what is *running*; the same object where all of it does."""
-    moving = _moving(wanted, running, memory)
-    if not moving and all(_agrees(each, running) for each in wanted.instances):
-        return wanted
-    by_age = sorted(members, key=lambda member: member.age_key, reverse=True)
-    owners = {address: member.key for member in by_age for address in member.addresses}
-    ground = _Ground(group, peers, {member.key: member for member in by_age}, owners, memory)
-    leaving = frozenset(vip.address for each in moving.values() for vip in each)
-    now, fresh = [], []
-    for each in wanted.instances:
-        kept = [vip for vip in each.virtual_ips if vip.address not in leaving]
-        if each.name in running:
-            run = running[each.name]
-            staying = moving.pop(each.name, [])
-            is_same = len(kept) == len(each.virtual_ips) and not staying and _agrees(each, running)
-            now.append(each if is_same else _held(ground, run, [*kept, *staying]))
-        elif each.anchor.address not in leaving:
-            fresh.append(replace(each, excluded=tuple(vip for vip in each.excluded if vip in kept)))
-    now += [_held(ground, running[name], vips) for name, vips in moving.items()]
-    taken = {_place(each) for each in now}
-    now += [each for each in fresh if _place(each) not in taken]
-    return replace(wanted, instances=tuple(sorted(now, key=lambda instance: instance.name)))
+    def rebuild(self, run: RunningInstance, vips: Sequence[VirtualIP]) -> Instance:
+        """The instance *run* with its identity, and with *vips*; all other properties are the wanted ones."""
+        identity, spec = run.identity, self.group.spec
+        family = identity.anchor.address.family
+        unit = self._unit(run, family, vips)
+        spec = msgspec.structs.replace(
+            spec,
+            unicast_enabled=identity.unicast,
+            interface=identity.anchor.interface,
+            vrrp_interface=identity.interface,
+        )
+        made = instance_of(
+            msgspec.structs.replace(self.group, spec=spec),
+            unit,
+            family,
+            peers=self.peers,
+            anchors={run.name: identity.anchor.address},
+            memory=self.memory,
+        )
+        also = {vip.address for vip in identity.also}
+        return replace(
+            made,
+            version=identity.version,
+            interval=identity.interval,
+            authenticated=identity.authenticated,
+            also=identity.also,
+            excluded=tuple(vip for vip in made.excluded if vip.address not in also),
+        )
 
-
-def _moving(wanted: Model, running: Mapping[str, Running], memory: Memory) -> dict[str, list[VirtualIP]]:
-    """The VIPs that are in one of the *running* instances and are to be in another, by that in which they are."""
-    there = {each.name: each for each in wanted.instances}
-    lost = {name: memory.last(_lost, name, run, there.get(name)) for name, run in running.items()}
-    suspects = {name: some for name, some in lost.items() if some}
-    elsewhere = frozenset[Address]().union(*(each.carried for each in there.values() if suspects))
-    return {
-        name: [vip for vip in running[name].virtual_ips if vip.address in moving]
-        for name, some in suspects.items()
-        if (moving := some & elsewhere)
-    }
-
-
-def _lost(run: Running, wanted: Instance | None) -> frozenset[Address]:
-    """What *run* carries and the instance of its name is not to."""
-    return run.carried - wanted.carried if wanted else run.carried
-
-
-def _held(ground: _Ground, run: Running, vips: Sequence[VirtualIP]) -> Instance:
-    """*run* as it is, with *vips*; what all nodes need not agree on is as it is wanted."""
-    identity, group = run.identity, ground.group
-    family = identity.anchor.address.family
-    unit_name = keys.unit_name(run.name, family)
-    before, where = group.spec.interface, identity.anchor.interface
-    placed = {vip.address: vip._replace(interface=where) if vip.interface == before else vip for vip in vips}
-    is_slot = is_anchor(identity.anchor.address)
-    for vip in () if is_slot else (identity.anchor, *identity.also):
-        placed.setdefault(vip.address, vip)
-    member = ground.members.get("/".join(unit_name.split("/")[:2]))
-    unit = Unit(
-        unit_name,
-        identity.router_id,
-        slot=is_slot,
-        vips=list(placed.values()),
-        lines=member.lines if member is not None and not is_slot else (),
-        local=member is not None and member.local and not is_slot,
-        services=sorted({ground.owners[address] for address in placed if address in ground.owners}),
-    )
-    spec = msgspec.structs.replace(
-        group.spec, unicast_enabled=identity.unicast, interface=where, vrrp_interface=identity.interface
-    )
-    made = instance_of(
-        msgspec.structs.replace(group, spec=spec),
-        unit,
-        family,
-        peers=ground.peers,
-        held={run.name: identity.anchor.address},
-        memory=ground.memory,
-    )
-    return replace(
-        made,
-        version=identity.version,
-        interval=identity.interval,
-        authenticated=identity.authenticated,
-        also=identity.also,
-        excluded=tuple(vip for vip in made.excluded if vip.address not in {each.address for each in identity.also}),
-    )
+    def _unit(self, run: RunningInstance, family: int, vips: Sequence[VirtualIP]) -> Unit:
+        """The unit of *run* with *vips*, those on the group's interface moved to the interface that runs."""
+        identity, interface = run.identity, self.group.spec.interface
+        name, is_shared = keys.unit_name(run.name, family), is_anchor(identity.anchor.address)
+        runs_on = identity.anchor.interface
+        placed = {vip.address: vip._replace(interface=runs_on) if vip.interface == interface else vip for vip in vips}
+        for vip in () if is_shared else (identity.anchor, *identity.also):
+            placed.setdefault(vip.address, vip)
+        member = None if is_shared else self.members.get("/".join(name.split("/")[:2]))
+        return Unit(
+            name,
+            identity.router_id,
+            is_shared=is_shared,
+            vips=list(placed.values()),
+            lines=member.lines if member is not None else (),
+            local=member is not None and member.local,
+            services=sorted({self.owners[address] for address in placed if address in self.owners}),
+        )
 
 
-def _agrees(instance: Instance, running: Mapping[str, Running]) -> bool:
+def _agrees(instance: Instance, running: Mapping[str, RunningInstance]) -> bool:
     run = running.get(instance.name)
     return run is None or agree(run.identity, identity_of(instance))
 

@@ -1,8 +1,8 @@
 """
-What a health check asks: the two presets, and URLs, of which only the plain ones are taken.
+What a health check requests: the two presets, and URLs in a restricted form.
 
-A URL is the text of a group's owner, and every node follows it. So it is read by one small grammar and put together
-anew; credentials, fragments, blanks, and whatever else a client might send somewhere are no part of it.
+A URL is written by the owner of a group, and every node requests it. So it is read with a small grammar and built
+anew; credentials, fragments, blanks and other forms that clients read differently are refused.
 """
 
 import re
@@ -16,14 +16,14 @@ KUBELET: Final = "kubelet"
 KUBE_APISERVER: Final = "kube-apiserver"
 PRESETS: Final = (KUBELET, KUBE_APISERVER)
 NODE_IP: Final = "$(NODE_IP)"
-"""Stands for the node's own address, as a host."""
+"""As a host: the node's own address."""
 
 KUBELET_URL: Final = "http://127.0.0.1:10248/healthz"
 API_PATH: Final = "/readyz"
 API_PORT: Final = 6443
 
-_SHY: Final = frozenset({401, 403})
-"""Where ``--anonymous-auth=false`` is set the API server tells strangers nothing; that it does is an answer."""
+_UNAUTHORIZED: Final = frozenset({401, 403})
+"""Answers of an API server with ``--anonymous-auth=false``: it refuses the request, so it is running."""
 _SHAPE: Final = (
     f"want {' or '.join(PRESETS)}, or http(s)://HOST[:PORT][/PATH][?QUERY] without a user or password; "
     f"the host is a name, an address, or {NODE_IP}"
@@ -41,8 +41,8 @@ _MOST_PORT: Final = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Whom to ask for what; *host* without brackets, *path* with its query; *refusals* are statuses that do as well."""
+class CheckTarget:
+    """One request; *host* has no brackets, *path* includes the query, *refusals* are statuses that pass as well."""
 
     scheme: str
     host: str
@@ -52,23 +52,23 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header has them."""
+        """Host and port, as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a node knows of itself: its address, and where the Service ``kubernetes`` is, "" where it was not told."""
+class NodeEndpoints:
+    """A node's own address, and the address and port of the Service ``kubernetes``; "" where unknown."""
 
     node_ip: str = ""
     api_host: str = ""
     api_port: int = _PORTS["https"]
 
 
-def read_url(text: str, field: str) -> Target:
+def read_url(text: str, field: str) -> CheckTarget:
     """
-    Read *text*, a URL and no preset.
+    The request of *text*, which is a URL and no preset.
 
     Raises :class:`BadInput` naming *field*.
     """
@@ -79,29 +79,29 @@ def read_url(text: str, field: str) -> Target:
     port = int(match["port"] or _PORTS[scheme])
     if port > _MOST_PORT or not _is_host(host):
         raise BadInput(field, text, _SHAPE)
-    return Target(scheme, host.strip("[]"), port, f"{match['path'] or '/'}{match['query'] or ''}")
+    return CheckTarget(scheme, host.strip("[]"), port, f"{match['path'] or '/'}{match['query'] or ''}")
 
 
-def target_of(url: str, here: Surroundings) -> Target:
+def target_of(url: str, here: NodeEndpoints) -> CheckTarget:
     """
-    Whom the check of *url* asks on a node.
+    The request of the check *url* on a node.
 
-    ``kube-apiserver`` is the node's way to the API, as its pods take it; where there are no Services, the API server on
-    the node itself. Raises :class:`BadInput` where there is nobody to ask.
+    ``kube-apiserver`` is the Service ``kubernetes``, as pods on the node reach it; where that is unknown, the API
+    server on the node itself. Raises :class:`BadInput` where no address is known.
     """
     if url == KUBELET:
         return read_url(KUBELET_URL, "url")
     if url == KUBE_APISERVER:
         host, port = (here.api_host, here.api_port) if here.api_host else (here.node_ip, API_PORT)
         if read_address(host) is None:
-            raise BadInput("url", url, "this node knows no address of the API server; want a URL")
-        return Target("https", host, port, API_PATH, _SHY)
+            raise BadInput("url", url, "this node does not know the API server's address; want a URL")
+        return CheckTarget("https", host, port, API_PATH, _UNAUTHORIZED)
     target = read_url(url, "url")
     if target.host != NODE_IP:
         return target
     if read_address(here.node_ip) is None:
         raise BadInput("url", url, f"this node does not know its address; {NODE_IP} needs it")
-    return Target(target.scheme, here.node_ip, target.port, target.path)
+    return CheckTarget(target.scheme, here.node_ip, target.port, target.path)
 
 
 def _is_host(host: str) -> bool:
@@ -115,6 +115,6 @@ def _is_host(host: str) -> bool:
 
 
 def _without_user(text: str) -> str:
-    """*text* as a message may show it: what stands before an @ may be a password."""
+    """*text* for a message, without a user and password before an @."""
     scheme, slashes, rest = text.partition("://")
     return f"{scheme}{slashes}...@{rest.rpartition('@')[2]}" if "@" in rest.partition("/")[0] else text

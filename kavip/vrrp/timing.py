@@ -1,8 +1,8 @@
 """
-VRRP's version and advertisement interval, as a group means them.
+The VRRP version and advertisement interval of a group.
 
-Absent fields keep keepalived-operator's meaning: version 2, one second. The predecessor's users could choose the
-version with ``vrrp_version`` in ``verbatimConfig``; that counts where the group has no ``vrrpVersion``.
+Absent fields keep keepalived-operator's meaning: version 2, one second. Its users could choose the version with
+``vrrp_version`` in ``verbatimConfig``; that applies where the group has no ``vrrpVersion``.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ STEP_V3: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """What all nodes of an instance must agree on; *milliseconds* between advertisements."""
+class VRRPTiming:
+    """The version of an instance, and the *milliseconds* between its advertisements."""
 
     version: int
     milliseconds: int
 
     @property
     def seconds(self) -> str:
-        """The interval as keepalived reads it, such as ``1`` or ``0.2``."""
+        """The interval in keepalived's form, such as ``1`` or ``0.2``."""
         whole, rest = divmod(self.milliseconds, SECOND)
         return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 
@@ -37,14 +37,14 @@ def version_of(spec: GroupSpec) -> int:
     return 3 if (spec.verbatim_config or {}).get("vrrp_version", "").strip() == "3" else 2
 
 
-def timing_of(spec: GroupSpec, family: int) -> Timing:
+def timing_of(spec: GroupSpec, family: int) -> VRRPTiming:
     """
-    The timing of instances of *family*; IPv6 knows only version 3.
+    The timing of instances of *family*; IPv6 has version 3 only.
 
-    An interval that the version cannot carry, which admission refuses, becomes the next longer one that it can: a
-    group that slipped past admission still runs, and runs alike on all nodes.
+    Admission refuses an interval that the version cannot use. Here it becomes the next longer valid one, so that a
+    group that bypassed admission still runs, and runs the same on all nodes.
     """
     version = 3 if family == 6 else version_of(spec)
     wanted = max(1, spec.advert_interval_milliseconds or SECOND)
     step, longest = (STEP_V3, LONGEST_V3) if version == 3 else (SECOND, LONGEST_V2)
-    return Timing(version, min(longest, -(-wanted // step) * step))
+    return VRRPTiming(version, min(longest, -(-wanted // step) * step))

@@ -1,9 +1,10 @@
 """
-A value as keepalived's own parser reads it, and what in a value keepalived would take for something else.
+A value as keepalived's own parser reads it, and the parts of a value that keepalived would read as something else.
 
-keepalived cuts a line after 1,023 bytes and reads the rest as another line. In each it drops comments, picks
-conditions, replaces definitions, repeats, includes; then it splits at braces, wherever they stand, and at white space.
-Each of these steps is a way out of the one line that a user may fill, so a value that takes part in any is not read.
+keepalived cuts a line after 1,023 bytes and reads the rest as another line. In each line it removes comments,
+evaluates conditions, replaces definitions, repeats and includes; then it splits at braces, at any place, and at white
+space. Each of these steps could break out of the one line that a user may fill, so a value that would trigger any of
+them is refused.
 """
 
 import re
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_LINE: Final = 512
-"""Bytes in any line that kavip writes and its agents take: half of where keepalived cuts."""
+"""Most bytes of a line that kavip writes and its agents accept: half of keepalived's limit."""
 
 _ODD: Final = re.compile(r"[^\x20-\x7e]|[#!$@~\\']")
 _BLOCK: Final = re.compile(r"\{([^{}]*)\}")
@@ -29,7 +30,7 @@ _LINE_BREAKS: Final = "\n\r"
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The words of a value; *braced* says that one pair of braces holds them, *quoted* one pair of quotes."""
+    """The words of a value; *braced*: in one pair of braces, *quoted*: in one pair of quotes."""
 
     words: tuple[str, ...] = ()
     braced: bool = False
@@ -37,25 +38,25 @@ class Tokens:
 
     @property
     def plain(self) -> str | None:
-        """The one word that this is, "" for none; None where it is several, or in braces or quotes."""
+        """The only word, "" for none; None for several words, or words in braces or quotes."""
         if self.braced or self.quoted or len(self.words) > 1:
             return None
         return self.words[0] if self.words else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What keepalived would make of a value, instead of a value."""
+class Unreadable:
+    """A value that keepalived would not read as one value, and the *reason*."""
 
     reason: str
 
 
-def tokens(text: str) -> Tokens | Fault:
-    """The words of the value *text*, which is to stand behind a keyword."""
+def tokens(text: str) -> Tokens | Unreadable:
+    """The words of the value *text*, as keepalived reads them behind a keyword."""
     if len(text) > MAX_LINE:
-        return Fault(f"longer than {MAX_LINE} characters")
+        return Unreadable(f"longer than {MAX_LINE} characters")
     if match := _ODD.search(text):
-        return Fault(_meaning(match[0]))
+        return Unreadable(_meaning(match[0]))
     text = text.strip(" ")
     if '"' in text:
         return _quoted(text)
@@ -64,24 +65,24 @@ def tokens(text: str) -> Tokens | Fault:
     return Tokens(tuple(text.split()))
 
 
-def _quoted(text: str) -> Tokens | Fault:
+def _quoted(text: str) -> Tokens | Unreadable:
     if text.count('"') % 2:
-        return Fault("a quote is not closed")
+        return Unreadable("a quote is not closed")
     inner = text[1:-1]
     if text[0] != '"' or text[-1] != '"' or '"' in inner:
-        return Fault("a quote begins a new word in keepalived, wherever it stands")
+        return Unreadable("a quote begins a new word in keepalived, wherever it stands")
     if "{" in inner or "}" in inner:
-        return Fault("a brace stands inside quotes")
+        return Unreadable("a brace stands inside quotes")
     return Tokens(tuple(inner.split()), quoted=True)
 
 
-def _braced(text: str) -> Tokens | Fault:
+def _braced(text: str) -> Tokens | Unreadable:
     inner = _BLOCK.fullmatch(text)
     if inner is None:
-        return Fault("a brace begins or ends a block in keepalived, wherever it stands")
+        return Unreadable("a brace begins or ends a block in keepalived, wherever it stands")
     words = tuple(inner[1].split())
     if words and words[0].startswith("include"):
-        return Fault("keepalived would read another file")
+        return Unreadable("keepalived would read another file")
     return Tokens(words, braced=True)
 
 

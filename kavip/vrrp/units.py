@@ -1,9 +1,9 @@
 """
-Who carries which address: the step from Services to VRRP instances.
+Which unit carries which address: the step from Services to VRRP instances.
 
-A unit is what becomes one instance per address family. Units are filled in a fixed order, the group's own VIPs first,
-then Services by age, and whoever comes first carries an address. What cannot be done for one Service is a problem of
-that Service, and of no other.
+A unit has one VRID and becomes one instance per address family. Units are filled in a fixed order: first the VIPs that
+the group itself names, then the Services, oldest first. The first one with an address carries it. What cannot be done
+for one Service is a problem of that Service only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,56 +17,48 @@ from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.vrrp import keys, verbatim, virtualips
 from kavip.vrrp.grammar import Line, is_interface
-from kavip.vrrp.lots import NONE, Lot, lots_of
 from kavip.vrrp.members import Member, Peer, is_name
-from kavip.vrrp.shares import count_of, shares_of, slot_names, slot_of
+from kavip.vrrp.sharding import EMPTY, Shard, combine, shard_count, shard_members, shard_of, shared_instances
 from kavip.vrrp.virtualips import VirtualIP
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """One address that several Services have: the *instance* that carries it, and all of the *services*, sorted."""
-
-    address: Address
-    instance: str
-    services: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Unit:
     """
-    What becomes one instance per family. A *slot* has its own anchor, and the families that all slots have.
+    What becomes one instance per family.
 
-    A *local* one follows the endpoints of its Service. *lot*: what it has besides.
+    *is_shared*: a Shared instance; it advertises an anchor of its own, and has the families of all Shared instances.
+    *local*: it follows the endpoints of its Service. *shard*: the plain Services of a Shared instance; the other fields
+    are beside them.
     """
 
     name: str
     router_id: int
-    slot: bool = False
+    is_shared: bool = False
     local: bool = False
     vips: list[VirtualIP] = field(default_factory=list)
     lines: tuple[Line, ...] = ()
     services: list[str] = field(default_factory=list)
     families: tuple[int, ...] = ()
-    lot: Lot = NONE
+    shard: Shard = EMPTY
 
     def virtual_ips(self, family: int) -> tuple[VirtualIP, ...]:
-        """The VIPs of *family*, sorted."""
+        """The sorted VIPs of *family*."""
         own = [vip for vip in self.vips if vip.address.family == family]
-        rest = self.lot.vips.get(family, ())
-        return tuple(sorted([*rest, *own])) if own else rest
+        combined = self.shard.vips.get(family, ())
+        return tuple(sorted([*combined, *own])) if own else combined
 
-    def own_families(self) -> set[int]:
-        """Those of its VIPs."""
-        return {*self.lot.vips, *(vip.address.family for vip in self.vips)}
+    def vip_families(self) -> set[int]:
+        """The families of its VIPs."""
+        return {*self.shard.vips, *(vip.address.family for vip in self.vips)}
 
     def holders(self) -> tuple[str, ...]:
-        """The Services, sorted."""
-        return tuple(sorted([*self.lot.services, *self.services])) if self.services else self.lot.services
+        """The sorted keys of its Services."""
+        return tuple(sorted([*self.shard.services, *self.services])) if self.services else self.shard.services
 
 
-class Draft:
-    """Gathers units: whoever comes first carries an address."""
+class UnitBuilder:
+    """Builds the *units* of a group; *problems* holds, by Service, what could not be done."""
 
     def __init__(
         self,
@@ -76,119 +68,110 @@ class Draft:
         *,
         memory: Memory = KEEPS_NOTHING,
     ) -> None:
-        self._memory = memory
+        """Only units with a VRID in *router_ids* are built; the addresses of *peers* cannot be VIPs."""
         self.units: dict[str, Unit] = {}
         self.problems: dict[str, Refusal] = {}
         self._group = group
-        self._ids = router_ids
-        self._slots = slot_names(count_of(group))
+        self._router_ids = router_ids
+        self._memory = memory
+        self._shared = shared_instances(shard_count(group))
         self._node_of = {address: peer.name for peer in peers for address in peer.addresses}
-        self._carriers: dict[Address, Unit] = {}
-        self._holders: dict[Address, list[str]] = {}
+        self._carried: set[Address] = set()
 
-    def add_own(self) -> None:
-        """Add the VIPs that the group names itself; in Shared mode they live in a slot, like all others."""
+    def add_group_vips(self) -> None:
+        """Add the VIPs that the group itself names; in Shared mode they are in a Shared instance, as all others."""
         vips, own = [], keys.own_key(self._group)
         for index, entry in enumerate(self._group.spec.virtual_ips or ()):
-            where, path = entry.interface or self._group.spec.interface, f"spec.virtualIPs[{index}].address"
+            interface, path = entry.interface or self._group.spec.interface, f"spec.virtualIPs[{index}].address"
             try:
                 if entry.interface and not is_interface(entry.interface):
                     raise BadInput(
                         f"spec.virtualIPs[{index}].interface", entry.interface, "want the name of an interface"
                     )
-                vips.append(virtualips.parse_virtual_ip(entry.address, path, interface=where))
+                vips.append(virtualips.parse_virtual_ip(entry.address, path, interface=interface))
             except BadInput as error:
-                self._object(own, Reason.INVALID, str(error))
+                self._add_problem(own, Reason.INVALID, str(error))
         if vips:
-            self._place(own, vips, unit=self._slot(own) or own)
+            self._place(own, vips, unit=self._shard_of(own) or own)
 
-    def add_all(self, members: Iterable[Member]) -> None:
-        """Add all Services of the group, the older ones first; those of a slot that are alike, all at once."""
-        rest: list[Member] = [] if self._slots else list(members)
-        for slot, lot in self._lots(members).items() if self._slots else ():
-            unit = self._unit(slot)
-            rest += lot.members if unit is None else lot.rest
+    def add_members(self, members: Iterable[Member]) -> None:
+        """Add all Services of the group, oldest first; the plain ones of a Shared instance are added at once."""
+        single: list[Member] = [] if self._shared else list(members)
+        for name, shard in self._shards(members).items() if self._shared else ():
+            unit = self._unit(name)
+            single += shard.members if unit is None else shard.special
             if unit is not None:
-                unit.lot = lot
-        for member in sorted(rest, key=lambda member: member.age_key):
-            self.add(member)
+                unit.shard = shard
+        for member in sorted(single, key=lambda member: member.age_key):
+            self.add_member(member)
 
-    def add(self, member: Member) -> None:
+    def add_member(self, member: Member) -> None:
         """Add one Service."""
         if not is_name(member.key):
-            self._object(member.key, Reason.INVALID_REQUEST, f"{member.key[:80]!r} is not a namespace and a name")
+            self._add_problem(member.key, Reason.INVALID_REQUEST, f"{member.key[:80]!r} is not a namespace and a name")
             return
         if member.problem:
             self.problems[member.key] = member.problem
         vips = [virtualips.host(address, self._group.spec.interface) for address in sorted(set(member.addresses))]
-        slot = "" if member.local else self._slot(member.key)
-        if slot and member.lines:
-            self._object(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
-        if slot or not member.spread or self._slots:
-            placed = {slot or member.key: vips}
+        shard = "" if member.local else self._shard_of(member.key)
+        if shard and member.lines:
+            self._add_problem(member.key, Reason.INVALID_VERBATIM, verbatim.shared(self._group.key).message)
+        if shard or not member.spread or self._shared:
+            placed = {shard or member.key: vips}
         else:
             placed = {f"{member.key}/{vip.address}": [vip] for vip in vips}
         for unit, some in placed.items():
-            self._place(member.key, some, unit=unit, lines=() if slot else member.lines)
+            self._place(member.key, some, unit=unit, lines=() if shard else member.lines)
             if member.local and unit in self.units:
                 self.units[unit].local = True
 
-    def fill_slots(self) -> None:
+    def set_families(self) -> None:
         """
-        Give each unit its families, and each slot those of all slots.
+        Set the families of each unit; a Shared instance has those of all Shared instances.
 
-        Slots without a VIP run too: the first VIP then finds a master that is settled, and comes up at once.
+        Shared instances without a VIP run too: the first VIP then finds a settled master and is up at once.
         """
-        units, slots = self.units.values(), frozenset(self._slots)
-        shared = {family for unit in units if unit.name in slots for family in unit.own_families()}
-        for slot in self._slots if shared else ():
-            self._unit(slot)
+        units, names = self.units.values(), frozenset(self._shared)
+        families = {family for unit in units if unit.name in names for family in unit.vip_families()}
+        for name in self._shared if families else ():
+            self._unit(name)
         for unit in units:
-            unit.slot = unit.name in slots
-            unit.families = tuple(sorted(shared if unit.slot else unit.own_families()))
+            unit.is_shared = unit.name in names
+            unit.families = tuple(sorted(families if unit.is_shared else unit.vip_families()))
 
-    def sharings(self) -> tuple[Sharing, ...]:
-        """The addresses that more than one Service has."""
-        return tuple(
-            Sharing(address, keys.instance_name(self._carriers[address].name, address.family), tuple(sorted(holders)))
-            for address, holders in sorted(self._holders.items())
-            if len(holders) > 1
-        )
+    def _shards(self, members: Iterable[Member]) -> Mapping[str, Shard]:
+        shards = shard_members(self._group, members, self._memory)
+        return combine(shards, interface=self._group.spec.interface, reserved={*self._node_of, *self._carried})
 
-    def _lots(self, members: Iterable[Member]) -> Mapping[str, Lot]:
-        reserved = {*self._node_of, *self._carriers}
-        shares = shares_of(self._group, members, self._memory)
-        return lots_of(shares, interface=self._group.spec.interface, reserved=reserved)
-
-    def _slot(self, key: str) -> str:
-        """The slot of *key*; "" where the group has none."""
-        return slot_of(key, len(self._slots)) if self._slots else ""
+    def _shard_of(self, key: str) -> str:
+        """The Shared instance of *key*; "" where the group has none."""
+        return shard_of(key, len(self._shared))
 
     def _place(self, holder: str, vips: list[VirtualIP], *, unit: str, lines: tuple[Line, ...] = ()) -> None:
-        """Put those of *vips* that nobody carries yet into the *unit* of that name."""
+        """Put those of *vips* that no unit carries yet into the *unit* of that name."""
         if not vips:
             return
         home = self._unit(unit)
         if home is None:
             message = f"group {self._group.key} has no VRID left for {unit}; use another group, or mode Shared"
-            self.problems[holder] = Refusal(Reason.ROUTER_IDS_EXHAUSTED, message)  # weighs more than any other
+            self.problems[holder] = Refusal(Reason.ROUTER_IDS_EXHAUSTED, message)  # replaces any other problem
             return
         home.services.append(holder)
         home.lines = lines
         for vip in vips:
             if vip.address in self._node_of:
-                message = f"{vip.address} is the address of node {self._node_of[vip.address]}; it can be no VIP"
-                self._object(holder, Reason.ADDRESS_NOT_ALLOWED, message)
+                message = f"{vip.address} is the address of node {self._node_of[vip.address]} and cannot be a VIP"
+                self._add_problem(holder, Reason.ADDRESS_NOT_ALLOWED, message)
                 continue
-            if vip.address not in self._carriers:
-                self._carriers[vip.address] = home
+            if vip.address not in self._carried:
+                self._carried.add(vip.address)
                 home.vips.append(vip)
-            self._holders.setdefault(vip.address, []).append(holder)
 
     def _unit(self, name: str) -> Unit | None:
-        if name not in self.units and name in self._ids:
-            self.units[name] = Unit(name, self._ids[name])
+        if name not in self.units and name in self._router_ids:
+            self.units[name] = Unit(name, self._router_ids[name])
         return self.units.get(name)
 
-    def _object(self, holder: str, reason: Reason, message: str) -> None:
+    def _add_problem(self, holder: str, reason: Reason, message: str) -> None:
+        """The first problem of a Service is the one that is reported."""
         self.problems.setdefault(holder, Refusal(reason, message))

@@ -1,9 +1,9 @@
 """
-Lines that users add: ``verbatimconfig`` on a Service, ``verbatimConfig`` of a group.
+Lines that users add: the annotation ``verbatimconfig`` of a Service, ``verbatimConfig`` of a group.
 
-Nothing is ever pasted: a keyword is on a list (:mod:`kavip.vrrp.keywords`), its value is read as keepalived reads it
-(:mod:`kavip.vrrp.tokens`) and has that keyword's grammar (:mod:`kavip.vrrp.grammar`), and what comes out are
-:class:`Line` values. All findings are reported, not only the first.
+User text is never copied. A keyword must be on a list (:mod:`kavip.vrrp.keywords`), its value is read as keepalived
+reads it (:mod:`kavip.vrrp.tokens`) and must match the keyword's grammar (:mod:`kavip.vrrp.grammar`); the result are
+:class:`Line` values. All problems are reported, not only the first.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,30 +17,30 @@ from kavip.errors import BadInput
 from kavip.names import VERBATIM_ANNOTATION, Reason
 from kavip.vrrp import keywords
 from kavip.vrrp.grammar import Line, Value
-from kavip.vrrp.tokens import Fault, tokens
+from kavip.vrrp.tokens import Unreadable, tokens
 
 FIELD: Final = annotation_field(VERBATIM_ANNOTATION)
 GLOBAL_FIELD: Final = "spec.verbatimConfig"
 MOST_KEYWORDS: Final = 64
-"""More than there are; what a hostile annotation costs is bounded before anything is looked up."""
+"""More than exist; the limit bounds the cost of a hostile annotation."""
 
-_MOST_SHOWN: Final = 5  # findings in one summary; a message is one line
+_MOST_SHOWN: Final = 5  # refusals in one summary; a message is one line
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What became of a user's lines: those that are fine, why others are not, and what is unwise about the rest."""
+class VerbatimResult:
+    """The accepted lines of a user, the refusals of the others, and warnings."""
 
     lines: tuple[Line, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-_NONE: Final = Findings()
+_NONE: Final = VerbatimResult()
 
 
 def summary(refusals: Iterable[Refusal]) -> Refusal | None:
-    """Several findings as one Refusal; None where there are none."""
+    """*refusals* as one; None for none."""
     found = list(refusals)
     if not found:
         return None
@@ -50,18 +50,20 @@ def summary(refusals: Iterable[Refusal]) -> Refusal | None:
     return Refusal(found[0].reason, "; ".join([found[0].message, *rest, *more]), field)
 
 
-def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collection[str] | None = None) -> Findings:
+def read_service(
+    text: str, *, allowed: Collection[str] = (), interfaces: Collection[str] | None = None
+) -> VerbatimResult:
     """
-    Judge every entry of the annotation value *text*.
+    The result for each entry of the annotation value *text*.
 
     *allowed* is the group's ``allowVerbatim``. *interfaces*, where given, are those that ``track_interface`` may name:
-    an interface that a node lacks stops the whole daemon, so a Service may name only what its group does.
+    an interface that a node does not have stops the whole daemon, so a Service may name only those of its group.
     """
     if not text.strip():
         return _NONE
     wanted = _json_object(text)
     if isinstance(wanted, BadInput):
-        return Findings(refusals=(Refusal.of(Reason.INVALID_VERBATIM, wanted),))
+        return VerbatimResult(refusals=(Refusal.of(Reason.INVALID_VERBATIM, wanted),))
     lines: list[Line] = []
     refusals: list[Refusal] = []
     warnings: list[str] = []
@@ -70,28 +72,28 @@ def read_service(text: str, *, allowed: Collection[str] = (), interfaces: Collec
         if isinstance(line, BadInput):
             refusals.append(Refusal.of(Reason.INVALID_VERBATIM, line))
         elif keyword in keywords.NOT_RENDERED:
-            warnings.append(f"{FIELD}: {keyword} has no effect: kavip sets it, alike on all nodes; remove it")
+            warnings.append(f"{FIELD}: {keyword} has no effect: kavip sets it, the same on all nodes; remove it")
         else:
             lines.append(line)
     for first, second in keywords.EXCLUSIVE:
         if first in wanted and second in wanted:
             error = BadInput(FIELD, f"{first} with {second}", "they exclude each other; remove one")
             refusals.append(Refusal.of(Reason.INVALID_VERBATIM, error))
-    return Findings(tuple(lines), tuple(refusals), tuple(warnings))
+    return VerbatimResult(tuple(lines), tuple(refusals), tuple(warnings))
 
 
 def shared(group: str) -> Refusal:
-    """Why a Service has no lines of its own in *group*, whose instances are shared."""
+    """The refusal of a Service's own lines in *group*, whose instances are shared."""
     message = f"{FIELD}: the instances of group {group} are shared; remove the annotation"
     return Refusal(Reason.INVALID_VERBATIM, message, FIELD)
 
 
-def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Findings:
-    """Judge every entry of a group's ``verbatimConfig``; each finding has the entry's own field path."""
+def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> VerbatimResult:
+    """The result for each entry of a group's ``verbatimConfig``; each refusal has the field path of its entry."""
     entries = sorted((mapping or {}).items())
     if len(entries) > MOST_KEYWORDS:
         error = BadInput(GLOBAL_FIELD, f"{len(entries)} keywords", f"want at most {MOST_KEYWORDS}")
-        return Findings(refusals=(Refusal.of(Reason.INVALID, error),))
+        return VerbatimResult(refusals=(Refusal.of(Reason.INVALID, error),))
     lines: list[Line] = []
     refusals: list[Refusal] = []
     for keyword, value in entries:
@@ -100,7 +102,7 @@ def read_global(mapping: Mapping[str, str] | None, *, allow_scripts: bool) -> Fi
             refusals.append(Refusal.of(Reason.INVALID, line))
         else:
             lines.append(line)
-    return Findings(tuple(lines), tuple(refusals))
+    return VerbatimResult(tuple(lines), tuple(refusals))
 
 
 def allow_verbatim_problem(keyword: str) -> str:
@@ -123,12 +125,12 @@ def _service_line(
         if problem := keywords.instance_problem(keyword):
             return BadInput(FIELD, entry, problem)
         if keyword not in allowed:
-            return BadInput(FIELD, entry, "only where the group has it in spec.allowVerbatim; remove it")
+            return BadInput(FIELD, entry, "allowed only where the group lists it in spec.allowVerbatim; remove it")
         known = keywords.ALLOWABLE[keyword]
     line = _read(known, keyword, value)
     if isinstance(line, str):
         return BadInput(FIELD, entry, line)
-    free = interfaces is None or keyword in allowed  # the group's owner answers for any interface
+    free = interfaces is None or keyword in allowed  # the owner of the group allowed any interface
     if keyword == "track_interface" and not free and line.block[0] not in (interfaces or ()):
         names = ", ".join(sorted(interfaces or ()))
         return BadInput(FIELD, entry, f"want an interface of the group ({names})")
@@ -144,9 +146,9 @@ def _global_line(keyword: str, value: str, *, allow_scripts: bool) -> Line | Bad
 
 
 def _read(known: Value, keyword: str, value: str) -> Line | str:
-    """The line of *keyword* with *value*, or what is wrong with it and what would be right."""
+    """The line of *keyword* with *value*, or the problem and the remedy."""
     given = tokens(value)
-    if isinstance(given, Fault):
+    if isinstance(given, Unreadable):
         return f"{given.reason}; {known.want}"
     return known.read(keyword, given) or known.want
 
@@ -165,5 +167,5 @@ def _json_object(text: str) -> dict[str, Any] | BadInput:
 
 
 def _plain(keyword: str) -> str:
-    """*keyword* as it may stand in a field path: hostile ones are shortened and escaped."""
+    """*keyword* for a field path; a keyword of any other form is shortened and escaped."""
     return keyword if keywords.KEYWORD.fullmatch(keyword) else ascii(keyword[:48])

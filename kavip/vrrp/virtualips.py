@@ -1,8 +1,8 @@
 """
 VIPs as keepalived configures them: an address, its prefix length, an interface.
 
-keepalived would also take ``0.0.0.0``, multicast, loopback and a prefix length of 0, which routes the world to the
-interface. Addresses of Services come from pools that were checked; those that a group itself names are checked here.
+keepalived also accepts ``0.0.0.0``, multicast, loopback, and a prefix length of 0, which routes all traffic to the
+interface. Addresses of Services come from validated pools; addresses that a group itself names are checked here.
 """
 
 from collections.abc import Iterable
@@ -33,34 +33,34 @@ class VirtualIP(NamedTuple):
     interface: str
 
     def __str__(self) -> str:
-        """As keepalived reads it; the length always stands, for without one an empty ``/`` is ``/0``."""
+        """In keepalived's form, always with the length: keepalived reads an empty ``/`` as ``/0``."""
         return f"{self.address}/{self.prefix}"
 
 
-@lru_cache(1 << 14)  # from one plan to the next most stay
+@lru_cache(1 << 14)  # most stay the same from one plan to the next
 def host(address: Address, interface: str) -> VirtualIP:
     """*address* alone, as /32 or /128."""
     return VirtualIP(address, BITS[address.family], interface)
 
 
 def anchor(family: int, router_id: int, interface: str) -> VirtualIP:
-    """The address that a Shared instance advertises, whichever VIPs it holds."""
+    """The address that a Shared instance advertises, whatever its VIPs."""
     return host(Address(family, (ANCHOR_IPV4 if family == 4 else ANCHOR_IPV6) + router_id), interface)
 
 
 def is_anchor(address: Address) -> bool:
-    """Whether *address* is one of those that :func:`anchor` gives."""
+    """Whether *address* is from :func:`anchor`."""
     return address.value in _ANCHORS[address.family]
 
 
 def addresses_of(vips: Iterable[VirtualIP]) -> frozenset[Address]:
-    """Those of *vips*, without prefix lengths and interfaces."""
+    """The addresses of *vips*."""
     return frozenset(map(_ADDRESS, vips))
 
 
 def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:
     """
-    Read an address that a group names for itself.
+    The VIP *text* of a group itself.
 
     Raises :class:`BadInput` naming *field*.
     """
@@ -82,7 +82,7 @@ def parse_virtual_ip(text: str, field: str, *, interface: str) -> VirtualIP:
 
 
 def _problem(parsed: IPv4Interface | IPv6Interface, address: Address) -> str:
-    """What no VIP may be, in words of the remedy."""
+    """Why *address* cannot be a VIP, with the remedy; "" where it can."""
     ip, network = parsed.ip, parsed.network
     if ip.is_unspecified or ip.is_loopback or ip.is_multicast or (ip.version == 4 and ip.is_reserved):
         return "want a unicast address that is not loopback, unspecified or reserved"

@@ -15,7 +15,7 @@ from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.reconcile.migration import exporter
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.predecessor.live import configmap, metrics, old_pod
 from tests.reconcile.scenes import GROUP
@@ -31,7 +31,7 @@ class Migration(Rig):
         """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
         super().__init__(lan, folder, nodes=nodes)
         self.secret = {"password": password} if password else {}
-        self._inherited = predecessor.read(text)
+        self._inherited = operatorconfig.read_instances(text)
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
             self._servers[name] = _serve(lan.node(name))

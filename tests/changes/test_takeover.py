@@ -12,7 +12,7 @@ from hack.testbed import process
 from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.changes.conftest import lan as lan
 from tests.changes.migration import Migration
 from tests.changes.rig import service
@@ -41,7 +41,7 @@ def make_migration(lan: Segment, tmp_path: Path) -> Iterator[MakeMigration]:
         def make(text: str, *objects: Any, password: str = "", **spec: Any) -> Migration:
             made = Migration(lan, tmp_path, nodes=3, text=text, password=password)
             stack.callback(made.stop)
-            ids = {each.name: each.router_id for each in predecessor.read(text)}
+            ids = {each.name: each.router_id for each in operatorconfig.read_instances(text)}
             for each in (build.group(GROUP, router_ids=ids, **spec), *objects):
                 made.world.snapshot.put(each)
             return made
@@ -51,7 +51,7 @@ def make_migration(lan: Segment, tmp_path: Path) -> Iterator[MakeMigration]:
 
 def listed(rig: Migration) -> int:
     """How many addresses kavip's daemons advertise for the first Service."""
-    (found,) = (each for each in predecessor.read(rig.text) if each.name == WEB)
+    (found,) = (each for each in operatorconfig.read_instances(rig.text) if each.name == WEB)
     return len(found.addresses)
 
 

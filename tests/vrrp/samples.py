@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kavip import names
+from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.instances import Model, model_of
-from kavip.vrrp.members import Peer, member_of, peer_of
+from kavip.vrrp.members import Peer, member_of
+from kavip.vrrp.running import running_instances
 from tests.support import build
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,6 +28,11 @@ NEW: dict[str, Any] = {
 """What the mutating webhook gives a new group."""
 STEADY = {**NEW, "advert_interval_milliseconds": 1000}
 """A new group that forgives a pause of three seconds: where no transition is the proof, none may come by accident."""
+
+
+def peer_of(node: Node) -> Peer:
+    """*node* as a settled peer: every node listens to it at its internal addresses."""
+    return Peer(node.metadata.name, node.internal_ip(4), node.internal_ip(6))
 
 
 def nodes(count: int, *, ipv6: bool = True) -> list[Peer]:
@@ -53,7 +60,9 @@ def model(
     members = [member_of(service, group) for service in services]
     held, blacklist = group.status.router_ids or {}, routerids.blacklist_of(group.spec)
     ids = routerids.assign(held, keys.wanted_keys(group, members), blacklist=blacklist, taken=frozenset()).ids
-    return model_of(group, members, peers, ids, anchors=config.anchors_of(before.text if before else ""))
+    running = running_instances(before.text if before else "")
+    anchors = {name: each.identity.anchor.address for name, each in running.items()}
+    return model_of(group, members, peers, ids, anchors=anchors)
 
 
 def conf(group: KeepalivedGroup, services: Sequence[Service], peers: Sequence[Peer], **more: Any) -> str:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.errors import UnsafeValue
 from kavip.names import Reason
-from kavip.vrrp import config
 from kavip.vrrp.config import guard, render
 from kavip.vrrp.grammar import Line
 from kavip.vrrp.instances import Model
@@ -86,7 +85,7 @@ def test_existing_instance_is_untouched_by_another() -> None:
 )  # fmt: skip
 def test_guard_refuses(value: object) -> None:
     """Anything but one plain word raises, naming the value."""
-    with pytest.raises(UnsafeValue, match=r"cannot stand in keepalived\.conf"):
+    with pytest.raises(UnsafeValue, match=r"cannot be written to keepalived\.conf"):
         guard(value)
 
 
@@ -153,21 +152,3 @@ def test_oversized() -> None:
     assert large.oversized.reason is Reason.INVALID
     assert "255 instances" in large.oversized.message
     assert "use instances.mode Shared" in large.oversized.message
-
-
-def test_anchors_of() -> None:
-    """What an earlier text advertises can be read back; a text of somebody else's has no anchors."""
-    services = [annotated("a/web", "192.0.2.130", "192.0.2.131", "2001:db8::1"), annotated("a/b", "192.0.2.9")]
-    found = config.anchors_of(conf(build.group(), services, nodes(2)))
-    assert {name: str(address) for name, address in found.items()} == {
-        "a/b": "192.0.2.9",
-        "a/web": "192.0.2.130",
-        "a/web/v6": "2001:db8::1",
-    }
-    assert config.anchors_of("") == config.anchors_of("vrrp_instance x {\n  virtual_ipaddress {\n 1.2.3.4\n}") == {}
-
-
-@given(st.text(alphabet="vrp_instace {}\n1.:/ @#", max_size=300))
-def test_anchors_of_anything(text: str) -> None:
-    """Any text can be asked."""
-    config.anchors_of(text)

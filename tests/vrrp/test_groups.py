@@ -146,7 +146,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"metricsPort": 65536}, "spec.metricsPort", "want 1 to 65535"),
     ({"vrrpVersion": 4}, "spec.vrrpVersion", "2 or 3"),
     ({"vrrpVersion": 3, **PASSWORD}, "spec.passwordAuth", "version 3 has no passwords"),
-    ({"advertIntervalMilliseconds": 200}, "spec.advertIntervalMilliseconds", "vrrpVersion: 3 allows less"),
+    ({"advertIntervalMilliseconds": 200}, "spec.advertIntervalMilliseconds", "vrrpVersion: 3 allows shorter intervals"),
     ({"vrrpVersion": 2, "advertIntervalMilliseconds": 1500}, "spec.advertIntervalMilliseconds", "whole seconds"),
     ({"vrrpVersion": 3, "advertIntervalMilliseconds": 205}, "spec.advertIntervalMilliseconds", "multiples of 10"),
     ({"vrrpVersion": 3, "advertIntervalMilliseconds": 40960}, "spec.advertIntervalMilliseconds", "up to 40950"),
@@ -156,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"instances": {"mode": "Shared", "count": 255}, "blacklistRouterIDs": [9]},
         "spec.instances.count",
-        "want at most 254, for blacklistRouterIDs",
+        "want at most 254, because blacklistRouterIDs",
     ),
     (
         {"allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},

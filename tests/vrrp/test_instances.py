@@ -13,10 +13,10 @@ from kavip.api.group import GroupVirtualIP
 from kavip.names import Reason
 from kavip.vrrp import config, keys, routerids
 from kavip.vrrp.instances import Instance, Model, model_of
-from kavip.vrrp.members import Member, Peer, member_of, peer_of
-from kavip.vrrp.shares import slot_names, slot_of
+from kavip.vrrp.members import Member, Peer, member_of
+from kavip.vrrp.sharding import shard_of, shared_instances
 from tests.support import build
-from tests.vrrp.samples import NEW, annotated, model, nodes, shared
+from tests.vrrp.samples import NEW, annotated, model, nodes, peer_of, shared
 
 
 def named(found: Model) -> dict[str, Instance]:
@@ -145,13 +145,11 @@ def test_bad_own_virtual_ip() -> None:
 
 # --- one address, several Services ---------------------------------------------------------------------------------
 def test_oldest_carries_a_shared_address() -> None:
-    """An address that two Services have is in one instance: that of the older; the model says where."""
+    """An address that two Services have is in the instance of the older one only."""
     young = annotated("a/a", "192.0.2.1", "192.0.2.2", created="2026-03-01T00:00:00Z")
     old = annotated("a/b", "192.0.2.1", created="2026-01-01T00:00:00Z")
     found = model(build.group(), [young, old], nodes(2))
     assert {name: vips(each) for name, each in named(found).items()} == {"a/a": ["192.0.2.2"], "a/b": ["192.0.2.1"]}
-    (sharing,) = found.shared
-    assert (str(sharing.address), sharing.instance, sharing.services) == ("192.0.2.1", "a/b", ("a/a", "a/b"))
 
 
 def test_ties_go_by_key_and_no_empty_instance() -> None:
@@ -227,9 +225,9 @@ def test_slots_of_both_families() -> None:
 
 def test_service_never_moves_between_slots() -> None:
     """The slot of a Service depends on its name alone, and slots are used evenly."""
-    used = [slot_of(f"a/s{number}", 16) for number in range(1600)]
-    assert used == [slot_of(f"a/s{number}", 16) for number in range(1600)]
-    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(slot_names(16), True)
+    used = [shard_of(f"a/s{number}", 16) for number in range(1600)]
+    assert used == [shard_of(f"a/s{number}", 16) for number in range(1600)]
+    assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(shared_instances(16), True)
 
 
 def test_more_than_255_services() -> None:
@@ -240,9 +238,9 @@ def test_more_than_255_services() -> None:
     ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
     found = model_of(group, members, nodes(3), ids)
     assert (len(found.instances), found.problems) == (16, {})
-    status = keys.published_ids(group, members, ids, held={})
+    status = keys.status_router_ids(group, members, ids, held={})
     assert len(status) == 1016
-    assert all(status[each.key] == ids[slot_of(each.key, 16)] for each in members)
+    assert all(status[each.key] == ids[shard_of(each.key, 16)] for each in members)
     assert (
         routerids.assign(status, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids == ids
     )
@@ -254,7 +252,7 @@ def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> N
     group = build.group(instances=shared())
     members = [member_of(annotated(f"{'n' * 63}/s{number:06}{'x' * 56}"), group) for number in range(12_000)]
     ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
-    status = keys.published_ids(group, members, ids, held={})
+    status = keys.status_router_ids(group, members, ids, held={})
     assert ids.items() <= status.items()
     assert 5_000 < len(status) < len(members)
     assert len(json.dumps(status)) < 1_000_000
@@ -268,7 +266,7 @@ def test_no_service_has_the_name_of_a_shared_instance() -> None:
     ids = {"group/0": 1, "group/1": 2}
     found = model_of(group, members, nodes(2), ids)
     assert list(found.problems) == ["group/0", "group/1"]
-    assert ids.items() <= keys.published_ids(group, members, ids, held={}).items()
+    assert ids.items() <= keys.status_router_ids(group, members, ids, held={}).items()
 
 
 def test_local_service_in_shared_mode() -> None:
@@ -300,7 +298,7 @@ def test_slot_without_vrid() -> None:
     group = build.group(instances=shared(2))
     members = [member_of(annotated(f"a/s{number}", f"192.0.2.{number}"), group) for number in range(1, 9)]
     found = model_of(group, members, nodes(2), {"group/1": 9})
-    homeless = {each.key for each in members if slot_of(each.key, 2) == "group/0"}
+    homeless = {each.key for each in members if shard_of(each.key, 2) == "group/0"}
     assert 0 < len(homeless) < 8
     assert found.problems.keys() == homeless
 

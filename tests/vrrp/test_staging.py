@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances, KeepalivedGroup
 from kavip.api.service import Service
 from kavip.vrrp import config, keys, routerids
-from kavip.vrrp.identity import agree, identities_of, identity_of
+from kavip.vrrp.identity import agree, identity_of
 from kavip.vrrp.instances import Model, model_of
 from kavip.vrrp.members import Peer, member_of
-from kavip.vrrp.staging import hold
+from kavip.vrrp.running import running_instances
+from kavip.vrrp.staging import stage
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, nodes, shared
 
@@ -30,7 +31,7 @@ def both(
 ) -> tuple[Model, Model]:
     """What is wanted, and what of it may be published beside the text that is *running*."""
     members = [member_of(service, group) for service in services]
-    found = identities_of(running)
+    found = running_instances(running)
     ids = routerids.assign(
         held or {},
         keys.wanted_keys(group, members),
@@ -41,7 +42,7 @@ def both(
     anchors = {name: each.identity.anchor.address for name, each in found.items()}
     among = peers or nodes(2)
     wanted = model_of(group, members, among, ids, anchors=anchors)
-    return wanted, hold(wanted, found, group=group, members=members, peers=among)
+    return wanted, stage(wanted, found, group=group, members=members, peers=among)
 
 
 def text_of(group: KeepalivedGroup, services: list[Service], **more: Any) -> str:
@@ -166,7 +167,7 @@ def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], 
         found = [annotated(key, *vips, spread=spread) for key, (vips, spread) in services.items()]
         wanted, now = both(build.group(**spec), found, running)
         text = config.render(now).text
-        before, after = identities_of(running), identities_of(text)
+        before, after = running_instances(running), running_instances(text)
         for name in before.keys() & after.keys():
             assert agree(before[name].identity, after[name].identity)
         assert {each.name: identity_of(each) for each in now.instances} == {
@@ -181,6 +182,7 @@ def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], 
         at = [(each.router_id, each.family, each.interface) for each in now.instances]
         assert len(set(at)) == len(at)
         assert (
-            hold(wanted, identities_of(config.render(wanted).text), group=build.group(), members=(), peers=()) is wanted
+            stage(wanted, running_instances(config.render(wanted).text), group=build.group(), members=(), peers=())
+            is wanted
         )
         running = text

@@ -7,26 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.errors import BadInput
-from kavip.vrrp.targets import KUBE_APISERVER, KUBELET, Surroundings, Target, read_url, target_of
+from kavip.vrrp.targets import KUBE_APISERVER, KUBELET, CheckTarget, NodeEndpoints, read_url, target_of
 
-HERE = Surroundings("192.0.2.11", "10.96.0.1", 443)
+HERE = NodeEndpoints("192.0.2.11", "10.96.0.1", 443)
 ALPHABET = string.printable + "é\u2028\x00\x85"
 
 
 @pytest.mark.parametrize(
     ("url", "target", "authority"),
     [
-        ("http://127.0.0.1:10254/healthz", Target("http", "127.0.0.1", 10254, "/healthz"), "127.0.0.1:10254"),
-        ("https://web.example", Target("https", "web.example", 443), "web.example"),
-        ("https://[::1]:6443/readyz?verbose", Target("https", "::1", 6443, "/readyz?verbose"), "[::1]:6443"),
-        ("http://web:80/?a=b&c=%20d", Target("http", "web", 80, "/?a=b&c=%20d"), "web"),
-        ("http://web?x", Target("http", "web", 80, "/?x"), "web"),
-        ("https://$(NODE_IP):6443/livez", Target("https", "192.0.2.11", 6443, "/livez"), "192.0.2.11:6443"),
-        (KUBELET, Target("http", "127.0.0.1", 10248, "/healthz"), "127.0.0.1:10248"),
-        (KUBE_APISERVER, Target("https", "10.96.0.1", 443, "/readyz", frozenset({401, 403})), "10.96.0.1"),
+        ("http://127.0.0.1:10254/healthz", CheckTarget("http", "127.0.0.1", 10254, "/healthz"), "127.0.0.1:10254"),
+        ("https://web.example", CheckTarget("https", "web.example", 443), "web.example"),
+        ("https://[::1]:6443/readyz?verbose", CheckTarget("https", "::1", 6443, "/readyz?verbose"), "[::1]:6443"),
+        ("http://web:80/?a=b&c=%20d", CheckTarget("http", "web", 80, "/?a=b&c=%20d"), "web"),
+        ("http://web?x", CheckTarget("http", "web", 80, "/?x"), "web"),
+        ("https://$(NODE_IP):6443/livez", CheckTarget("https", "192.0.2.11", 6443, "/livez"), "192.0.2.11:6443"),
+        (KUBELET, CheckTarget("http", "127.0.0.1", 10248, "/healthz"), "127.0.0.1:10248"),
+        (KUBE_APISERVER, CheckTarget("https", "10.96.0.1", 443, "/readyz", frozenset({401, 403})), "10.96.0.1"),
     ],
 )
-def test_targets(url: str, target: Target, authority: str) -> None:
+def test_targets(url: str, target: CheckTarget, authority: str) -> None:
     """Scheme, host, port, path and the Host header, with the defaults of HTTP."""
     found = target_of(url, HERE)
     assert found == target
@@ -35,12 +35,12 @@ def test_targets(url: str, target: Target, authority: str) -> None:
 
 def test_the_api_server_without_services() -> None:
     """A static pod is told of no Service: there the API server is on the node itself, in either family."""
-    found = target_of(KUBE_APISERVER, Surroundings("192.0.2.11"))
+    found = target_of(KUBE_APISERVER, NodeEndpoints("192.0.2.11"))
     assert (found.authority, found.path) == ("192.0.2.11:6443", "/readyz")
-    assert target_of(KUBE_APISERVER, Surroundings("2001:db8::1")).authority == "[2001:db8::1]:6443"
+    assert target_of(KUBE_APISERVER, NodeEndpoints("2001:db8::1")).authority == "[2001:db8::1]:6443"
     for url in (KUBE_APISERVER, "http://$(NODE_IP)/"):
         with pytest.raises(BadInput, match="address"):
-            target_of(url, Surroundings())
+            target_of(url, NodeEndpoints())
 
 
 @pytest.mark.parametrize(

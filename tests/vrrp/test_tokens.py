@@ -5,7 +5,7 @@ import pytest
 from kavip.agent.config import parser
 from kavip.vrrp import keywords
 from kavip.vrrp.grammar import MOST_COMMAND
-from kavip.vrrp.tokens import MAX_LINE, Fault, Tokens, tokens
+from kavip.vrrp.tokens import MAX_LINE, Tokens, Unreadable, tokens
 
 KEEPALIVED_CUTS = 1023
 SOUND = {
@@ -67,7 +67,7 @@ def test_words(text: str) -> None:
 def test_ways_out_of_the_line(text: str) -> None:
     """Whatever keepalived gives a meaning of its own is named, and makes no value."""
     found = tokens(text)
-    assert isinstance(found, Fault)
+    assert isinstance(found, Unreadable)
     assert BROKEN[text] in found.reason
     assert found.reason.isascii()
     assert found.reason.isprintable()

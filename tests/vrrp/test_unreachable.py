@@ -10,11 +10,11 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupVirtualIP, Instances
 from kavip.errors import UnsafeValue
 from kavip.names import MAX_VIPS, SPREAD_ANNOTATION, VERBATIM_ANNOTATION
-from kavip.vrrp.members import is_name, peer_of
+from kavip.vrrp.members import is_name
 from tests.support import build
 from tests.vrrp import hostile, reader
 from tests.vrrp.inputs import LISTS
-from tests.vrrp.samples import NEW, annotated, conf, nodes
+from tests.vrrp.samples import NEW, annotated, conf, nodes, peer_of
 
 NAMED = {name: entry["name"] for name, entry in LISTS["unreachable"].items() if "name" in entry}
 THROWN = {name: entry["place"] for name, entry in LISTS["unreachable"].items() if "place" in entry}

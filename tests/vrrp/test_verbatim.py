@@ -40,7 +40,7 @@ def test_sorted_lines() -> None:
 @pytest.mark.parametrize("text", ["", " ", "{}"])
 def test_nothing_wanted(text: str) -> None:
     """No annotation, or one that asks for nothing, gives no lines."""
-    assert verbatim.read_service(text) == verbatim.Findings()
+    assert verbatim.read_service(text) == verbatim.VerbatimResult()
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", '"x"', "null", "[" * 100_000, '{"a": "\ud800"}'])
@@ -151,7 +151,7 @@ def test_global_lines() -> None:
     found = verbatim.read_global({"vrrp_iptables": "x", "vrrp_garp_master_refresh": "60"}, allow_scripts=False)
     assert found.lines == (Line("vrrp_garp_master_refresh", ("60",)),)
     assert [finding.field for finding in found.refusals] == ["spec.verbatimConfig[vrrp_iptables]"]
-    assert verbatim.read_global(None, allow_scripts=False) == verbatim.Findings()
+    assert verbatim.read_global(None, allow_scripts=False) == verbatim.VerbatimResult()
 
 
 def test_scripts_only_where_allowed() -> None:

@@ -21,7 +21,7 @@ from kavip.api.group import Check
 from kavip.api.instant import instant_text
 from kavip.errors import BadInput
 from kavip.vrrp import targets
-from kavip.vrrp.targets import Surroundings, Target
+from kavip.vrrp.targets import CheckTarget, NodeEndpoints
 from kavip.vrrp.tracking import CHECK_NAME, check_track, weight_of
 
 LONGEST_FIRST: Final = 5.0
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 class Checks:
     """The checks of one group; *here* is what the node knows of itself."""
 
-    def __init__(self, tracks: Tracks, *, ca_dir: Path, here: Surroundings) -> None:
+    def __init__(self, tracks: Tracks, *, ca_dir: Path, here: NodeEndpoints) -> None:
         self._tracks, self._ca_dir, self._here = tracks, ca_dir, here
         self._asker = Asker()
         self._asked: dict[str, Asked] = {}
@@ -104,7 +104,7 @@ class Checks:
         seconds = min(most, check.timeout_seconds)
         return await self._asker.ask(target, ca_file=self._ca_file(check, target), seconds=seconds)
 
-    def _ca_file(self, check: Check, target: Target) -> Path | None:
+    def _ca_file(self, check: Check, target: CheckTarget) -> Path | None:
         own = check.ca_from is not None or check.url == targets.KUBE_APISERVER
         return self._ca_dir / f"{check.name}.crt" if own and target.scheme == "https" else None
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kavip.agent.health.threshold import UNASKED
 from kavip.api.address import read_address
-from kavip.vrrp.targets import Target
+from kavip.vrrp.targets import CheckTarget
 
 LARGEST: Final = 16 << 10
 """Bytes of an answer's head, those of interim answers included."""
@@ -66,7 +66,7 @@ class Asker:
         self._resolvers: ThreadPoolExecutor | None = None
         self._looked_up: dict[str, asyncio.Future[list[Any]]] = {}
 
-    async def ask(self, target: Target, *, ca_file: Path | None, seconds: float) -> Answer:
+    async def ask(self, target: CheckTarget, *, ca_file: Path | None, seconds: float) -> Answer:
         """Ask *target* once; whatever goes wrong is an answer."""
         try:
             async with asyncio.timeout(seconds):
@@ -87,7 +87,7 @@ class Asker:
             return Answer(ok=False, message=str(error))
         return Answer(ok=status in _WELL or status in target.refusals, message=f"status {status}")
 
-    async def _status(self, target: Target, ca_file: Path | None) -> int:
+    async def _status(self, target: CheckTarget, ca_file: Path | None) -> int:
         loop = asyncio.get_running_loop()
         secure = target.scheme == "https"
         context = await asyncio.to_thread(self._context, ca_file) if secure else None
@@ -105,7 +105,7 @@ class Asker:
         except OSError:
             raise _NoCAError from None
 
-    async def _addresses(self, target: Target, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
+    async def _addresses(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
         if read_address(target.host) is not None:
             return (target.host,)
         # Shared by all who ask, and not ended with one who gives up: each would leave another thread hanging.
@@ -115,7 +115,7 @@ class Asker:
         found = await asyncio.shield(pending)
         return tuple(dict.fromkeys(str(each[4][0]) for each in found))
 
-    def _look_up(self, target: Target, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
+    def _look_up(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
         if self._resolvers is None:
             self._resolvers = ThreadPoolExecutor(_NAMES, thread_name_prefix="resolver")
         return loop.run_in_executor(
@@ -132,7 +132,7 @@ class _NoHTTPError(Exception):
 
 
 async def _connected(
-    addresses: Sequence[str], target: Target, context: ssl.SSLContext | None
+    addresses: Sequence[str], target: CheckTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the first of *addresses* that takes one."""
     name = target.host.rstrip(".") if context else None
@@ -170,7 +170,7 @@ async def _read_status(reader: asyncio.StreamReader) -> int:
         final = False
 
 
-def _request(target: Target) -> bytes:
+def _request(target: CheckTarget) -> bytes:
     return (
         f"GET {target.path} HTTP/1.1\r\n"
         f"Host: {target.authority}\r\n"

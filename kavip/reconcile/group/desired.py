@@ -28,16 +28,16 @@ from kavip.reconcile.plan import ReconcileOptions, Reservation
 from kavip.reconcile.rollout.peers import Scene, is_over, peers_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp import config, instances, keys, routerids
+from kavip.vrrp.coexistence import Coexistence
 from kavip.vrrp.config import Config
-from kavip.vrrp.identity import Running, identities_of
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member, Peer, member_of
 from kavip.vrrp.routerids import Assignment
-from kavip.vrrp.shares import Shares, count_of, share_of
-from kavip.vrrp.staging import hold
-from kavip.vrrp.succession import Succession
+from kavip.vrrp.running import RunningInstance, running_instances
+from kavip.vrrp.sharding import Shards, shard_count, shard_of
+from kavip.vrrp.staging import stage
 
-_ALONE: Final = Succession()
+_ALONE: Final = Coexistence()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Roster:
     *staying*: nodes that keep a pod, though none would be made for them any more.
     """
 
-    members: Shares
+    members: Shards
     nodes: tuple[Node, ...]
     assignment: Assignment
     router_ids: dict[str, int]
@@ -88,28 +88,28 @@ def roster_of(
     running: str,
     options: ReconcileOptions,
     scene: Scene | None = None,
-    succession: Succession = _ALONE,
+    coexistence: Coexistence = _ALONE,
     elsewhere: Elsewhere = NOWHERE,
 ) -> Roster:
     """
     Work *group* out. *running* is the text that its nodes run now, as its ConfigMap says.
 
-    *scene*: what its nodes do now. *elsewhere*: what other groups run. *succession*: what it owes to pods that ran
+    *scene*: what its nodes do now. *elsewhere*: what other groups run. *coexistence*: what it owes to pods that ran
     before kavip's; the VRIDs in their text are theirs.
     """
     memory = snapshot.memory(group.key)
-    held, identities = group.status.router_ids or {}, identities_of(running, memory)
+    held, identities = group.status.router_ids or {}, running_instances(running, memory)
     members, waiting = others.withhold(_members(snapshot, group), identities, elsewhere)
     nodes = snapshot.group_nodes(group)
     taken = vrids.taken(snapshot, group, reserved) | _used(snapshot, group, members=members, elsewhere=elsewhere)
-    assignment = _assignment(group, members, identities, taken=taken, succession=succession)
+    assignment = _assignment(group, members, identities, taken=taken, coexistence=coexistence)
     port = port_of(snapshot, group, reserved=reserved, first=options.agent_port)
     persisted = {key: number for key, number in assignment.ids.items() if held.get(key) == number}
     staying = _staying(snapshot, group, scene)
     crew = (*nodes, *staying)
-    peers = peers_of(crew, scene, seeds=[instances.seed_of(group, key) for key in persisted])
+    peers = peers_of(crew, scene, seeds=[instances.seed_of(group.key, key) for key in persisted])
     fitted, refusal = _fitted(
-        snapshot, group, members=members, peers=peers, router_ids=persisted, running=identities, succession=succession
+        snapshot, group, members=members, peers=peers, router_ids=persisted, running=identities, coexistence=coexistence
     )
     ahead = None
     if fitted and not refusal:
@@ -121,13 +121,13 @@ def roster_of(
             peers=peers,
             assignment=assignment,
             persisted=persisted,
-            succession=succession,
+            coexistence=coexistence,
         )
     return Roster(
         members=members,
         nodes=nodes,
         assignment=assignment,
-        router_ids=keys.published_ids(group, members, assignment.ids, held=held),
+        router_ids=keys.status_router_ids(group, members, assignment.ids, held=held),
         port=port,
         is_settled=all(key in persisted or key not in held for key in assignment.ids) and _keeps(group, port),
         model=ahead.model if ahead else fitted.model if fitted else None,
@@ -142,7 +142,7 @@ def roster_of(
     )
 
 
-def _used(snapshot: Snapshot, group: KeepalivedGroup, *, members: Shares, elsewhere: Elsewhere) -> frozenset[int]:
+def _used(snapshot: Snapshot, group: KeepalivedGroup, *, members: Shards, elsewhere: Elsewhere) -> frozenset[int]:
     """The VRIDs that others' nodes run still, where *group* needs another one."""
     held = group.status.router_ids or {}
     if held.keys() >= set(keys.wanted_keys(group, members)):
@@ -159,19 +159,19 @@ def _staying(snapshot: Snapshot, group: KeepalivedGroup, scene: Scene | None) ->
 
 def _assignment(
     group: KeepalivedGroup,
-    members: Shares,
-    running: Mapping[str, Running],
+    members: Shards,
+    running: Mapping[str, RunningInstance],
     *,
     taken: frozenset[int],
-    succession: Succession,
+    coexistence: Coexistence,
 ) -> Assignment:
     """The VRIDs of *members*: those that stand in the status, those of old pods before them, and new ones."""
     wanted = keys.wanted_keys(group, members)
     return routerids.assign(
-        succession.first(group.status.router_ids or {}),
+        coexistence.held_router_ids(group.status.router_ids or {}),
         wanted,
         blacklist=routerids.blacklist_of(group.spec),
-        taken=taken | succession.taken(wanted),
+        taken=taken | coexistence.reserved(wanted),
         avoid=frozenset(each.identity.router_id for each in running.values()),
     )
 
@@ -206,16 +206,16 @@ def _is_pruned(status: GroupStatus) -> bool:
     return conditions.find(status.conditions, Condition.PROGRAMMED) is not None and not status.observed_generation
 
 
-def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Shares:
+def _members(snapshot: Snapshot, group: KeepalivedGroup) -> Shards:
     """The Services that the group serves, each with the VIPs that are its own to hold here."""
-    count = count_of(group)
+    count = shard_count(group)
 
     def make(each: Service) -> Member | None:
         return member_of(each, group) if snapshot.allows(group, each.metadata.namespace) else None
 
-    made = snapshot.derived(group.key, group.spec, make, lambda key: share_of(key, count))
+    made = snapshot.derived(group.key, group.spec, make, lambda key: shard_of(key, count))
     found: dict[Address, frozenset[str] | None] = {}  # once for each address, however many share it
-    members = Shares(group.key, count, made, snapshot.memory(group.key))
+    members = Shards(group.key, count, made, snapshot.memory(group.key))
     return members.map(lambda each: _own(snapshot, group.key, each, found), snapshot.ledger.disputing())
 
 
@@ -250,18 +250,18 @@ def _fitted(
     snapshot: Snapshot,
     group: KeepalivedGroup,
     *,
-    members: Shares,
+    members: Shards,
     peers: Sequence[Peer],
     router_ids: Mapping[str, int],
-    running: Mapping[str, Running],
-    succession: Succession,
+    running: Mapping[str, RunningInstance],
+    coexistence: Coexistence,
 ) -> tuple[Fitted | None, Refusal | None]:
     anchors = {name: each.identity.anchor.address for name, each in running.items()}
     memory = members.memory
 
     def build(kept: Iterable[Member]) -> tuple[Model, Config]:
         model = instances.model_of(group, kept, peers, router_ids, anchors=anchors, memory=memory)
-        model = succession.of(model, peers)
+        model = coexistence.adapt(model, peers)
         return model, config.render(model, beside=most_bytes(snapshot, group, model), memory=memory)
 
     try:
@@ -283,13 +283,13 @@ class _Ahead:
 def _ahead(
     group: KeepalivedGroup,
     fitted: Fitted,
-    running: Mapping[str, Running],
+    running: Mapping[str, RunningInstance],
     *,
-    members: Shares,
+    members: Shards,
     peers: Sequence[Peer],
     assignment: Assignment,
     persisted: Mapping[str, int],
-    succession: Succession,
+    coexistence: Coexistence,
 ) -> _Ahead:
     """
     How to get from what is *running* to the *fitted* model; beside old pods that is decided by them.
@@ -297,18 +297,18 @@ def _ahead(
     What is to move to an instance whose VRID is not *persisted* yet stays where it runs.
     """
     wanted = fitted.model
-    if succession.old:
+    if coexistence.old:
         return _Ahead(wanted, fitted.config, None)
     kept = members.map(lambda _: None, fitted.left_out.keys())
     goal = wanted
     if persisted.keys() != assignment.ids.keys():
         anchors = {name: each.identity.anchor.address for name, each in running.items()}
         goal = instances.model_of(group, kept, peers, assignment.ids, anchors=anchors, memory=members.memory)
-        goal = succession.of(goal, peers)
-    held = hold(goal, running, group=group, members=kept, peers=peers, memory=members.memory)
+        goal = coexistence.adapt(goal, peers)
+    held = stage(goal, running, group=group, members=kept, peers=peers, memory=members.memory)
     if held is wanted:
         return _Ahead(wanted, fitted.config, None)
-    held = succession.of(held, peers)
+    held = coexistence.adapt(held, peers)
     there = tuple(each for each in held.instances if each.name in running or _key_of(each) in persisted)
     if there == wanted.instances:
         return _Ahead(wanted, fitted.config, None)

@@ -173,7 +173,7 @@ def _worked_out(snapshot: Snapshot, owned: Belongings, observed: Observed, optio
         running=running,
         options=options,
         scene=_scene(snapshot, owned, observed),
-        succession=owned.taken.succession,
+        coexistence=owned.taken.coexistence,
         elsewhere=neighbours.elsewhere_of(snapshot, observed.objects, group),
     )
 

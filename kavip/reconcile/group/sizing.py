@@ -15,7 +15,7 @@ from kavip.vrrp import config
 from kavip.vrrp.config import Config
 from kavip.vrrp.instances import Instance, Model
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import Shares
+from kavip.vrrp.sharding import Shards
 from kavip.vrrp.virtualips import is_anchor
 
 _HEAD: Final = "\nvrrp_instance "
@@ -33,7 +33,7 @@ class Fitted:
     left_out: Mapping[str, Refusal]
 
 
-def fit(members: Shares, build: Build) -> Fitted:
+def fit(members: Shards, build: Build) -> Fitted:
     """Build *members*; leave out the youngest until what is left fits, or nobody is left."""
     model, text = build(members)
     if not text.oversized:

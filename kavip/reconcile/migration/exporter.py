@@ -11,7 +11,7 @@ from typing import Final
 
 from kavip.api.address import Address
 from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
-from kavip.vrrp.predecessor import Inherited
+from kavip.vrrp.operatorconfig import OperatorInstance
 
 PORT: Final = 9650
 """Where it listens, in every group."""
@@ -24,7 +24,7 @@ SILENT: Final = NodeState(running=False)
 """The state of a node whose exporter was asked and did not answer."""
 
 
-def state_of(body: str, instances: Iterable[Inherited] = ()) -> NodeState:
+def state_of(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeState:
     """The state of a node by its exporter's metrics; silent where it saw no keepalived. *instances* have the VIPs."""
     if "keepalived_up 1" not in body.splitlines():
         return SILENT

@@ -20,9 +20,9 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, controller_of
 from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
 from kavip.snapshot import Snapshot
-from kavip.vrrp import predecessor
-from kavip.vrrp.predecessor import Inherited
-from kavip.vrrp.succession import Succession
+from kavip.vrrp import operatorconfig
+from kavip.vrrp.coexistence import Coexistence
+from kavip.vrrp.operatorconfig import OperatorInstance
 
 _OLD_CONTAINERS: Final = frozenset({"keepalived", "config-reloader"})
 """Containers of a pod of keepalived-operator. A pod of kavip has the first one too, and its agent."""
@@ -35,7 +35,7 @@ class Takeover:
 
     *approved*: the group has the annotation. *begun*: the ConfigMap holds kavip's text beside the old one. *old* and
     *new*: the pods of keepalived-operator and of kavip, by node. *instances*: what the old pods run. *leaders*: the
-    nodes that take the VIPs over (:class:`Succession`). *config_lost*: the ConfigMap is gone, so what the old pods run
+    nodes that take the VIPs over (:class:`Coexistence`). *config_lost*: the ConfigMap is gone, so what the old pods run
     is unknown. *evicted*: the nodes whose old pods Kubernetes would delete, all at once, if kavip applied the
     DaemonSet.
 
@@ -48,7 +48,7 @@ class Takeover:
     begun: bool
     old: Mapping[str, Pod]
     new: Mapping[str, Pod]
-    instances: tuple[Inherited, ...]
+    instances: tuple[OperatorInstance, ...]
     leaders: frozenset[str]
     config_lost: bool = False
     evicted: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class Takeover:
         return stays and (self.config_lost or not self.is_active)
 
     @property
-    def succession(self) -> Succession:
+    def coexistence(self) -> Coexistence:
         """What the model must keep for the old pods. It holds before the approval too: VRIDs are persisted already."""
-        return Succession(self.instances, self.leaders)
+        return Coexistence(self.instances, self.leaders)
 
     @cached_property
     def ready_nodes(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def takeover_of(
         begun=begun,
         old=dict(sorted(old.items())),
         new={pod.spec.node_name: pod for pod in pods if not is_old(pod, group)},
-        instances=predecessor.read(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
+        instances=operatorconfig.read_instances(data.get(names.CONFIG_KEY, "")) if is_theirs and old else (),
         leaders=_noted_leaders(data.get(names.AGENT_KEY, "")) if approved or (begun and old) else frozenset(),
         config_lost=configmap is None,
         evicted=_evicted(snapshot, group, old),

@@ -2,7 +2,7 @@
 Deletes the pods of keepalived-operator: one at a time, the next one when its successor runs.
 
 Old pods that hold no VIP go first. When none of them is left, the new pods take the VIPs from the old pods that hold
-them (:class:`~kavip.vrrp.succession.Succession`); then these old pods go too. Old pods on nodes outside the group go
+them (:class:`~kavip.vrrp.coexistence.Coexistence`); then these old pods go too. Old pods on nodes outside the group go
 last, because no new pod follows there. Any deviation pauses the replacement, and the group's ``Programmed`` reports it.
 """
 
@@ -17,9 +17,9 @@ from kavip.reconcile.observed.nodes import FAULT, MASTER, NodeState
 from kavip.reconcile.observed.records import ReplacedPod
 from kavip.reconcile.plan import ConditionState, PodRemoval
 from kavip.reconcile.text import few
+from kavip.vrrp.coexistence import stranded
 from kavip.vrrp.groups import has_password
 from kavip.vrrp.instances import Instance, Model
-from kavip.vrrp.succession import stranded
 
 _STAYS: Final = frozenset({"nopreempt"})
 """Keywords with which an instance stays on its master until the master goes."""
@@ -197,7 +197,7 @@ def _untaken(takeover: Takeover, model: Model) -> str:
     for instance in model.instances:
         if _stays(instance):
             continue
-        leaders = [each for each in takeover.succession.heirs(instance) if each in takeover.ready_nodes]
+        leaders = [each for each in takeover.coexistence.successors(instance) if each in takeover.ready_nodes]
         states = {each: _electable_state(takeover, each, instance) for each in leaders}
         able = [each for each in leaders if states[each]]
         if able and MASTER not in states.values():

@@ -20,9 +20,9 @@ from kavip.memo import KEEPS_NOTHING, Memory
 from kavip.names import Reason
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.snapshot import Snapshot
-from kavip.vrrp.identity import NOTHING, Running, identities_of
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import Shares
+from kavip.vrrp.running import NO_INSTANCES, RunningInstance, running_instances
+from kavip.vrrp.sharding import Shards
 
 _ADDRESSES: Final = attrgetter("addresses")
 
@@ -50,8 +50,8 @@ class Elsewhere:
                 found |= dict.fromkeys(wanted & run.carried, group)
         return found
 
-    def _running(self, group: str) -> Mapping[str, Running]:
-        return identities_of(self.texts[group], self.memory(group)) if group in self.texts else NOTHING
+    def _running(self, group: str) -> Mapping[str, RunningInstance]:
+        return running_instances(self.texts[group], self.memory(group)) if group in self.texts else NO_INSTANCES
 
 
 NOWHERE: Final = Elsewhere({})
@@ -68,8 +68,8 @@ def elsewhere_of(snapshot: Snapshot, objects: OwnedObjects, group: KeepalivedGro
 
 
 def withhold(
-    members: Shares, running: Mapping[str, Running], elsewhere: Elsewhere
-) -> tuple[Shares, Mapping[str, Refusal]]:
+    members: Shards, running: Mapping[str, RunningInstance], elsewhere: Elsewhere
+) -> tuple[Shards, Mapping[str, Refusal]]:
     """
     *members* without the addresses that are not *running* here yet and run elsewhere.
 
@@ -93,7 +93,7 @@ def withhold(
     return members.map(lambda each: _without(each, held), waiting.keys()), told
 
 
-def _new(members: tuple[Member, ...], run: Running | None) -> frozenset[Address]:
+def _new(members: tuple[Member, ...], run: RunningInstance | None) -> frozenset[Address]:
     """The addresses of *members* that the instance of their share does not *run* yet."""
     return frozenset(chain.from_iterable(map(_ADDRESSES, members))) - (run.carried if run else frozenset())
 

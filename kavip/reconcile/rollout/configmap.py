@@ -22,7 +22,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.instant import instant_text, read_instant
 from kavip.api.workload import ConfigMap
 from kavip.vrrp.groups import has_password
-from kavip.vrrp.identity import Running, identities_of
+from kavip.vrrp.running import RunningInstance, running_instances
 
 MARGIN: Final = 1.0
 """Seconds after the instant at which the next text becomes the one that runs."""
@@ -73,9 +73,9 @@ class Revision:
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
     @cached_property
-    def running(self) -> Mapping[str, Running]:
+    def running(self) -> Mapping[str, RunningInstance]:
         """The instances."""
-        return identities_of(self.text)
+        return running_instances(self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
 from kavip.reconcile.plan import age
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Peer
-from kavip.vrrp.participants import Participants, participants_of
 from kavip.vrrp.priorities import priorities
+from kavip.vrrp.running import RunningNodes, running_nodes
 
 PATIENCE: Final = 30.0
 """Seconds of silence after which an agent is not waited for: longer than it takes to restart."""
@@ -44,7 +44,7 @@ class Scene:
     this moment by the monotonic clock; *asked*: the seconds for which the agents have been asked.
     """
 
-    running: Participants
+    running: RunningNodes
     config_hash: str
     states: Mapping[str, NodeState]
     heard: Mapping[str, Contact]
@@ -81,7 +81,7 @@ def scene_of(
     staying = snapshot.keeping_nodes(group)
     leaving = [pod for pod in pods.values() if pod.spec.node_name not in staying and not _is_lost(pod, now)]
     return Scene(
-        running=participants_of(text),
+        running=running_nodes(text),
         config_hash=config_hash,
         states=agents.states_of(group.key),
         heard=agents.contacts_of(group.key),
@@ -136,14 +136,14 @@ def _wanted(nodes: Iterable[Node], scene: Scene | None) -> dict[str, Peer]:
     One that speaks already goes on from where it does as long as it has that address, in whatever order a cloud
     provider lists them, and while it is said to have none.
     """
-    running = scene.running if scene else Participants()
+    running = scene.running if scene else RunningNodes()
     return {
         (name := node.metadata.name): Peer(name, _speaking(node, 4, running), _speaking(node, 6, running))
         for node in nodes
     }
 
 
-def _speaking(node: Node, family: int, running: Participants) -> Address | None:
+def _speaking(node: Node, family: int, running: RunningNodes) -> Address | None:
     first, source = node.internal_ip(family), running.source(node.metadata.name, family)
     return source if source and (first is None or source in node.host_addresses) else first
 
@@ -152,19 +152,19 @@ def _name(peer: Peer) -> str:
     return peer.name
 
 
-def _is_heard(peer: Peer, running: Participants) -> bool:
+def _is_heard(peer: Peer, running: RunningNodes) -> bool:
     """Whether the others hear *peer* wherever it is to send."""
     return all(
-        (address := peer.address(family)) is None or address in running.hears(peer.name, family)
+        (address := peer.address(family)) is None or address in running.heard_at(peer.name, family)
         for family in running.families()
     )
 
 
-def _peer(name: str, wanted: Peer | None, running: Participants, *, is_listed: bool, is_settled: bool) -> Peer:
+def _peer(name: str, wanted: Peer | None, running: RunningNodes, *, is_listed: bool, is_settled: bool) -> Peer:
     sources: dict[int, Address | None] = {}
     heard: set[Address] = set()
     for family in BITS:
-        source, known = running.source(name, family), running.hears(name, family)
+        source, known = running.source(name, family), running.heard_at(name, family)
         if wanted is None:
             sources[family] = source
             heard |= known

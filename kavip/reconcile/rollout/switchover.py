@@ -20,7 +20,8 @@ from kavip.api.address import Address
 from kavip.api.instant import instant_text
 from kavip.reconcile.rollout.configmap import LARGEST, MARGIN, PublishedRevisions, Revision
 from kavip.reconcile.text import few
-from kavip.vrrp.identity import Identity, Running, agree
+from kavip.vrrp.identity import Identity, agree
+from kavip.vrrp.running import RunningInstance
 
 LEAD: Final = 10.0
 """Seconds between the announcement and the instant: kubelet brings it to a pod that is told within one."""
@@ -132,7 +133,7 @@ def _is_alike(one: Revision, other: Revision) -> bool:
     )
 
 
-def _moved(before: Mapping[str, Running], after: Mapping[str, Running]) -> bool:
+def _moved(before: Mapping[str, RunningInstance], after: Mapping[str, RunningInstance]) -> bool:
     """Whether an address is in another instance afterwards."""
     places = {vip.address: name for name, each in before.items() for vip in each.virtual_ips}
     return any(places.get(vip.address, name) != name for name, each in after.items() for vip in each.virtual_ips)

@@ -25,7 +25,7 @@ from kavip.reconcile.plan import ConditionState
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp import members
-from kavip.vrrp.units import Draft
+from kavip.vrrp.units import UnitBuilder
 
 _VERBATIM: Final = names.VERBATIM_ANNOTATION
 
@@ -101,9 +101,9 @@ def problem_of(service: Service, vips: tuple[Address, ...], ground: Ground) -> R
     if ground.group is None:
         return None
     member = replace(members.member_of(service, ground.group), addresses=vips)
-    draft = Draft(ground.group, (), ground.group.status.router_ids or {})
-    draft.add(member)
-    return member.problem or draft.problems.get(service.key)  # what its owner can mend comes first
+    builder = UnitBuilder(ground.group, (), ground.group.status.router_ids or {})
+    builder.add_member(member)
+    return member.problem or builder.problems.get(service.key)  # what its owner can mend comes first
 
 
 def verdict(case: Case) -> ConditionState:

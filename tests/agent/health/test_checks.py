@@ -11,7 +11,7 @@ import pytest
 from kavip.agent.health.checks import Checks
 from kavip.agent.keepalived.trackfiles import Tracks
 from kavip.api.group import Check
-from kavip.vrrp.targets import Surroundings
+from kavip.vrrp.targets import NodeEndpoints
 
 PATIENCE = 20.0
 PACE = 0.05
@@ -78,7 +78,7 @@ async def checks(tmp_path: Path) -> AsyncIterator[Checks]:
 
 def fresh(folder: Path) -> Checks:
     """The checks of an agent that has just started."""
-    return Checks(Tracks(folder / "track"), ca_dir=folder / "ca", here=Surroundings("127.0.0.1"))
+    return Checks(Tracks(folder / "track"), ca_dir=folder / "ca", here=NodeEndpoints("127.0.0.1"))
 
 
 async def until(ready: Callable[[], bool]) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from kavip.agent.health.probe import LARGEST, Answer, Asker
 from kavip.pki import certificates
-from kavip.vrrp.targets import Target
+from kavip.vrrp.targets import CheckTarget
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SOON = 0.15
@@ -57,7 +57,7 @@ async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
 async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> Answer:
     """What is made of a server."""
     async with serving(script) as port:
-        return await Asker().ask(Target("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
+        return await Asker().ask(CheckTarget("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_a_server_that_tells_strangers_nothing() -> None:
     """Where a refusal is expected it is an answer; a server that is not ready says so to everybody."""
     for status, well in ((401, True), (403, True), (404, False), (500, False)):
         async with serving(says(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
-            target = Target("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
+            target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
             found = await Asker().ask(target, ca_file=None, seconds=LONG)
         assert found == Answer(well, f"status {status}")
 
@@ -119,7 +119,7 @@ async def test_what_is_sent_is_the_same_for_all(monkeypatch: pytest.MonkeyPatch)
     asker = Asker()
     async with serving(listen) as port:
         for _ in range(2):
-            assert (await asker.ask(Target("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
+            assert (await asker.ask(CheckTarget("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
     lines = ["GET /x?y HTTP/1.1", f"Host: 127.0.0.1:{port}", "User-Agent: kavip", "Accept: */*", "Connection: close"]
     assert heads == ["\r\n".join([*lines, "", ""]).encode()] * 2
 
@@ -139,7 +139,7 @@ async def test_a_body_without_an_end_is_not_read() -> None:
             ended.set()
 
     async with serving(flood) as port:
-        target = Target("http", "127.0.0.1", port)
+        target = CheckTarget("http", "127.0.0.1", port)
         assert (await Asker().ask(target, ca_file=None, seconds=LONG)).ok
         async with asyncio.timeout(LONG):
             await ended.wait()
@@ -163,7 +163,7 @@ async def test_who_does_not_listen() -> None:
     """A closed port and a reset connection say so in the system's words."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        target = Target("http", "127.0.0.1", free.getsockname()[1])
+        target = CheckTarget("http", "127.0.0.1", free.getsockname()[1])
         assert await Asker().ask(target, ca_file=None, seconds=LONG) == Answer(False, "connection refused")
 
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -178,8 +178,8 @@ async def test_who_does_not_listen() -> None:
 async def test_a_name_is_looked_up() -> None:
     """localhost is; a name that nobody has is said to be unknown, and costs no thread of those that reload."""
     async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
-        assert (await Asker().ask(Target("http", "localhost", port), ca_file=None, seconds=LONG)).ok
-    answer = await Asker().ask(Target("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
+        assert (await Asker().ask(CheckTarget("http", "localhost", port), ca_file=None, seconds=LONG)).ok
+    answer = await Asker().ask(CheckTarget("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
     assert not answer.ok
     assert answer.message in ("its name is not known", f"no answer within {LONG:g} s")
 
@@ -215,7 +215,7 @@ def authority(tmp_path: Path) -> Authority:
 async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: Asker | None = None) -> Answer:
     """What is made of a server with *tls* by who believes *ca_file*."""
     async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
-        target = Target("https", "127.0.0.1", port)
+        target = CheckTarget("https", "127.0.0.1", port)
         return await (asker or Asker()).ask(target, ca_file=ca_file, seconds=LONG)
 
 
@@ -265,7 +265,7 @@ async def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
         await writer.drain()
 
     async with serving(blunt) as port:
-        target = Target("https", "127.0.0.1", port)
+        target = CheckTarget("https", "127.0.0.1", port)
         assert await Asker().ask(target, ca_file=authority.file, seconds=LONG) == Answer(False, "TLS failed")
 
 
@@ -284,12 +284,12 @@ async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest
     try:
         async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
             for _ in range(30):
-                late = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=0.01)
+                late = await asker.ask(CheckTarget("http", "slow.example", port), ca_file=None, seconds=0.01)
                 assert late.message == "no answer within 0.01 s"
-            well = await asker.ask(Target("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
+            well = await asker.ask(CheckTarget("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
             assert (well, looked) == (Answer(ok=True, message="status 200"), ["slow.example"])
             released.set()
-            later = await asker.ask(Target("http", "slow.example", port), ca_file=None, seconds=LONG)
+            later = await asker.ask(CheckTarget("http", "slow.example", port), ca_file=None, seconds=LONG)
             assert later.ok
     finally:
         released.set()

@@ -9,7 +9,7 @@ from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.desired import roster_of
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Snapshot
-from kavip.vrrp.shares import share_of
+from kavip.vrrp.sharding import shard_of
 from tests.reconcile.group.grouping import serving
 from tests.reconcile.scenes import GROUP, cluster
 from tests.support import build
@@ -74,7 +74,7 @@ def test_a_share_in_which_nothing_has_changed_is_the_same_object() -> None:
     snapshot.put(serving("shop/t0", "192.0.2.160"))
     after = shares()
     changed = {share for share in before if after[share] is not before[share]}
-    assert changed <= {share_of(key, 8) for key in ("shop/s1", "shop/s2", "shop/t0")} < before.keys() == after.keys()
+    assert changed <= {shard_of(key, 8) for key in ("shop/s1", "shop/s2", "shop/t0")} < before.keys() == after.keys()
     snapshot.put(build.namespace("lab", env="prod"))
     roster = roster_of(snapshot, group, reserved={}, running="", options=ReconcileOptions())
     assert len(roster.members) == len(snapshot.members(GROUP))

@@ -21,9 +21,8 @@ from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service import programmed
 from kavip.snapshot import Snapshot
 from kavip.vrrp import units
-from kavip.vrrp.identity import identities_of
-from kavip.vrrp.lots import Lot
-from kavip.vrrp.shares import Shares
+from kavip.vrrp.running import running_instances
+from kavip.vrrp.sharding import Shard, Shards
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
 
@@ -62,7 +61,7 @@ def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
 def some_answers(world: World, luck: random.Random) -> AgentStates:
     """What the agents of some nodes say: who runs the text, who is master, who is silent."""
     configmap = world.objects.configmaps.get(GROUP)
-    running = identities_of((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
+    running = running_instances((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
     states, heard = {}, {}
     turn, is_well = int(luck.random() < 0.2), luck.random() < 0.8
     for node in NODES if is_well else luck.sample(NODES, luck.choice((2, 1))):
@@ -113,9 +112,9 @@ def happen(world: World, luck: random.Random, *, shared: bool) -> None:
                 world.service(each)
 
 
-def one_by_one(shares: Shares, **_more: object) -> Mapping[str, Lot]:
+def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
     """No Service is like another."""
-    return {"group/0": Lot(rest=tuple(shares))}
+    return {"group/0": Shard(special=tuple(shards))}
 
 
 @pytest.mark.slow
@@ -141,7 +140,7 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
         then.objects, then.records, then.now = deepcopy(world.objects), deepcopy(world.records), world.now
         histories.append((then, world.group()))
     for then, kept in histories:
-        with patch.object(units, "lots_of", one_by_one):
+        with patch.object(units, "combine", one_by_one):
             assert then.plan(Key(KeyKind.GROUP, GROUP)) == kept
 
 

@@ -137,4 +137,4 @@ def test_a_group_whose_own_vips_do_not_fit_says_so(monkeypatch: pytest.MonkeyPat
     world.settle(Key(KeyKind.GROUP, GROUP))
     accepted = [each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
     assert (accepted[0].status, accepted[0].reason) == ("False", "Invalid")
-    assert "of which a ConfigMap holds 100" in accepted[0].message
+    assert "a ConfigMap holds 100;" in accepted[0].message

@@ -8,7 +8,7 @@ from kavip import names
 from kavip.api.cluster import NodeCondition, Taint
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.nodes import InstanceState, NodeState
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod, old_pod
 from tests.reconcile.group.grouping import WEB, serving
 from tests.reconcile.scenes import GROUP, World, cluster
@@ -32,7 +32,7 @@ def world(*holders: str, text: str = OLD, consent: str = "true", nodes: tuple[st
     found.objects.configmaps[GROUP] = configmap(text)
     found.objects.pods[GROUP] = {each.metadata.key: each for each in map(old_pod, nodes)}
     for node in nodes:
-        runs = [(each.name, each.router_id) for each in predecessor.read(text)]
+        runs = [(each.name, each.router_id) for each in operatorconfig.read_instances(text)]
         states = [(name, number, "MASTER" if node in holders else "BACKUP") for name, number in runs]
         see(found, node, exporter.state_of(metrics(*states)))
     return found

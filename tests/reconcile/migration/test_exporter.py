@@ -7,11 +7,11 @@ from aiohttp import web
 
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.plan import ProbeTarget
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.controller.test_prober import PATIENCE, Agent, serving, state, watching
 from tests.predecessor.live import conf, instance, metrics
 
-OLD = predecessor.read(conf(instance("shop/web", 7, "192.0.2.130")))
+OLD = operatorconfig.read_instances(conf(instance("shop/web", 7, "192.0.2.130")))
 
 
 async def metrics_of(agent: Agent) -> tuple[web.AppRunner, int]:

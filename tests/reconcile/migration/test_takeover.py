@@ -8,7 +8,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.migration import exporter
 from kavip.reconcile.observed.nodes import NodeState
 from kavip.reconcile.plan import Apply, Key, KeyKind
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.predecessor.live import conf, configmap, instance, metrics, new_pod
 from tests.reconcile.group.grouping import ACCEPTED, PROGRAMMED, WEB, applied, condition, serving, told
 from tests.reconcile.migration.migrating import (
@@ -257,7 +257,7 @@ def test_metrics_of_the_old_exporter() -> None:
         (WEB, 7, "MASTER"),
     ]
     assert exporter.state_of("keepalived_up 0\n") == exporter.SILENT
-    known = exporter.state_of(metrics((WEB, 7, "MASTER")), predecessor.read(OLD))
+    known = exporter.state_of(metrics((WEB, 7, "MASTER")), operatorconfig.read_instances(OLD))
     assert {str(vip) for vip in known.masters} == {VIP, "192.0.2.141"} == {str(vip) for vip in known.instance_of}
 
 

@@ -11,9 +11,9 @@ from kavip.api.group import KeepalivedGroup
 from kavip.names import SERVICE, Condition
 from kavip.reconcile.observed.neighbours import Elsewhere, withhold
 from kavip.reconcile.plan import Key, KeyKind
-from kavip.vrrp.identity import identities_of
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import shares_of
+from kavip.vrrp.running import running_instances
+from kavip.vrrp.sharding import shard_members
 from tests.reconcile.scenes import World, cluster, pod
 from tests.support import build
 from tests.vrrp.samples import shared
@@ -60,9 +60,9 @@ def world() -> World:
 def test_what_runs_here_already_is_not_withheld(world: World) -> None:
     """In whichever instance it runs, and for as long as it does."""
     text = world.text(ONE)
-    run, moved = identities_of(text)["shop/web"], parse_address(MOVED)
+    run, moved = running_instances(text)["shop/web"], parse_address(MOVED)
     member = Member(key="shop/new", addresses=(moved,))
-    shares = shares_of(build.group(instances=shared(2)), [member])
+    shares = shard_members(build.group(instances=shared(2)), [member])
     (share,) = shares.members
     for running, told in (({}, [member.key]), ({share: run}, []), ({}, [member.key]), ({f"{share}/v6": run}, [])):
         kept, waiting = withhold(shares, running, Elsewhere({ONE: text}))

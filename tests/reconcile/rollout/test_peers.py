@@ -20,11 +20,12 @@ from kavip.reconcile.rollout.peers import PATIENCE, RECHECK, Scene, is_over, pee
 from kavip.snapshot import Snapshot
 from kavip.vrrp.config import Config, render
 from kavip.vrrp.instances import model_of
-from kavip.vrrp.members import Member, Peer, peer_of
-from kavip.vrrp.participants import Participants, participants_of
+from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.running import RunningNodes, running_nodes
 from tests.reconcile.group.grouping import WEB, serving, settled
 from tests.reconcile.scenes import GROUP, NOW, World, pod, running
 from tests.support import build
+from tests.vrrp.samples import peer_of
 
 UNICAST: dict[str, Any] = {"unicast_enabled": True, "vrrp_version": 3}
 NODES = [f"n{number}" for number in range(1, 8)]
@@ -46,7 +47,7 @@ def scene(config: Config, **states: str) -> Scene:
     """What there is to see where *config* stands in the ConfigMap, and nodes with pods run other hashes."""
     answers = {node: NodeState(config_hash=found) for node, found in states.items()}
     return Scene(
-        running=participants_of(config.text),
+        running=running_nodes(config.text),
         config_hash=config.hash,
         states=answers,
         heard={},
@@ -248,11 +249,11 @@ class History:
 
     def check(self) -> None:
         """All who speak hear each other, and nobody outranks by one text whom he follows by another."""
-        runs = {name: participants_of(self.texts[text].text) for name, text in self.pods.items()}
+        runs = {name: running_nodes(self.texts[text].text) for name, text in self.pods.items()}
         speakers = {name: own for name, found in runs.items() if (own := found.source(name, 4))}
         for name, own in speakers.items():
             for other in speakers.keys() - {name}:
-                assert own in runs[other].hears(name, 4), f"{other} does not hear {name}"
+                assert own in runs[other].heard_at(name, 4), f"{other} does not hear {name}"
         self._check_order()
 
     def _check_order(self) -> None:
@@ -300,7 +301,7 @@ def test_participants_are_read_from_the_text() -> None:
         Member(key="shop/api", addresses=(parse_address("192.0.2.201"),), created="2026-01-02"),
     ]
     peers = [peer_of(build.node("n1", "192.0.2.11", "2001:db8::11")), peer_of(build.node("n2", "192.0.2.12"))]
-    found = participants_of(render(model_of(group, members, peers, {"shop/web": 7, "shop/api": 8})).text)
+    found = running_nodes(render(model_of(group, members, peers, {"shop/web": 7, "shop/api": 8})).text)
     assert found.listed == {"n1", "n2"}
     assert found.sources == {(each.name, own) for each in peers for own in each.addresses} == found.heard
-    assert participants_of("vrrp_instance VI_1 {\n    interface eth0\n}\n") == Participants()
+    assert running_nodes("vrrp_instance VI_1 {\n    interface eth0\n}\n") == RunningNodes()

@@ -16,7 +16,8 @@ from kavip.api.instant import instant_text
 from kavip.reconcile.observed.nodes import Contact, NodeState
 from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
-from kavip.vrrp.identity import agree, identities_of
+from kavip.vrrp.identity import agree
+from kavip.vrrp.running import running_instances
 from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
 from tests.reconcile.scenes import GROUP, World, pod
 from tests.support import build
@@ -132,7 +133,7 @@ class Site:
 
     def check(self) -> None:
         """No two nodes are masters of one instance, or of one VIP in two."""
-        one, other = (identities_of(node.runs.text) if node.runs else {} for node in self.nodes)
+        one, other = (running_instances(node.runs.text) if node.runs else {} for node in self.nodes)
         for name in one.keys() & other.keys():
             assert agree(one[name].identity, other[name].identity), name
         places = {vip.address: name for name, each in one.items() for vip in each.virtual_ips}

@@ -1,9 +1,9 @@
 """
-What keepalived-operator's text makes its daemons run.
+What keepalived-operator's configuration makes its daemons run.
 
-Its pods go on while they are taken over one after the other, and a new pod beside them must speak as they do: who
-advertises another list of addresses, another version or another interval is not heard, and two nodes become master. So
-the text is read as keepalived reads it, whatever its layout, and what is not about that is passed over.
+Old pods keep running while they are replaced one after the other, and a new pod beside them must use the same address
+list, version and interval. Otherwise they do not hear each other, and two nodes become master. So the text is read as
+keepalived reads it, in any layout; statements about other things are skipped.
 """
 
 import re
@@ -22,12 +22,12 @@ _PASSWORD_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
+class OperatorInstance:
     """
-    One ``vrrp_instance`` of the old text.
+    One ``vrrp_instance`` of keepalived-operator.
 
-    *addresses* are what it advertises: those of the family of its first one, for keepalived drops the others. *peers*
-    are those of that family; without any it is multicast. *priority* is the highest that a node may have.
+    *addresses* are the advertised ones: those of the family of the first, because keepalived drops the others. *peers*
+    are those of the same family; without peers the instance is multicast. *priority* is the highest of any node.
     """
 
     name: str
@@ -43,7 +43,9 @@ class Inherited:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _Block:
+    """What the text says of one instance, so far."""
+
     name: str
     values: dict[str, str] = field(default_factory=dict)
     priorities: list[int] = field(default_factory=list)
@@ -52,23 +54,23 @@ class _Draft:
     authenticated: bool = False
 
 
-def read(text: str) -> tuple[Inherited, ...]:
-    """The instances of *text* that its daemons run, by name; one without VRID or addresses is none."""
-    drafts: list[_Draft] = []
+def read_instances(text: str) -> tuple[OperatorInstance, ...]:
+    """The instances of *text*, sorted by name; one without a VRID or addresses does not run and is skipped."""
+    found: list[_Block] = []
     version = "2"
     for path, words in _statements(text):
         if path == ("global_defs",) and words[0] == "vrrp_version" and len(words) > 1:
             version = words[1]
-        elif path[:1] == (_INSTANCE,) and drafts:
-            _take(drafts[-1], path[1:], words)
+        elif path[:1] == (_INSTANCE,) and found:
+            _take(found[-1], path[1:], words)
         elif not path and words[0] == _INSTANCE and len(words) > 1:
-            drafts.append(_Draft(words[1]))
-    found = (_finished(draft, version) for draft in drafts)
-    return tuple(sorted((each for each in found if each), key=lambda each: each.name))
+            found.append(_Block(words[1]))
+    instances = (_instance(each, version) for each in found)
+    return tuple(sorted((each for each in instances if each), key=lambda each: each.name))
 
 
-def password(text: str) -> str | None:
-    """The password that *text* holds in clear, as far as VRRP uses it; None: there is none."""
+def read_password(text: str) -> str | None:
+    """The clear-text password in *text*, cut to the bytes that VRRP uses; None where there is none."""
     for path, words in _statements(text):
         if path == (_INSTANCE, "authentication") and words[0] == "auth_pass" and len(words) > 1:
             return words[1][:_PASSWORD_BYTES]
@@ -76,7 +78,7 @@ def password(text: str) -> str | None:
 
 
 def _statements(text: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Every statement of *text* with the blocks around it; one that opens a block comes before what is in it."""
+    """Each statement of *text* with its enclosing blocks; a statement that opens a block comes before its content."""
     path: list[str] = []
     for line in text.splitlines():
         words: list[str] = []
@@ -103,21 +105,21 @@ def _bare(line: str) -> str:
     return line[:cut].replace('"', " ")
 
 
-def _take(draft: _Draft, path: Sequence[str], words: list[str]) -> None:
-    """One statement inside an instance."""
+def _take(block: _Block, path: Sequence[str], words: list[str]) -> None:
+    """Read one statement inside an instance."""
     match tuple(path):
         case ():
             keyword, *values = words[1:] if words[0].startswith("@") else words
             if keyword == "priority" and values and values[0].isdecimal():
-                draft.priorities.append(int(values[0]))
+                block.priorities.append(int(values[0]))
             elif values:
-                draft.values[keyword] = values[0]
+                block.values[keyword] = values[0]
         case ("virtual_ipaddress",):
-            _add(draft.addresses, words[0])
+            _add(block.addresses, words[0])
         case ("unicast_peer",):
-            _add(draft.peers, words[0])
+            _add(block.peers, words[0])
         case ("authentication",) if words[0] == "auth_pass":
-            draft.authenticated = len(words) > 1
+            block.authenticated = len(words) > 1
 
 
 def _add(addresses: list[Address], text: str) -> None:
@@ -126,22 +128,22 @@ def _add(addresses: list[Address], text: str) -> None:
         addresses.append(address)
 
 
-def _finished(draft: _Draft, version: str) -> Inherited | None:
-    number = draft.values.get("virtual_router_id", "")
-    if not draft.addresses or not number.isdecimal() or not int(number):
+def _instance(block: _Block, version: str) -> OperatorInstance | None:
+    number = block.values.get("virtual_router_id", "")
+    if not block.addresses or not number.isdecimal() or not int(number):
         return None
-    family = draft.addresses[0].family
-    interface, interval = draft.values.get("interface", ""), draft.values.get("advert_int", "")
-    spoken = 3 if family == 6 or draft.values.get("version", version) == "3" else 2
-    return Inherited(
-        name=draft.name,
+    family = block.addresses[0].family
+    interface, interval = block.values.get("interface", ""), block.values.get("advert_int", "")
+    used = 3 if family == 6 or block.values.get("version", version) == "3" else 2
+    return OperatorInstance(
+        name=block.name,
         router_id=int(number),
         family=family,
         interface=interface if is_interface(interface) else "",
-        version=spoken,
+        version=used,
         interval=interval if _INTERVAL.fullmatch(interval) else "1",
-        addresses=tuple(sorted(each for each in draft.addresses if each.family == family)),
-        peers=frozenset(each for each in draft.peers if each.family == family),
-        authenticated=draft.authenticated and spoken == 2,
-        priority=max(draft.priorities, default=_PRIORITY),
+        addresses=tuple(sorted(each for each in block.addresses if each.family == family)),
+        peers=frozenset(each for each in block.peers if each.family == family),
+        authenticated=block.authenticated and used == 2,
+        priority=max(block.priorities, default=_PRIORITY),
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from kavip.api.address import parse_address
-from kavip.vrrp import predecessor
+from kavip.vrrp import operatorconfig
 from tests.predecessor.live import conf, instance
 
 VIP = "192.0.2.140"
@@ -16,7 +16,7 @@ def addresses(*texts: str) -> tuple[object, ...]:
 
 def test_a_plain_instance() -> None:
     """Version 2, a second, multicast, 100: what the daemon takes where the text says nothing."""
-    (found,) = predecessor.read(conf(instance("shop/web", 7, VIP, "192.0.2.139")))
+    (found,) = operatorconfig.read_instances(conf(instance("shop/web", 7, VIP, "192.0.2.139")))
     assert (found.name, found.router_id, found.family, found.interface) == ("shop/web", 7, 4, "eth0")
     assert (found.version, found.interval, found.priority, found.authenticated) == (2, "1", 100, False)
     assert (found.addresses, found.peers) == (addresses("192.0.2.139", VIP), frozenset())
@@ -29,10 +29,10 @@ def test_everything_that_nodes_must_agree_on_is_read() -> None:
         instance("a/local", 3, VIP, health_port=30123, password="s3cr#t", lines=["advert_int 2", "track_src_ip "]),
         extra="vrrp_iptables my-keepalived",
     )
-    local, spread = predecessor.read(text)
+    local, spread = operatorconfig.read_instances(text)
     assert (local.interval, local.authenticated) == ("2", True)
     assert (spread.priority, spread.peers) == (200, frozenset(addresses("192.0.2.11", "192.0.2.12")))
-    assert predecessor.password(text) == "s3cr", "keepalived ends it at a comment"
+    assert operatorconfig.read_password(text) == "s3cr", "keepalived ends it at a comment"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_everything_that_nodes_must_agree_on_is_read() -> None:
 def test_of_two_families_the_first_runs(vips: tuple[str, ...], family: int, kept: tuple[str, ...]) -> None:
     """keepalived drops the addresses and the peers of the other one; IPv6 is always version 3, without a password."""
     text = conf(instance("a/dual", 5, *vips, peers=["192.0.2.11"], password="secret"))
-    (found,) = predecessor.read(text)
+    (found,) = operatorconfig.read_instances(text)
     assert (found.family, found.addresses, found.version) == (family, addresses(*kept), 2 if family == 4 else 3)
     assert bool(found.peers) == found.authenticated == (family == 4)
 
@@ -53,11 +53,11 @@ def test_of_two_families_the_first_runs(vips: tuple[str, ...], family: int, kept
 )
 def test_what_does_not_run_is_none(text: str) -> None:
     """No VRID, VRID 0, no address, or no text at all."""
-    assert predecessor.read(text) == ()
+    assert operatorconfig.read_instances(text) == ()
 
 
 def test_a_hostile_line_reaches_nothing() -> None:
     """What a Service smuggled into the old text is no interval and no interface."""
     text = conf(instance("a/b", 7, VIP, lines=['advert_int "1;rm"', "interface ../../x"]))
-    (found,) = predecessor.read(text)
+    (found,) = operatorconfig.read_instances(text)
     assert (found.interval, found.interface) == ("1", "")

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kavip.api.address import parse_address
-from kavip.vrrp import config, predecessor
+from kavip.vrrp import config, operatorconfig
+from kavip.vrrp.coexistence import Coexistence, stranded
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import TOP
-from kavip.vrrp.succession import Succession, stranded
 from tests.predecessor.live import conf, instance
 from tests.support import build
 
@@ -30,7 +30,10 @@ def model(*members: Member, ids: dict[str, int], **spec: Any) -> Model:
 
 def beside(old: str, plain: Model, *leads: str) -> dict[str, Instance]:
     """The instances beside daemons with the text *old*."""
-    return {each.name: each for each in Succession(predecessor.read(old), frozenset(leads)).of(plain, NODES).instances}
+    return {
+        each.name: each
+        for each in Coexistence(operatorconfig.read_instances(old), frozenset(leads)).adapt(plain, NODES).instances
+    }
 
 
 def test_an_instance_speaks_as_its_neighbours_do() -> None:
@@ -44,9 +47,9 @@ def test_an_instance_speaks_as_its_neighbours_do() -> None:
     assert [str(vip) for vip in (found.anchor, *found.also)] == ["192.0.2.140/32", "192.0.2.141/32"]
     assert [str(vip) for vip in found.excluded] == ["192.0.2.142/32"]
     assert [name for name, _ in found.sources] == ["n1", "n2", "n3"], "n4 would hear nobody"
-    text = config.render(Succession(predecessor.read(old)).of(plain, NODES)).text
+    text = config.render(Coexistence(operatorconfig.read_instances(old)).adapt(plain, NODES)).text
     assert "check_unicast_src" not in text
-    assert predecessor.read(text)[0].addresses == predecessor.read(old)[0].addresses
+    assert operatorconfig.read_instances(text)[0].addresses == operatorconfig.read_instances(old)[0].addresses
 
 
 def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
@@ -59,7 +62,7 @@ def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
     above = {node for node, number in leading.items() if number >= 100}
     assert len(above) == 1
     assert above <= {"n1", "n2"}
-    assert leading[above.pop()] == TOP > predecessor.read(old)[0].priority
+    assert leading[above.pop()] == TOP > operatorconfig.read_instances(old)[0].priority
 
 
 def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
@@ -70,7 +73,7 @@ def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
     leading = dict(beside(old, plain, "n1", "n2", "n4")[WEB].priorities)
     assert leading.pop("n3") < 100
     assert len(set(leading.values())) == 3
-    assert min(leading.values()) > predecessor.read(old)[0].priority == 200
+    assert min(leading.values()) > operatorconfig.read_instances(old)[0].priority == 200
     assert max(leading.values()) == TOP
 
 
@@ -78,8 +81,8 @@ def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
 def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str], local: bool) -> None:
     """The leader is the same before and after, and nobody's priority passes another's on the way."""
     plain = model(member(WEB, "192.0.2.140", local=local), ids={WEB: 7})
-    old = predecessor.read(conf(instance(WEB, 7, "192.0.2.140")))
-    (before,), (after,) = (Succession(each, frozenset(leads)).of(plain, NODES).instances for each in (old, ()))
+    old = operatorconfig.read_instances(conf(instance(WEB, 7, "192.0.2.140")))
+    (before,), (after,) = (Coexistence(each, frozenset(leads)).adapt(plain, NODES).instances for each in (old, ()))
     ranked = sorted(after.priorities, key=lambda each: -each[1])
     assert len({number for _, number in ranked}) == len(NODES)
     first = max(before.priorities, key=lambda each: each[1])[0]
@@ -97,29 +100,31 @@ def test_an_address_that_old_nodes_hold_elsewhere_waits() -> None:
     """It was given to another Service meanwhile: until the last old pod is gone two nodes would have it."""
     old = conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))
     plain = model(member(API, "192.0.2.140", "192.0.2.150"), member(WEB, "192.0.2.141"), ids={WEB: 7, API: 8})
-    found = Succession(predecessor.read(old)).of(plain, NODES)
+    found = Coexistence(operatorconfig.read_instances(old)).adapt(plain, NODES)
     assert [str(found.instances[0].anchor), *map(str, found.instances[0].excluded)] == ["192.0.2.150/32"]
     assert "still held by pods of keepalived-operator in VRRP instance 1" in found.problems[API].message
-    assert stranded(found, predecessor.read(old)) == (), "nobody wants it where it is"
+    assert stranded(found, operatorconfig.read_instances(old)) == (), "nobody wants it where it is"
 
 
 def test_vips_that_would_be_lost_are_told() -> None:
     """A Service spread meanwhile has other VRIDs: its VIPs would go with the last old pod."""
-    old = predecessor.read(conf(instance(WEB, 7, "192.0.2.140")))
+    old = operatorconfig.read_instances(conf(instance(WEB, 7, "192.0.2.140")))
     plain = model(member(WEB, "192.0.2.140", spread=True), ids={f"{WEB}/192.0.2.140": 8})
-    found = Succession(old).of(plain, NODES)
+    found = Coexistence(old).adapt(plain, NODES)
     assert found.instances == ()
     assert stranded(found, old) == (WEB,)
 
 
 def test_vrids_of_old_nodes_are_taken() -> None:
     """Their names hold them, and nobody else gets one."""
-    old = Succession(predecessor.read(conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))))
+    old = Coexistence(
+        operatorconfig.read_instances(conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141")))
+    )
     assert old.router_ids == {"shop/gone": 1, WEB: 7}
-    assert old.taken([WEB, API]) == {1}
+    assert old.reserved([WEB, API]) == {1}
 
 
 def test_a_group_that_was_never_another_s_is_as_it_was() -> None:
     """Nothing is changed, not even copied."""
     plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
-    assert Succession().of(plain, NODES) is plain
+    assert Coexistence().adapt(plain, NODES) is plain

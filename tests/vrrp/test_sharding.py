@@ -11,9 +11,8 @@ from kavip.api.address import Address
 from kavip.memo import Memory
 from kavip.names import Reason
 from kavip.vrrp import verbatim
-from kavip.vrrp.lots import Tally, lots_of
 from kavip.vrrp.members import Member
-from kavip.vrrp.shares import Shares, shares_of
+from kavip.vrrp.sharding import AddressCounts, Shards, combine, shard_members
 from tests.support import build
 from tests.vrrp.samples import shared
 
@@ -31,9 +30,9 @@ def some_member(key: str, luck: random.Random) -> Member:
     return Member(key=key, addresses=addresses, local=luck.random() < 0.1, problem=problem)
 
 
-def changed(shares: Shares, member: Member) -> Shares:
-    """*shares* with *member* in place of the one of its name; all others are the same objects."""
-    return shares.map(lambda _: member, (member.key,))
+def changed(shards: Shards, member: Member) -> Shards:
+    """*shards* with *member* in place of the one of its name; all others are the same objects."""
+    return shards.map(lambda _: member, (member.key,))
 
 
 @pytest.mark.slow
@@ -42,41 +41,41 @@ def changed(shares: Shares, member: Member) -> Shares:
 def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:
     """After any history; and whoever has an address that is reserved, or that another one has, is decided by itself."""
     memory = Memory()
-    shares = shares_of(GROUP, [some_member(key, luck) for key in KEYS], memory)
+    shards = shard_members(GROUP, [some_member(key, luck) for key in KEYS], memory)
     history = []
     for _ in range(20):
         if luck.random() < 0.2:
             some = luck.sample(KEYS, luck.randint(0, len(KEYS)))
-            shares = shares_of(GROUP, [some_member(key, luck) for key in some], memory)
-        shares = changed(shares, some_member(luck.choice(KEYS), luck))
+            shards = shard_members(GROUP, [some_member(key, luck) for key in some], memory)
+        shards = changed(shards, some_member(luck.choice(KEYS), luck))
         reserved = set(luck.sample(ADDRESSES, luck.choice((0, 0, 1))))
-        history.append((shares, reserved, lots_of(shares, interface="eth0", reserved=reserved)))
-        assert memory.state(Tally).shares.keys() == {address for each in shares for address in each.addresses}
+        history.append((shards, reserved, combine(shards, interface="eth0", reserved=reserved)))
+        assert memory.state(AddressCounts).shards.keys() == {address for each in shards for address in each.addresses}
     for then, reserved, kept in history:
-        assert lots_of(replace(then, memory=Memory()), interface="eth0", reserved=reserved) == kept
+        assert combine(replace(then, memory=Memory()), interface="eth0", reserved=reserved) == kept
         several = [address for address in ADDRESSES if sum(address in each.addresses for each in then) > 1]
-        for lot in kept.values():
-            apart = {each.key for each in lot.members if not reserved.union(several).isdisjoint(each.addresses)}
-            odd = {each.key for each in lot.members if each.local or each.problem}
-            assert {each.key for each in lot.rest} == apart | odd
-            plain = [each for each in lot.members if each not in lot.rest]
-            assert lot.services == tuple(sorted(each.key for each in plain if each.addresses))
-            found = [vip.address for family in (4, 6) for vip in lot.vips.get(family, ())]
+        for shard in kept.values():
+            apart = {each.key for each in shard.members if not reserved.union(several).isdisjoint(each.addresses)}
+            odd = {each.key for each in shard.members if each.local or each.problem}
+            assert {each.key for each in shard.special} == apart | odd
+            plain = [each for each in shard.members if each not in shard.special]
+            assert shard.services == tuple(sorted(each.key for each in plain if each.addresses))
+            found = [vip.address for family in (4, 6) for vip in shard.vips.get(family, ())]
             assert found == sorted({address for each in plain for address in each.addresses})
 
 
 def test_members_are_shared_out_once() -> None:
     """By name, whatever they are; who lives elsewhere is not among those that the status shows."""
     members = [Member(key=key, addresses=(), local=key == KEYS[4], problem=TROUBLE) for key in KEYS]
-    shares = shares_of(GROUP, members)
-    assert shares_of(GROUP, shares) is shares
-    assert sorted(shares, key=lambda each: each.key) == members
-    assert (len(shares), shares.local) == (len(members), (members[4],))
-    assert {each.key for each in shares.troubled} == set(KEYS)
-    assert sorted(name for names in shares.names.values() for name in names) == [*KEYS[:4], *KEYS[5:]]
-    other = shares_of(build.group(instances=shared(2)), shares)
+    shards = shard_members(GROUP, members)
+    assert shard_members(GROUP, shards) is shards
+    assert sorted(shards, key=lambda each: each.key) == members
+    assert (len(shards), shards.local) == (len(members), (members[4],))
+    assert {each.key for each in shards.troubled} == set(KEYS)
+    assert sorted(name for names in shards.names.values() for name in names) == [*KEYS[:4], *KEYS[5:]]
+    other = shard_members(build.group(instances=shared(2)), shards)
     assert (other.count, sorted(other.members)) == (2, ["group/0", "group/1"])
-    assert list(shares_of(build.group(), shares).members) == [""]
+    assert list(shard_members(build.group(), shards).members) == [""]
 
 
 def test_what_is_plain_is_told_by_the_member_alone() -> None:

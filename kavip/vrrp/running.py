@@ -1,0 +1,166 @@
+"""
+What a published ``keepalived.conf`` makes its nodes run: its instances, and the nodes that take part.
+
+The published text is the record of what runs. Only texts that kavip wrote are read; others have no instances and no
+nodes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from kavip.api.address import Address, read_address
+from kavip.memo import KEEPS_NOTHING, Memory
+from kavip.vrrp.identity import Identity
+from kavip.vrrp.instances import NO_SOURCE
+from kavip.vrrp.virtualips import VirtualIP, addresses_of, is_anchor
+
+_OPEN: Final = "vrrp_instance "
+_INSTANCE: Final = re.compile(r"vrrp_instance (\S+) \{\n")
+_CLOSE: Final = "\n}"
+_ROUTER_ID: Final = re.compile(r"^    virtual_router_id ([0-9]{1,3})$", re.MULTILINE)
+_INTERFACE: Final = re.compile(r"^    interface (\S+)$", re.MULTILINE)
+_VERSION: Final = re.compile(r"^    version ([23])$", re.MULTILINE)
+_INTERVAL: Final = re.compile(r"^    advert_int ([0-9.]+)$", re.MULTILINE)
+_ADDRESSES: Final = re.compile(r"^    virtual_ipaddress(_excluded)? \{\n(.*?)^    \}", re.MULTILINE | re.DOTALL)
+_ADDRESS: Final = re.compile(r"^        ([0-9A-Fa-f:.]+)/([0-9]{1,3}) dev (\S+)$", re.MULTILINE)
+_VIPS: Final = "\n    virtual_ipaddress {\n"
+_UNICAST: Final = "\n    unicast_peer {\n"
+_AUTHENTICATED: Final = "\n    # kavip: authentication\n"
+_NODE: Final = re.compile(
+    r"^ +@(?P<listed>\S+) priority \d+$|^ +@(?P<source>[^\s^]+) unicast_src_ip (?P<own>\S+)$"
+    r"|^ +@\^(?P<peer>\S+) (?P<heard>[0-9A-Fa-f:.]+)(?: |$)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class RunningInstance:
+    """One instance of a text; *virtual_ips* are all its addresses except an anchor that is no VIP."""
+
+    name: str
+    identity: Identity
+    virtual_ips: tuple[VirtualIP, ...]
+
+    @cached_property
+    def carried(self) -> frozenset[Address]:
+        """The addresses of the VIPs."""
+        return addresses_of(self.virtual_ips)
+
+
+NO_INSTANCES: Final[Mapping[str, RunningInstance]] = MappingProxyType({})
+
+
+def running_instances(text: str, memory: Memory = KEEPS_NOTHING) -> Mapping[str, RunningInstance]:
+    """The instances of *text*, by name."""
+    return memory.last(_instances, "", text, memory)
+
+
+def _instances(text: str, memory: Memory) -> Mapping[str, RunningInstance]:
+    found = (memory.last(_instance, name, name, block) for name, block in _blocks(text))
+    return MappingProxyType({each.name: each for each in found if each is not None})
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The name of each instance of *text*, and the text between its braces."""
+    place = 0
+    while match := _INSTANCE.search(text, place):
+        place = match.end()
+        if match.start() and text[match.start() - 1] != "\n":
+            continue
+        if (end := text.find(_CLOSE, place - 1)) < 0:
+            return  # not closed, and neither is any later one
+        yield match[1], text[place : end + 1]
+        place = end
+
+
+def _instance(name: str, block: str) -> RunningInstance | None:
+    router_id, interface = _ROUTER_ID.search(block), _INTERFACE.search(block)
+    version, interval = _VERSION.search(block), _INTERVAL.search(block)
+    lists = {match[1] or "": _virtual_ips(match[2]) for match in _ADDRESSES.finditer(block)}
+    if not (router_id and interface and version and interval and lists.get("")):
+        return None
+    anchor = lists[""][0]
+    identity = Identity(
+        int(router_id[1]),
+        interface[1],
+        int(version[1]),
+        interval[1],
+        _UNICAST in block,
+        _AUTHENTICATED in block,
+        anchor,
+        lists[""][1:],
+    )
+    every = (*lists[""], *lists.get("_excluded", ()))
+    return RunningInstance(name, identity, tuple(each for each in every if not is_anchor(each.address)))
+
+
+def _virtual_ips(block: str) -> tuple[VirtualIP, ...]:
+    found = (_virtual_ip(*parts) for parts in _ADDRESS.findall(block))
+    return tuple(each for each in found if each is not None)
+
+
+@lru_cache(maxsize=1 << 14)  # most stay the same from one text to the next
+def _virtual_ip(text: str, prefix: str, interface: str) -> VirtualIP | None:
+    address = read_address(text)
+    return VirtualIP(address, int(prefix), interface) if address is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNodes:
+    """
+    The nodes that take part in a text: the *listed* ones have a priority.
+
+    *sources* and *heard* are pairs of node and address: where a node sends from, and where the others hear it. Both are
+    empty in multicast.
+    """
+
+    listed: frozenset[str] = frozenset()
+    sources: frozenset[tuple[str, Address]] = frozenset()
+    heard: frozenset[tuple[str, Address]] = frozenset()
+
+    def source(self, node: str, family: int) -> Address | None:
+        """The address of *family* that *node* sends from."""
+        return next((address for name, address in self.sources if name == node and address.family == family), None)
+
+    def heard_at(self, node: str, family: int) -> frozenset[Address]:
+        """The addresses of *family* at which the others hear *node*."""
+        return frozenset(address for name, address in self.heard if name == node and address.family == family)
+
+    def families(self) -> frozenset[int]:
+        """The families of unicast instances."""
+        return frozenset(address.family for _, address in self.sources)
+
+
+@lru_cache(maxsize=16)
+def running_nodes(text: str) -> RunningNodes:
+    """
+    The nodes that take part in *text*.
+
+    All instances of a family have the same nodes, so only the first instance of each family is read.
+    """
+    listed: set[str] = set()
+    sources: set[tuple[str, Address]] = set()
+    heard: set[tuple[str, Address]] = set()
+    for block in _first_blocks(text):
+        for match in _NODE.finditer(block):
+            if match["listed"]:
+                listed.add(match["listed"])
+            elif match["source"] and (address := read_address(match["own"])):
+                sources.add((match["source"], address))
+            elif match["peer"] and (address := read_address(match["heard"])):
+                heard.add((match["peer"], address))
+    return RunningNodes(frozenset(listed), frozenset(sources), frozenset(heard))
+
+
+def _first_blocks(text: str) -> Iterator[str]:
+    """The first instance, and the first unicast instance of each family, each up to its VIPs."""
+    marks = [_OPEN, *(f" unicast_src_ip {address}\n" for address in NO_SOURCE.values())]
+    for mark in marks:
+        found = text.find(mark)
+        if found >= 0:
+            begin = text.rfind(_OPEN, 0, found + len(_OPEN))
+            yield text[begin : text.find(_VIPS, begin)]
