@@ -31,10 +31,10 @@ from kavip.api.meta import Condition, Metadata
 from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus
 from kavip.pki import certificates
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import KeyPair
 from kavip.snapshot import Snapshot
 from kavip.webhook.body import LIMIT
-from kavip.webhook.server import Server
+from kavip.webhook.server import WebhookServer
 
 SIZES: Final = (100, 10_000)  # Services in cache
 GROUPS: Final = 20
@@ -94,8 +94,8 @@ async def compare(size: int) -> tuple[Round, Round]:
     ca = certificates.new_ca(now)
     leaf = certificates.new_leaf(ca, [HOST], now)
     async with AsyncExitStack() as stack:
-        server = Server(snapshot)
-        server.present(leaf)
+        server = WebhookServer(snapshot)
+        server.serve_certificate(leaf)
         ports = [await server.start(HOST, 0), await stack.enter_async_context(no_op(leaf))]
         stack.push_async_callback(server.stop)
         crowd = stack.enter_context(Crowd(ca.certificate_pem.decode(), question()))
@@ -111,7 +111,7 @@ def summed(rounds: Sequence[Round]) -> Round:
 
 # --- the bare handler ---------------------------------------------------------------------------------------------
 @asynccontextmanager
-async def no_op(leaf: Pair) -> AsyncIterator[int]:
+async def no_op(leaf: KeyPair) -> AsyncIterator[int]:
     """A server that parses each body and answers yes; its port."""
 
     async def answer(request: web.Request) -> web.Response:

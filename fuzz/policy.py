@@ -68,13 +68,13 @@ class _Finding(Exception):
 
 def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
     """What the server does between reading a body and writing one; the outcome."""
-    asked = review.read(body)
+    asked = review.decode_request(body)
     try:
         found = ROUTES[path].decide(asked, snapshot, PolicyOptions())
     except BadInput as error:
         assert str(error).isprintable(), error
         return "unreadable"
-    answer = review.answer(response(asked.uid, found, ReviewedObject(asked.kind.kind, asked.name)))
+    answer = review.encode_response(response(asked.uid, found, ReviewedObject(asked.kind.kind, asked.name)))
     answered = msgspec.json.decode(answer)["response"]
     assert answered["allowed"] is not bool(found.refusals), answered
     for warning in answered.get("warnings", ()):

@@ -11,7 +11,7 @@ from bench.review import HOST, cluster
 from kavip import telemetry
 from kavip.pki import certificates
 from kavip.webhook import server
-from kavip.webhook.server import Server
+from kavip.webhook.server import WebhookServer
 
 SERVICES = 200
 
@@ -19,13 +19,13 @@ SERVICES = 200
 async def main() -> None:
     """Serve until standard input ends."""
     telemetry.configure_logging("warning", "text")
-    server.PATIENCE = 0.0  # type: ignore[misc]  # nothing will arrive: waiting for it would be all that is measured
+    server.WAIT_FOR_REFERENCES = 0.0  # type: ignore[misc]  # nothing will arrive: waiting for it would be all that is measured
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
     faults: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-    target = Server(cluster(SERVICES))
-    target.present(certificates.new_leaf(ca, [HOST], now))
+    target = WebhookServer(cluster(SERVICES))
+    target.serve_certificate(certificates.new_leaf(ca, [HOST], now))
     port = await target.start(HOST, 0)
     print(json.dumps({"port": port, "pid": os.getpid(), "ca": ca.certificate_pem.decode()}), flush=True)
     await asyncio.to_thread(sys.stdin.read)

@@ -27,9 +27,9 @@ from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import ApiLease
 from kavip.settings import Settings, shown
-from kavip.webhook.authorizer import Access
-from kavip.webhook.certs.source import keeper
-from kavip.webhook.server import Server
+from kavip.webhook.authorizer import ExternalIPAuthorizer
+from kavip.webhook.certs.source import certificate_source
+from kavip.webhook.server import WebhookServer
 
 log = structlog.get_logger()
 
@@ -116,20 +116,20 @@ class App:
             external_ips_scope=settings.external_ips_scope,
             ipam=settings.ipam,
         )
-        access = Access(self._client)
-        server = Server(
+        authorizer = ExternalIPAuthorizer(self._client)
+        server = WebhookServer(
             self._caches.snapshot,
             unready=lambda: ", ".join(self._caches.unready()),
             options=options,
-            may_set_external_ips=access.may_set_external_ips,
+            may_set_external_ips=authorizer.may_set_external_ips,
         )
         with _listening("webhook", settings.webhook_host, settings.webhook_port) as address:
             await server.start(*address)
-        kept = keeper(self._client, settings, server.present)
-        self._webhook_unready += [server.unready, kept.work.unready]
-        start(kept.lookout.run(), "lookout")
-        start(kept.events.run(), "webhook events")
-        start(kept.work.run(), "certificates")
+        source = certificate_source(self._client, settings, server.serve_certificate)
+        self._webhook_unready += [server.unready, source.manager.unready]
+        start(source.watch.run(), "certificate watch")
+        start(source.events.run(), "webhook events")
+        start(source.manager.run(), "certificates")
         try:
             yield
         finally:

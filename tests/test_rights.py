@@ -32,7 +32,7 @@ from tests.app.conftest import a_group, a_service, free_port, object_of
 from tests.chart.release import wait_served
 from tests.support import manifests
 from tests.support.rbac import Right, granted, used, wait_bound
-from tests.webhook.httpclient import question
+from tests.webhook.httpclient import review_body
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.chart]
 
@@ -207,7 +207,7 @@ def ask_for_any_external_ip(cluster: Cluster) -> None:
     """A review as the API server would post it: nobody can reach kavip's Service here."""
     asked = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
     asked["spec"]["externalIPs"] = ["203.0.113.7"]
-    body = question(names.VALIDATE_SERVICE_PATH, asked)
+    body = review_body(names.VALIDATE_SERVICE_PATH, asked)
     url = f"https://127.0.0.1:{cluster.port}{names.VALIDATE_SERVICE_PATH}"
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
     with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:

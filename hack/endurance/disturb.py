@@ -15,7 +15,8 @@ from cryptography import x509
 from hack.testbed.cluster import Cluster
 from hack.testbed.process import Process, wait_for
 from kavip import names
-from kavip.pki import certificates
+from kavip.pki.trustbundle import parse_bundle
+from kavip.pki.verification import has_signed
 
 NAMESPACE: Final = "kavip"
 CHART: Final = Path(__file__).parents[2] / "charts" / "kavip"
@@ -71,7 +72,7 @@ def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None
         if authority is None or authority == before:
             return False
         leaves = _leaves(cluster)
-        served = bool(leaves) and all(certificates.signed(authority, leaf) for leaf in leaves)
+        served = bool(leaves) and all(has_signed(authority, leaf) for leaf in leaves)
         return served and _trusted(cluster) == [authority]
 
     wait_for("every replica serves a leaf of the new CA, now alone", renewed, timeout=_PATIENCE, interval=0.5)
@@ -169,7 +170,7 @@ def _trusted(cluster: Cluster) -> list[x509.Certificate]:
     """The CAs that the API server trusts."""
     path = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"
     found = cluster.kubectl("get", "validatingwebhookconfiguration", "kavip", path).stdout
-    return certificates.read_bundle(base64.b64decode(found))
+    return parse_bundle(base64.b64decode(found))
 
 
 def _leaves(cluster: Cluster) -> list[x509.Certificate]:

@@ -23,7 +23,7 @@ _NO_PATCH: Final = Verdict()
 
 def mutate_service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
     """Write the annotation of the default group on a Service that belongs to it and does not name a group."""
-    asked = review.question(request, Service)
+    asked = review.decode_objects(request, Service)
     # The API server replaces the status of the manifest by the stored one, but only after admission.
     stored = asked.old.status if asked.old is not None else ServiceStatus()
     subject = msgspec.structs.replace(asked.subject, status=stored)
@@ -35,7 +35,7 @@ def mutate_service(request: AdmissionRequest, snapshot: Snapshot) -> Verdict:
 
 def mutate_group(request: AdmissionRequest) -> Verdict:
     """Write the defaults of a new group; on UPDATE restore those that the new object omits."""
-    asked = review.question(request, KeepalivedGroup)
+    asked = review.decode_objects(request, KeepalivedGroup)
     if asked.subject.metadata.deletion_timestamp:
         return _NO_PATCH
     old = asked.old

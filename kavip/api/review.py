@@ -1,9 +1,9 @@
 """
-``admission.k8s.io/v1``: what the API server asks, what it is answered, and the question as the policy reads it.
+``admission.k8s.io/v1``: the AdmissionReview on the wire, and the review that the policy evaluates.
 
-A body is read in two steps. :func:`read` takes the envelope, so that even an answer about a broken object can carry
-the request's UID; :func:`question` then reads the objects as the kind that the path stands for. Both raise
-:class:`BadInput`, which never quotes what was in an object.
+A body is decoded in two steps. :func:`decode_request` decodes the envelope, so even a response about a malformed object
+has the UID of the request. :func:`decode_objects` then decodes the objects as the kind of the path. Both raise
+:class:`BadInput`, which never quotes the content of an object.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from kavip.errors import BadInput
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-_LARGE: Final = 64 * 1024  # bytes; nothing in an object that is smaller takes long
-_MOST_ANNOTATIONS: Final = 256 * 1024  # what the API server itself takes
-_MOST_ENTRIES: Final = 1024  # twice what the CRDs allow anywhere
-_PORTS: Final = "ports"  # of a Service; they cost nothing
-ABSENT: Final = (b"", b"null")  # of a raw field
+_LARGE: Final = 64 * 1024  # bytes; a smaller object is always evaluated quickly
+_MAX_ANNOTATIONS: Final = 256 * 1024  # bytes; the limit of the API server itself
+_MAX_ENTRIES: Final = 1024  # twice the limit of any field in the CRDs
+_PORTS: Final = "ports"  # of a Service; they cost no time
+ABSENT: Final = (b"", b"null")  # of a raw JSON field
 
 T = TypeVar("T", Service, KeepalivedGroup, VIPPool)
 
 
 class Operation(StrEnum):
-    """What is being done; kavip registers for the first three."""
+    """The operation; kavip registers for the first three."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -38,7 +38,7 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
-class Kind(Wire, frozen=True):
+class GroupVersionKind(Wire, frozen=True):
     """``request.kind``."""
 
     group: str = ""
@@ -47,7 +47,7 @@ class Kind(Wire, frozen=True):
 
 
 class UserInfo(Wire, frozen=True):
-    """``request.userInfo``: who asks; decides exemptions, never enters a message."""
+    """``request.userInfo``: decides exemptions; never part of a message."""
 
     username: str = ""
     uid: str = ""
@@ -56,11 +56,11 @@ class UserInfo(Wire, frozen=True):
 
 
 class AdmissionRequest(Wire, frozen=True):
-    """``request``; *object* and *old_object* stay raw until their kind is known."""
+    """``request``; *object* and *old_object* stay raw JSON until their kind is known."""
 
     uid: str
     operation: Operation
-    kind: Kind = Kind()
+    kind: GroupVersionKind = GroupVersionKind()
     name: str = ""
     namespace: str = ""
     user_info: UserInfo = UserInfo()
@@ -106,16 +106,16 @@ class AdmissionResponse(Wire, frozen=True):
     warnings: list[str] | None = None
 
 
-class Asked(Wire, frozen=True):
-    """An AdmissionReview on its way in."""
+class ReviewRequest(Wire, frozen=True):
+    """An AdmissionReview that the API server sends."""
 
     api_version: str
     kind: str
     request: AdmissionRequest
 
 
-class Answered(Wire, frozen=True):
-    """An AdmissionReview on its way out; no defaults, so that nothing is left out."""
+class ReviewResponse(Wire, frozen=True):
+    """An AdmissionReview that kavip sends; without defaults, because msgspec omits a field with its default value."""
 
     api_version: str
     kind: str
@@ -124,58 +124,57 @@ class Answered(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Review(Generic[T]):
-    """One question to the policy: may *subject* be so, or, where the operation is a DELETE, may it go?"""
+    """The input of the policy: *subject* is the object to evaluate; of a DELETE the one to delete."""
 
     operation: Operation
     subject: T
-    old: T | None = None  # what an UPDATE starts from
-    user: str = ""
+    old: T | None = None  # the object before an UPDATE
 
 
-_READER = msgspec.json.Decoder(Asked)
+_READER = msgspec.json.Decoder(ReviewRequest)
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(kind) for kind in (Service, KeepalivedGroup, VIPPool)
 }
 
 
-def read(body: bytes) -> AdmissionRequest:
-    """Read the envelope of a review."""
+def decode_request(body: bytes) -> AdmissionRequest:
+    """Decode the envelope of a review."""
     try:
-        asked = _READER.decode(body)
+        review = _READER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput("", KIND, f"cannot be read: {error}") from None
-    if (asked.api_version, asked.kind) != (API_VERSION, KIND):
-        raise BadInput("apiVersion, kind", f"{asked.api_version}, {asked.kind}", f"want {API_VERSION}, {KIND}")
-    if not asked.request.uid:
-        raise BadInput("request.uid", "", "want the UID that the answer shall carry")
-    return asked.request
+    if (review.api_version, review.kind) != (API_VERSION, KIND):
+        raise BadInput("apiVersion, kind", f"{review.api_version}, {review.kind}", f"want {API_VERSION}, {KIND}")
+    if not review.request.uid:
+        raise BadInput("request.uid", "", "want the UID for the response")
+    return review.request
 
 
-def question(request: AdmissionRequest, kind: type[T]) -> Review[T]:
-    """Read the objects of *request* as *kind*, each with the namespace of the request where it names none."""
+def decode_objects(request: AdmissionRequest, kind: type[T]) -> Review[T]:
+    """Decode the objects of *request* as *kind*; an object without a namespace gets that of the request."""
     new, old = (_object(raw, kind, request.namespace) for raw in (request.object, request.old_object))
     if new is not None and len(bytes(request.object)) > _LARGE and not new.metadata.deletion_timestamp:
-        _bounded(new)
+        _check_size(new)
     subject = new or old
     if subject is None:
-        raise BadInput("request.object", None, "want the object that is to be judged")
-    return Review(request.operation, subject, old if new else None, request.user_info.username)
+        raise BadInput("request.object", None, "want the object to review")
+    return Review(request.operation, subject, old if new else None)
 
 
-def answer(response: AdmissionResponse) -> bytes:
-    """Write the body that carries *response*."""
-    return msgspec.json.encode(Answered(api_version=API_VERSION, kind=KIND, response=response))
+def encode_response(response: AdmissionResponse) -> bytes:
+    """The body for *response*."""
+    return msgspec.json.encode(ReviewResponse(api_version=API_VERSION, kind=KIND, response=response))
 
 
-def _bounded(found: Service | KeepalivedGroup | VIPPool) -> None:
-    """Refuse what nobody means before it costs everybody time: most of it never passes the API server either."""
+def _check_size(found: Service | KeepalivedGroup | VIPPool) -> None:
+    """Refuse an absurdly large object: its evaluation would delay other reviews. API servers refuse most of them."""
     size = sum(len(key) + len(value) for key, value in (found.metadata.annotations or {}).items())
-    if size > _MOST_ANNOTATIONS:
-        raise BadInput("metadata.annotations", size, f"want at most {_MOST_ANNOTATIONS} bytes")
+    if size > _MAX_ANNOTATIONS:
+        raise BadInput("metadata.annotations", size, f"want at most {_MAX_ANNOTATIONS} bytes")
     for info in msgspec.structs.fields(found.spec):
         value = getattr(found.spec, info.name)
-        if isinstance(value, list | dict) and len(value) > _MOST_ENTRIES and info.name != _PORTS:
-            raise BadInput(f"spec.{info.encode_name}", len(value), f"want at most {_MOST_ENTRIES} entries")
+        if isinstance(value, list | dict) and len(value) > _MAX_ENTRIES and info.name != _PORTS:
+            raise BadInput(f"spec.{info.encode_name}", len(value), f"want at most {_MAX_ENTRIES} entries")
 
 
 def _object(raw: msgspec.Raw, kind: type[T], namespace: str) -> T | None:

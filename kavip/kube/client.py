@@ -154,7 +154,7 @@ class Client:
         )
         return _whole(resource, answer)
 
-    async def ask(self, resource: Resource[T], body: Body, *, timeout: float) -> T:
+    async def create_review(self, resource: Resource[T], body: Body, *, timeout: float) -> T:
         """Create what is answered at once and stored nowhere, a SubjectAccessReview for example."""
         typed = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
         sent = codec.encode(typed)

@@ -1,8 +1,9 @@
 """
-Certificates as values: what they hold, when they are due, and what is wrong with them. PURE.
+Certificates as values: issue, verify, and decide when to renew. PURE.
 
-* :mod:`~kavip.pki.certificates`: a CA, the leaves that it signs, their lifetimes;
-* :mod:`~kavip.pki.ca`: the CA that all replicas share, as its Secret holds it;
-* :mod:`~kavip.pki.candidate`: a certificate that somebody else put into a Secret: may it be served;
-* :mod:`~kavip.pki.strangers`: CAs in a bundle that no Secret of kavip holds.
+* :mod:`~kavip.pki.certificates`: a key pair; the CAs and leaves that kavip issues, and their lifetimes;
+* :mod:`~kavip.pki.verification`: whether an API server would accept a certificate;
+* :mod:`~kavip.pki.trustbundle`: the CAs of a ``caBundle``, and those in it that kavip does not know;
+* :mod:`~kavip.pki.ca`: the CA that all replicas share, and the Secret that holds it;
+* :mod:`~kavip.pki.provided`: a certificate that another program wrote into a Secret.
 """

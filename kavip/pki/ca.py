@@ -1,9 +1,9 @@
 """
-The CA that all replicas share: what its Secret holds, and what is written there.
+The CA that all replicas share: the content of its Secret, and the patches that change it.
 
-After a renewal the bundle holds the new CA and those before it. Each replica notes on the Secret that it serves a leaf
-of the new one; the old ones go when every replica that stands has noted it, or when every leaf of theirs must have
-ended.
+After a renewal the trust bundle has the new CA and the previous ones. Each replica confirms by an annotation of the
+Secret that it serves a leaf of the new CA. The previous CAs are dropped when all replicas have confirmed, or when all
+leaves of the previous CAs must have expired.
 """
 
 import re
@@ -20,96 +20,97 @@ from cryptography import x509
 from kavip import names
 from kavip.api.cluster import Secret
 from kavip.errors import BadInput
-from kavip.pki import certificates
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import CLOCK_SKEW, LEAF_LIFETIME, KeyPair, fingerprint, is_due, new_ca
+from kavip.pki.trustbundle import parse_bundle, trust_bundle, unexpired
+from kavip.pki.verification import can_issue, has_signed
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"
-KEPT: Final = 2  # authorities beside a new one: who deletes the Secret every minute does not grow the bundle for ever
-GRACE: Final = timedelta(hours=1)  # beyond the life of a leaf: for a replica that signs while the CA is being replaced
-_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")  # what may follow the slash of a key
+MAX_PREVIOUS: Final = 2  # CAs beside a new one: deleting the Secret again and again must not grow the bundle
+GRACE: Final = timedelta(hours=1)  # beyond the lifetime of a leaf, for a leaf issued while the CA was being replaced
+_ANNOTATION_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class SharedCA:
     """
-    What the Secret holds: the CA that signs, and those before it, which are still trusted.
+    The content of the CA Secret: the CA that issues, and the *previous* ones, which are still trusted.
 
-    *noted*: the keys of the notes on the Secret, of whichever CA; *confirmed*: those of replicas that serve a leaf of
-    this one. *asked*: somebody wishes for a new CA. *version*: of the Secret, "" where it does not stand there yet.
+    *confirmations*: the annotation keys of replicas that have confirmed any CA; *confirmed*: those for this CA.
+    *resource_version*: of the Secret, "" before it exists.
     """
 
-    ca: Pair
-    before: tuple[x509.Certificate, ...] = ()
-    noted: frozenset[str] = frozenset()
+    ca: KeyPair
+    previous: tuple[x509.Certificate, ...] = ()
+    confirmations: frozenset[str] = frozenset()
     confirmed: frozenset[str] = frozenset()
-    asked: bool = False
-    version: str = ""
+    rotation_requested: bool = False
+    resource_version: str = ""
 
     @property
     def trusted(self) -> tuple[x509.Certificate, ...]:
-        """All CAs that are to be trusted, the one that signs first."""
-        return self.ca.certificate, *self.before
+        """All CAs to trust, the issuing one first."""
+        return self.ca.certificate, *self.previous
 
-    def bundle(self, now: datetime) -> bytes:
-        """What is to stand in ``caBundle``."""
-        return certificates.bundle(self.trusted, now)
+    def trust_bundle(self, now: datetime) -> bytes:
+        """The content of ``caBundle``."""
+        return trust_bundle(self.trusted, now)
 
-    def trusts(self, leaf: Pair) -> bool:
-        """Whether *leaf* is of a CA that is to be trusted."""
-        return any(certificates.signed(issuer, leaf.certificate) for issuer in self.trusted)
+    def trusts(self, leaf: KeyPair) -> bool:
+        """Whether one of the trusted CAs has signed *leaf*."""
+        return any(has_signed(issuer, leaf.certificate) for issuer in self.trusted)
 
-    def has_signed(self, leaf: Pair) -> bool:
-        """Whether *leaf* is of the CA that signs now."""
-        return certificates.signed(self.ca.certificate, leaf.certificate)
+    def has_issued(self, leaf: KeyPair) -> bool:
+        """Whether the issuing CA has signed *leaf*."""
+        return has_signed(self.ca.certificate, leaf.certificate)
 
     def is_due(self, now: datetime) -> bool:
-        """Whether a new CA is to be made: this one is old, or somebody asks for one and not too many stand already."""
-        return certificates.due(self.ca.certificate, now) or (self.asked and len(self.before) < KEPT)
+        """Whether to create a new CA: this one is old, or a rotation is requested and none is in progress."""
+        return is_due(self.ca.certificate, now) or (self.rotation_requested and len(self.previous) < MAX_PREVIOUS)
 
-    def outlives(self, standing: Iterable[str], now: datetime) -> bool:
-        """Whether nobody serves a leaf of an older CA: all that are *standing* have confirmed, or time is over."""
-        replicas = frozenset(standing)
-        if replicas and {note(replica) for replica in replicas} <= self.confirmed:
+    def can_drop_previous(self, replicas: Iterable[str], now: datetime) -> bool:
+        """Whether no leaf of a previous CA is in use: all *replicas* have confirmed, or all such leaves expired."""
+        keys = {confirmation_key(replica) for replica in replicas}
+        if keys and keys <= self.confirmed:
             return True
-        return now >= self.ca.certificate.not_valid_before_utc + certificates.SKEW + certificates.LEAF_LIFE + GRACE
+        return now >= self.ca.certificate.not_valid_before_utc + CLOCK_SKEW + LEAF_LIFETIME + GRACE
 
 
-def note(replica: str) -> str:
-    """The annotation by which *replica* confirms that it serves a leaf of the CA."""
-    name = replica if _NAME.fullmatch(replica) else sha256(replica.encode()).hexdigest()[:32]
+def confirmation_key(replica: str) -> str:
+    """The annotation by which *replica* confirms that it serves a leaf of the issuing CA."""
+    name = replica if _ANNOTATION_NAME.fullmatch(replica) else sha256(replica.encode()).hexdigest()[:32]
     return names.CONFIRMED_PREFIX + name
 
 
-def read(secret: Secret, now: datetime) -> Authority | None:
-    """What *secret* holds; None where no leaf can be signed with it."""
+def read_secret(secret: Secret, now: datetime) -> SharedCA | None:
+    """The content of *secret*; None if it has no CA that can issue a leaf."""
     try:
-        data = contents(secret)
-        ca = Pair.load(data.get(CERTIFICATE, b""), data.get(KEY, b""))
+        data = decode_data(secret)
+        ca = KeyPair.load(data.get(CERTIFICATE, b""), data.get(KEY, b""))
     except BadInput:
         return None
-    if not certificates.is_authority(ca):
+    if not can_issue(ca):
         return None
-    notes = {
+    confirmations = {
         key: value
         for key, value in (secret.metadata.annotations or {}).items()
         if key.startswith(names.CONFIRMED_PREFIX)
     }
-    current = certificates.fingerprint(ca.certificate)
-    bundle = certificates.alive(certificates.read_bundle(data.get(BUNDLE, b"")), now)
-    return Authority(
+    current = fingerprint(ca.certificate)
+    bundle = unexpired(parse_bundle(data.get(BUNDLE, b"")), now)
+    return SharedCA(
         ca,
-        before=tuple(each for each in bundle if each != ca.certificate),
-        noted=frozenset(notes),
-        confirmed=frozenset(key for key, value in notes.items() if value == current),
-        asked=secret.metadata.annotation(names.ROTATE_ANNOTATION) == "true",
-        version=secret.metadata.resource_version,
+        previous=tuple(each for each in bundle if each != ca.certificate),
+        confirmations=frozenset(confirmations),
+        confirmed=frozenset(key for key, value in confirmations.items() if value == current),
+        rotation_requested=secret.metadata.annotation(names.ROTATE_ANNOTATION) == "true",
+        resource_version=secret.metadata.resource_version,
     )
 
 
-def contents(secret: Secret) -> dict[str, bytes]:
-    """The data of *secret*; :class:`BadInput` where it is not base64."""
+def decode_data(secret: Secret) -> dict[str, bytes]:
+    """The data of *secret*; raises :class:`BadInput` if a value is not base64."""
     found = {}
     for name, text in sorted((secret.data or {}).items()):
         try:
@@ -119,43 +120,43 @@ def contents(secret: Secret) -> dict[str, bytes]:
     return found
 
 
-def renewed(before: Iterable[x509.Certificate], now: datetime) -> Authority:
-    """A new CA, beside the newest of those *before*."""
-    return Authority(certificates.new_ca(now), before=tuple(certificates.alive(before, now))[:KEPT])
+def renewed(previous: Iterable[x509.Certificate], now: datetime) -> SharedCA:
+    """A new CA beside the first of the *previous* ones."""
+    return SharedCA(new_ca(now), previous=tuple(unexpired(previous, now))[:MAX_PREVIOUS])
 
 
-def made(authority: Authority, now: datetime) -> dict[str, Any]:
+def secret_body(shared: SharedCA, now: datetime) -> dict[str, Any]:
     """The body of a new Secret."""
-    return {"type": "kubernetes.io/tls", **_data(authority, now)}
+    return {"type": "kubernetes.io/tls", **_data(shared, now)}
 
 
-def replacing(authority: Authority, secret: Secret, now: datetime) -> dict[str, Any]:
-    """The patch by which *authority* takes the place of what *secret* holds: notes and wishes are over."""
-    notes = {key: None for key in secret.metadata.annotations or {} if _is_ours(key)}
-    return {
-        "metadata": {"resourceVersion": secret.metadata.resource_version, "annotations": notes},
-        **_data(authority, now),
+def renewal_patch(shared: SharedCA, secret: Secret, now: datetime) -> dict[str, Any]:
+    """The patch that replaces the CA in *secret* by *shared*; it removes confirmations and the rotation request."""
+    removed = {
+        key: None
+        for key in secret.metadata.annotations or {}
+        if key == names.ROTATE_ANNOTATION or key.startswith(names.CONFIRMED_PREFIX)
     }
+    metadata = {"resourceVersion": secret.metadata.resource_version, "annotations": removed}
+    return {"metadata": metadata, **_data(shared, now)}
 
 
-def confirming(authority: Authority, replica: str) -> dict[str, Any]:
-    """The patch by which *replica* says that it serves a leaf of *authority*; it disturbs nobody else's."""
-    return {"metadata": {"annotations": {note(replica): certificates.fingerprint(authority.ca.certificate)}}}
+def confirmation_patch(shared: SharedCA, replica: str) -> dict[str, Any]:
+    """The patch by which *replica* confirms the issuing CA; it touches no other confirmation."""
+    return {"metadata": {"annotations": {confirmation_key(replica): fingerprint(shared.ca.certificate)}}}
 
 
-def concluding(authority: Authority, now: datetime) -> dict[str, Any]:
-    """The patch after which only the CA of *authority* is trusted."""
-    metadata = {"resourceVersion": authority.version, "annotations": dict.fromkeys(sorted(authority.noted))}
-    return {"metadata": metadata, "data": _encoded({BUNDLE: certificates.bundle([authority.ca.certificate], now)})}
+def drop_previous_patch(shared: SharedCA, now: datetime) -> dict[str, Any]:
+    """The patch after which only the issuing CA is trusted."""
+    removed = dict.fromkeys(sorted(shared.confirmations))
+    metadata = {"resourceVersion": shared.resource_version, "annotations": removed}
+    return {"metadata": metadata, "data": _encoded({BUNDLE: trust_bundle([shared.ca.certificate], now)})}
 
 
-def _is_ours(key: str) -> bool:
-    return key == names.ROTATE_ANNOTATION or key.startswith(names.CONFIRMED_PREFIX)
-
-
-def _data(authority: Authority, now: datetime) -> dict[str, Any]:
-    ca = authority.ca
-    return {"data": _encoded({CERTIFICATE: ca.certificate_pem, KEY: ca.key_pem, BUNDLE: authority.bundle(now)})}
+def _data(shared: SharedCA, now: datetime) -> dict[str, Any]:
+    ca = shared.ca
+    content = {CERTIFICATE: ca.certificate_pem, KEY: ca.key_pem, BUNDLE: shared.trust_bundle(now)}
+    return {"data": _encoded(content)}
 
 
 def _encoded(data: dict[str, bytes]) -> dict[str, str]:

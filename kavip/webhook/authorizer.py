@@ -1,8 +1,8 @@
 """
-May this user set external IPs whatever kavip's rules say?
+May a user set any external IP? kavip asks the API server by SubjectAccessReview.
 
-The verb is that of OpenShift: ``create`` on ``services/externalips`` in the Service's namespace. It is asked of the API
-server, only where a refusal would follow, and remembered for half a minute. No answer is a no: the refusal stands.
+The permission is that of OpenShift: ``create`` on ``services/externalips`` in the namespace of the Service. kavip asks
+only if a refusal would follow, and caches the answer for half a minute. If the request fails, the refusal stays.
 """
 
 import time
@@ -17,39 +17,41 @@ from kavip.kube import resources
 from kavip.kube.client import Client
 
 TIMEOUT: Final = 1.0
-REMEMBERED: Final = 30.0
-_MOST: Final = 1024  # answers kept
+CACHE_SECONDS: Final = 30.0
+_MAX_CACHED: Final = 1024
 
 log: Final = structlog.get_logger(__name__)
 
 _Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], str]
 
 
-class Access:
-    """Asks by *client*; seconds come from *clock*."""
+class ExternalIPAuthorizer:
+    """Asks the API server by *client*; *clock* returns seconds."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is known yet."""
+        """Start with an empty cache."""
         self._client, self._clock = client, clock
-        self._known: dict[_Key, tuple[float, bool]] = {}  # oldest first
+        self._cache: dict[_Key, tuple[float, bool]] = {}  # oldest first
 
     async def may_set_external_ips(self, user: UserInfo, namespace: str) -> bool:
         """Whether *user* may set any external IP on Services of *namespace*."""
         key = _key(user, namespace)
         now = self._clock()
-        asked, known = self._known.get(key, (now - REMEMBERED, False))
-        if now - asked < REMEMBERED:
-            return known
+        asked, cached = self._cache.get(key, (now - CACHE_SECONDS, False))
+        if now - asked < CACHE_SECONDS:
+            return cached
         try:
-            answer = await self._client.ask(resources.ACCESS, _question(user, namespace), timeout=TIMEOUT)
+            review = await self._client.create_review(
+                resources.ACCESS, _access_review(user, namespace), timeout=TIMEOUT
+            )
         except (ApiError, BadInput) as error:
-            log.warning("cannot ask who may set external IPs", why=str(error))
+            log.warning("access review failed", error=str(error))
             return False
-        allowed = answer.status.allowed and not answer.status.denied
-        self._known.pop(key, None)
-        self._known[key] = self._clock(), allowed
-        while len(self._known) > _MOST:
-            del self._known[next(iter(self._known))]
+        allowed = review.status.allowed and not review.status.denied
+        self._cache.pop(key, None)
+        self._cache[key] = self._clock(), allowed
+        while len(self._cache) > _MAX_CACHED:
+            del self._cache[next(iter(self._cache))]
         return allowed
 
 
@@ -58,7 +60,7 @@ def _key(user: UserInfo, namespace: str) -> _Key:
     return user.username, user.uid, tuple(user.groups or ()), extra, namespace
 
 
-def _question(user: UserInfo, namespace: str) -> dict[str, Any]:
+def _access_review(user: UserInfo, namespace: str) -> dict[str, Any]:
     attributes = {"namespace": namespace, "verb": "create", "resource": "services", "subresource": "externalips"}
     spec = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
     return {"spec": {**spec, "resourceAttributes": attributes}}

@@ -1,11 +1,11 @@
 """
-The TLS server on 9443: bytes in, an AdmissionReview out.
+The TLS server on port 9443: AdmissionReviews in, AdmissionReviews out.
 
-A bad request is an HTTP error, so that the API server's ``failurePolicy`` decides; a bad object is a ``.response``. A
-rule that raises gives a well-formed answer all the same: a validator says no with code 500, a mutator lets pass
-unchanged; both are counted, and logged with the UID. Until the caches are filled every review is answered 503, never
-with a guess. How long a stranger may take, and how much, is decided in :mod:`kavip.http.listener` and
-:mod:`kavip.webhook.body`.
+A malformed request is an HTTP error, so the ``failurePolicy`` of the webhook decides. A bad object is a regular
+response. A rule that raises an exception still gives a well-formed response: a validator refuses with code 500, a
+mutator allows the object unchanged; both are counted, and logged with the UID. Until the caches are synced every
+review is answered with 503. :mod:`kavip.http.listener` and :mod:`kavip.webhook.body` bound the time and the bytes of a
+client.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.http.listener import Listener, Reply
 from kavip.names import Reason
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import KeyPair
 from kavip.snapshot import Snapshot
-from kavip.webhook.body import Reader, Unreadable
+from kavip.webhook.body import BodyReader, UnreadableBody
 from kavip.webhook.certs import tls
 
-PATIENCE: Final = 0.5  # seconds for which an object that is missing may still arrive
-_LOOK: Final = 0.02
+WAIT_FOR_REFERENCES: Final = 0.5  # seconds for which a missing group or pool may still be created
+_POLL_SECONDS: Final = 0.02
 _ERROR, _ALLOWED, _DENIED = "error", "allowed", "denied"
 
 _JSON: Final = "application/json"
@@ -49,18 +49,18 @@ _JSON: Final = "application/json"
 log: Final = structlog.get_logger(__name__)
 
 Decide = Callable[[AdmissionRequest, Snapshot, PolicyOptions], Verdict]
-Exemption = Callable[[UserInfo, str], Awaitable[bool]]
-"""Whether a user is exempt from the rules about external IPs in a namespace."""
+Authorize = Callable[[UserInfo, str], Awaitable[bool]]
+"""Whether a user may set any external IP on Services of a namespace."""
 
 
-async def nobody(_user: UserInfo, _namespace: str) -> bool:
-    """Nobody is exempt."""
+async def no_exemptions(_user: UserInfo, _namespace: str) -> bool:
+    """No user is exempt from the rules for external IPs."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What stands behind a path; where *mutates*, no failure of ours may stop a request."""
+    """The decision of a path; if it *mutates*, an internal error must not refuse a request."""
 
     decide: Decide
     mutates: bool = False
@@ -68,7 +68,7 @@ class Route:
 
 def _validates(kind: type[Service] | type[KeepalivedGroup] | type[VIPPool]) -> Route:
     return Route(
-        lambda request, snapshot, options: policy.review(wire.question(request, kind), snapshot, options=options)
+        lambda request, snapshot, options: policy.review(wire.decode_objects(request, kind), snapshot, options=options)
     )
 
 
@@ -83,8 +83,8 @@ ROUTES: Final[Mapping[str, Route]] = {
 }
 
 
-class Server:
-    """Answers reviews from *snapshot*; *unready* says why the caches may not be trusted yet, or ""."""
+class WebhookServer:
+    """Answers reviews from *snapshot*; *unready* returns why the caches cannot be used yet, or ""."""
 
     def __init__(
         self,
@@ -93,126 +93,124 @@ class Server:
         unready: Callable[[], str] = lambda: "",
         options: PolicyOptions = PolicyOptions(),  # noqa: B008 - frozen
         routes: Mapping[str, Route] = ROUTES,
-        may_set_external_ips: Exemption = nobody,
+        may_set_external_ips: Authorize = no_exemptions,
     ) -> None:
-        """Make the server; :meth:`start` opens the port, :meth:`present` gives it a certificate."""
+        """:meth:`start` opens the port, :meth:`serve_certificate` sets the certificate."""
         self._may_set_external_ips = may_set_external_ips
         self._snapshot, self._caches_unready, self._options = snapshot, unready, options
-        self._context = tls.context()
+        self._context = tls.server_context()
         self._has_certificate = False
         self._draining = False
-        self._desks = {path: _Desk(path, route) for path, route in routes.items()}
-        self._bodies = Reader()
+        self._endpoints = {path: _Endpoint(path, route) for path, route in routes.items()}
+        self._bodies = BodyReader()
         self._listener = Listener(
-            self._serve, tls=lambda: self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc
+            self._handle, tls=lambda: self._context, evicted=telemetry.EVICTIONS.labels("webhook").inc
         )
 
     def unready(self) -> str:
-        """Say why reviews are not answered, or should not be sent here any more; "" when all is well."""
+        """Why this replica should get no reviews; "" if it should."""
         if self._draining:
             return "shutting down"
-        return self.refusing()
+        return self.unavailable()
 
-    def refusing(self) -> str:
-        """Say why reviews are answered 503; "" when they are judged. While draining they still are."""
+    def unavailable(self) -> str:
+        """Why reviews are answered with 503; "" if they are evaluated, also while the server drains."""
         return self._caches_unready() if self._has_certificate else "no certificate yet"
 
-    def present(self, leaf: Pair) -> None:
-        """Serve with *leaf* from the next connection on; those that stand keep theirs."""
-        self._context = tls.showing(leaf)
+    def serve_certificate(self, leaf: KeyPair) -> None:
+        """Serve *leaf* from the next connection on; open connections keep theirs."""
+        self._context = tls.serving_context(leaf)
         self._has_certificate = True
         telemetry.CERTIFICATE_EXPIRY.labels("leaf").set(leaf.certificate.not_valid_after_utc.timestamp())
 
     async def start(self, host: str = "", port: int = names.WEBHOOK_PORT) -> int:
-        """Open the port, and return it: with *port* 0 the kernel has chosen."""
+        """Open the port and return it; with *port* 0 the kernel chooses one."""
         bound = await self._listener.start(host, port)
-        log.info("webhook listens", host=host or "*", port=bound)
+        log.info("webhook listening", host=host or "*", port=bound)
         return bound
 
     async def stop(self, drain: float = 0.0) -> None:
         """
-        Close the port.
+        Drain for so many seconds, then close the port.
 
-        For *drain* seconds before that, go on answering with ``Connection: close``: the API server keeps its
-        connections to a pod that has left the endpoints, and each must be told. Those on which nothing was asked
-        meanwhile get the listener's farewell.
+        While it drains the server answers with ``Connection: close``: the API server keeps its connections to a pod
+        that has left the endpoints, so each of them must be closed. The listener closes those without a request.
         """
         self._draining = True
         await asyncio.sleep(drain)
         await self._listener.stop()
 
-    async def _serve(self, request: web.BaseRequest) -> web.Response | Reply:
-        """Answer one request."""
-        desk = self._desks.get(request.path)
-        if desk is None:
-            return _told(404, f"no such path; want one of {', '.join(sorted(self._desks))}")
+    async def _handle(self, request: web.BaseRequest) -> web.Response | Reply:
+        endpoint = self._endpoints.get(request.path)
+        if endpoint is None:
+            return _http_error(404, f"no such path; want one of {', '.join(sorted(self._endpoints))}")
         if request.method != "POST":
-            return _told(405, "want POST", Allow="POST")
-        if reason := self.refusing():
-            return _told(503, reason)
+            return _http_error(405, "want POST", Allow="POST")
+        if reason := self.unavailable():
+            return _http_error(503, reason)
         try:
             body = await self._bodies.read(request)
-        except Unreadable as error:
-            return _told(error.status, str(error))
+        except UnreadableBody as error:
+            return _http_error(error.status, str(error))
         try:
-            reply = Reply(await self._review(desk, body), _JSON)
+            reply = Reply(await self._review(endpoint, body), _JSON)
         except BadInput as error:
-            return _told(400, str(error))
+            return _http_error(400, str(error))
         finally:
-            self._bodies.free(body)
+            self._bodies.release(body)
         if self._draining:
             reply.force_close()
         return reply
 
-    async def _review(self, desk: "_Desk", body: bytes) -> bytes:
+    async def _review(self, endpoint: "_Endpoint", body: bytes) -> bytes:
         start = perf_counter()
-        asked = wire.read(body)
-        answered, outcome = await self._answer(desk, asked)
-        desk.outcomes[outcome].inc()
-        desk.seconds.observe(perf_counter() - start)
-        return wire.answer(answered)
+        request = wire.decode_request(body)
+        answer, outcome = await self._answer(endpoint, request)
+        endpoint.outcomes[outcome].inc()
+        endpoint.seconds.observe(perf_counter() - start)
+        return wire.encode_response(answer)
 
-    async def _answer(self, desk: "_Desk", asked: AdmissionRequest) -> tuple[AdmissionResponse, str]:
-        subject = ReviewedObject(
-            kind=asked.kind.kind, group=asked.kind.group, name=asked.name, namespace=asked.namespace
-        )
-        mutates = desk.route.mutates
+    async def _answer(self, endpoint: "_Endpoint", request: AdmissionRequest) -> tuple[AdmissionResponse, str]:
+        kind = request.kind
+        reviewed = ReviewedObject(kind=kind.kind, group=kind.group, name=request.name, namespace=request.namespace)
+        mutates = endpoint.route.mutates
         try:
-            found = await self._decide(desk.route, asked)
-            if found.exemptible:
-                found = await self._pardoned(found, asked)
+            verdict = await self._decide(endpoint.route, request)
+            if verdict.exemptible:
+                verdict = await self._exempt(verdict, request)
         except BadInput as error:
-            found = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
-        except Exception as error:  # noqa: BLE001 - the edge: logged, counted, and answered
-            log.error("review failed", path=desk.path, uid=asked.uid, error=type(error).__name__, at=_places(error))
+            verdict = Verdict() if mutates else Verdict((Refusal.of(Reason.INVALID, error),))
+        except Exception as error:  # noqa: BLE001 - an edge of kavip: logged, counted, and answered
+            frames = _frames(error)
+            log.error("review failed", path=endpoint.path, uid=request.uid, error=type(error).__name__, at=frames)
             if mutates:
-                return response(asked.uid, Verdict(), subject), _ERROR
-            text = f"kavip could not judge this {subject.kind}: an error of its own; its log has it under {asked.uid}"
-            return failure(asked.uid, 500, "InternalError", text), _ERROR
-        return response(asked.uid, found, subject), _ALLOWED if found.allowed else _DENIED
+                return response(request.uid, Verdict(), reviewed), _ERROR
+            text = f"kavip could not evaluate this {kind.kind}: internal error; see kavip's log for uid {request.uid}"
+            return failure(request.uid, 500, "InternalError", text), _ERROR
+        return response(request.uid, verdict, reviewed), _ALLOWED if verdict.allowed else _DENIED
 
-    async def _pardoned(self, found: Verdict, asked: AdmissionRequest) -> Verdict:
-        """*found*, without what does not bind this user; he is asked about only where that would let the object in."""
-        pardoned = found.exempted()
-        if pardoned.allowed and await self._may_set_external_ips(asked.user_info, asked.namespace):
-            return pardoned
-        return found
+    async def _exempt(self, verdict: Verdict, request: AdmissionRequest) -> Verdict:
+        """Lift the exemptible refusals for an exempt user; check the authorization only if that allows the object."""
+        exempted = verdict.exempted()
+        if exempted.allowed and await self._may_set_external_ips(request.user_info, request.namespace):
+            return exempted
+        return verdict
 
-    async def _decide(self, route: Route, asked: AdmissionRequest) -> Verdict:
-        """Judge; and judge again once what was missing has arrived: it may come with the same ``kubectl apply``."""
+    async def _decide(self, route: Route, request: AdmissionRequest) -> Verdict:
+        """Decide, and again once a missing reference exists: the same ``kubectl apply`` may create it."""
         self._snapshot.rests.expire(datetime.now(UTC))
-        found = route.decide(asked, self._snapshot, self._options)
+        verdict = route.decide(request, self._snapshot, self._options)
         clock = asyncio.get_running_loop().time
-        deadline = clock() + PATIENCE
-        while found.missing and not found.allowed and clock() < deadline:
-            await asyncio.sleep(_LOOK)
-            if any(reference.exists(self._snapshot) for reference in found.missing):
-                found = route.decide(asked, self._snapshot, self._options)
-        return found
+        deadline = clock() + WAIT_FOR_REFERENCES
+        while verdict.missing and not verdict.allowed and clock() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+            if any(reference.exists(self._snapshot) for reference in verdict.missing):
+                verdict = route.decide(request, self._snapshot, self._options)
+        return verdict
 
 
-class _Desk:
-    """A path with its route and its metrics, looked up once."""
+class _Endpoint:
+    """A path with its route and its metrics; looking up metrics by label is slow."""
 
     __slots__ = ("outcomes", "path", "route", "seconds")
 
@@ -224,11 +222,10 @@ class _Desk:
         self.seconds = telemetry.REVIEW_SECONDS.labels(path)
 
 
-def _told(status: int, why: str, **headers: str) -> web.Response:
-    """An HTTP error with one line of reason."""
-    return web.Response(status=status, text=f"{why}\n", headers=headers)
+def _http_error(status: int, reason: str, **headers: str) -> web.Response:
+    return web.Response(status=status, text=f"{reason}\n", headers=headers)
 
 
-def _places(error: BaseException) -> list[str]:
-    """Where *error* came through; its message may quote the object, so it is not told."""
+def _frames(error: BaseException) -> list[str]:
+    """The frames of the traceback. The message is not logged: it may quote the object."""
     return [f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in extract_tb(error.__traceback__)]

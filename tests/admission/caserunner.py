@@ -22,9 +22,9 @@ from kavip.admission.verdict import Verdict
 from kavip.api.review import AdmissionRequest, UserInfo
 from kavip.kube.client import Client
 from kavip.snapshot import Snapshot
-from kavip.webhook.certs.cabundle import Registered
-from kavip.webhook.certs.selfsigned import Rotation
-from kavip.webhook.server import ROUTES, Route, Server
+from kavip.webhook.certs.cabundle import WebhookRegistrar
+from kavip.webhook.certs.selfsigned import DynamicAuthority
+from kavip.webhook.server import ROUTES, Route, WebhookServer
 from tests.admission.apiclient import APPLY, MERGE, Answer, ApiClient, object_path
 from tests.support.loopthread import LoopThread
 
@@ -95,21 +95,23 @@ def case_runner(plane: ControlPlane, loop: LoopThread) -> Iterator[CaseRunner]:
     runner = CaseRunner(plane, ApiClient(plane))
     routes = {path: replace(route, decide=partial(runner.decide, route)) for path, route in ROUTES.items()}
     server, client = (
-        Server(Snapshot(), routes=routes, may_set_external_ips=runner.exempts),
+        WebhookServer(Snapshot(), routes=routes, may_set_external_ips=runner.exempts),
         Client.from_settings(str(plane.kubeconfig)),
     )
     port = loop.run(server.start("127.0.0.1", 0))
     loop.run(client.__aenter__())
-    publisher = Registered(
+    publisher = WebhookRegistrar(
         client,
         NAME,
         URLClientConfig(f"https://127.0.0.1:{port}"),
         NAME,
         options=RegistrationOptions(external_ips="all"),
     )
-    rotation = Rotation(client, namespace=NAME, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
+    authority = DynamicAuthority(
+        client, namespace=NAME, hosts=["127.0.0.1"], serve=server.serve_certificate, publisher=publisher
+    )
     try:
-        loop.run(rotation.tick())
+        loop.run(authority.reconcile())
         yield runner
     finally:
         plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)

@@ -29,7 +29,7 @@ def request(new: Any, old: Any = None) -> AdmissionRequest:
     """The review of the creation of *new*, or of the update of *old*."""
     asked = {"uid": "u1", "operation": "UPDATE" if old else "CREATE", "namespace": "shop", "object": new}
     body = {"apiVersion": review.API_VERSION, "kind": review.KIND, "request": {**asked, "oldObject": old}}
-    return review.read(json.dumps(body).encode())
+    return review.decode_request(json.dumps(body).encode())
 
 
 def patched(new: Any, steps: tuple[patch.Step, ...]) -> Any:

@@ -37,7 +37,7 @@ Objects = dict[str, Any]
 def mutated(path: str, body: bytes) -> Verdict:
     """The mutation of *path*; the empty verdict for an object that cannot be read."""
     try:
-        request = review.read(body)
+        request = review.decode_request(body)
         return (
             mutation.mutate_service(request, CLUSTER)
             if path == names.MUTATE_SERVICE_PATH

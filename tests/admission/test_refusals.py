@@ -35,7 +35,7 @@ def evaluate(case: Case, asked: Manifest) -> Verdict:
 
 def _mutated(case: Case, asked: Manifest) -> Any:
     question = {"uid": "u1", "operation": case.operation, "object": asked, "oldObject": case.old}
-    request = review.read(
+    request = review.decode_request(
         json.dumps({"apiVersion": review.API_VERSION, "kind": review.KIND, "request": question}).encode()
     )
     steps: tuple[patch.Step, ...] = ()

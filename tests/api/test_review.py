@@ -22,22 +22,29 @@ def body(**request: Any) -> bytes:
 
 def test_a_create_has_a_new_object_only() -> None:
     """``oldObject: null`` is no object."""
-    asked = review.question(review.read(body(userInfo={"username": "jane"})), Service)
-    assert (asked.operation, asked.old, asked.user) == (Operation.CREATE, None, "jane")
+    request = review.decode_request(body(userInfo={"username": "jane"}))
+    assert request.user_info.username == "jane"
+    asked = review.decode_objects(request, Service)
+    assert (asked.operation, asked.old) == (Operation.CREATE, None)
     assert asked.subject.key == "shop/web"
 
 
 def test_a_delete_is_about_the_old_object() -> None:
-    """Where the object goes, the question is about what it was."""
-    asked = review.question(review.read(body(operation="DELETE", object=None, oldObject=SERVICE)), Service)
+    """The subject of a DELETE is the old object."""
+    asked = review.decode_objects(
+        review.decode_request(body(operation="DELETE", object=None, oldObject=SERVICE)), Service
+    )
     assert asked.old is None
     assert asked.subject.key == "shop/web"
 
 
-def test_the_namespace_of_the_request_fills_in() -> None:
-    """An object that names no namespace gets that of the request."""
+def test_the_namespace_of_the_request_is_used() -> None:
+    """An object without a namespace gets that of the request."""
     raw = {"metadata": {"name": "web"}}
-    assert review.question(review.read(body(object=raw, namespace="shop")), Service).subject.key == "shop/web"
+    assert (
+        review.decode_objects(review.decode_request(body(object=raw, namespace="shop")), Service).subject.key
+        == "shop/web"
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,19 +54,21 @@ def test_the_namespace_of_the_request_fills_in() -> None:
         ({"spec": {"externalIPs": ["192.0.2.1"] * 10_000}}, "spec.externalIPs: 10000: want at most 1024 entries"),
     ],
 )
-def test_what_nobody_means_is_not_judged(large: dict[str, Any], message: str) -> None:
-    """An object that would hold up everybody else is refused unread; in deletion, or as the old one, it passes."""
+def test_an_absurdly_large_object_is_refused(large: dict[str, Any], message: str) -> None:
+    """An object that would delay other reviews is refused; in deletion, or as the old object, it is accepted."""
     with pytest.raises(BadInput, match=message):
-        review.question(review.read(body(object=large)), Service)
-    review.question(review.read(body(oldObject=large, operation="UPDATE")), Service)
+        review.decode_objects(review.decode_request(body(object=large)), Service)
+    review.decode_objects(review.decode_request(body(oldObject=large, operation="UPDATE")), Service)
     leaving = {**large, "metadata": {**large.get("metadata", {}), "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    review.question(review.read(body(object=leaving, operation="UPDATE")), Service)
+    review.decode_objects(review.decode_request(body(object=leaving, operation="UPDATE")), Service)
 
 
-def test_many_ports_are_fine() -> None:
-    """A Service may have thousands of them."""
+def test_many_ports_are_accepted() -> None:
+    """A Service may have thousands of ports."""
     many = {"spec": {"ports": [{"name": f"p{number}", "port": number} for number in range(5_000)]}}
-    assert len(review.question(review.read(body(object=many)), Service).subject.spec.ports or ()) == 5_000
+    assert (
+        len(review.decode_objects(review.decode_request(body(object=many)), Service).subject.spec.ports or ()) == 5_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,10 +84,10 @@ def test_many_ports_are_fine() -> None:
         (body(operation="LOOK"), r"Invalid enum value 'LOOK'"),
     ],
 )
-def test_an_envelope_that_is_none_is_bad_input(data: bytes, message: str) -> None:
-    """What is not an AdmissionReview of v1 is refused with the reason."""
+def test_a_malformed_envelope_is_bad_input(data: bytes, message: str) -> None:
+    """A body that is no AdmissionReview of v1 is refused with the cause."""
     with pytest.raises(BadInput, match=message):
-        review.read(data)
+        review.decode_request(data)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +98,20 @@ def test_an_envelope_that_is_none_is_bad_input(data: bytes, message: str) -> Non
         ({"object": 7}, "Expected `object`, got `int`"),
     ],
 )
-def test_an_object_that_is_none_is_bad_input_and_is_not_quoted(request_: dict[str, Any], message: str) -> None:
-    """A broken object is told by its path, not by its contents."""
-    asked = review.read(body(**request_))
+def test_a_malformed_object_is_bad_input_and_not_quoted(request_: dict[str, Any], message: str) -> None:
+    """The message has the path of the error, not the content."""
+    asked = review.decode_request(body(**request_))
     with pytest.raises(BadInput, match=message):
-        review.question(asked, Service)
+        review.decode_objects(asked, Service)
 
 
-def test_an_answer_says_all_that_was_found() -> None:
-    """Code, causes and warnings stand in the body as Kubernetes spells them."""
+def test_a_response_has_all_findings() -> None:
+    """Code, causes and warnings are in the body under Kubernetes' names."""
     cause = StatusCause(reason="Invalid", message="no", field="spec.externalIPs[0]")
     details = StatusDetails(name="web", kind="Service", causes=[cause])
     status = Status(code=422, reason="Invalid", message="no", status="Failure", details=details)
     response = AdmissionResponse(uid="u1", allowed=False, status=status, warnings=["mind"])
-    assert json.loads(review.answer(response)) == {
+    assert json.loads(review.encode_response(response)) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {
@@ -127,5 +136,5 @@ def test_an_answer_says_all_that_was_found() -> None:
 def test_a_patch_travels_as_base64() -> None:
     """The API server wants the patch as base64, with its type."""
     response = AdmissionResponse(uid="u1", allowed=True, patch=b"[]", patch_type="JSONPatch")
-    sent = json.loads(review.answer(response))["response"]
+    sent = json.loads(review.encode_response(response))["response"]
     assert (base64.b64decode(sent["patch"]), sent["patchType"]) == (b"[]", "JSONPatch")

@@ -12,8 +12,10 @@ from hack.testbed.process import wait_for
 from hack.testbed.programs import Programs
 from kavip import names
 from kavip.pki import certificates
-from kavip.pki.certificates import Pair
-from kavip.webhook.certs.selfsigned import CHECK_EVERY
+from kavip.pki.certificates import KeyPair
+from kavip.pki.trustbundle import encode_pem, parse_bundle
+from kavip.pki.verification import has_signed
+from kavip.webhook.certs.selfsigned import RECONCILE_SECONDS
 from tests.app import deployment as deployments
 from tests.app.deployment import Deployment, Replica, Writer
 from tests.support.rbac import granted, used
@@ -47,7 +49,7 @@ def test_self(deployment: Deployment) -> None:
     one, other = deployment.start(), deployment.start()
     ready(one, other)
     first = deployment.bundle()
-    assert first == certificates.read_bundle(deployment.data(names.CA_SECRET_NAME)["tls.crt"])
+    assert first == parse_bundle(deployment.data(names.CA_SECRET_NAME)["tls.crt"])
     assert rotated(deployment, [])
     with deployment.writing() as writer:
         deployment.plane.kubectl(
@@ -64,7 +66,7 @@ def test_self(deployment: Deployment) -> None:
     confirmed = [note for each in deployment.asked() if each.resource == "secrets" for note in notes(each.body)]
     assert {*confirmed} == {names.CONFIRMED_PREFIX + name for name in ("kavip-0", "kavip-1")}
     mended(deployment, one)
-    assert "CA renewed: asked for by annotation" in deployment.told("CertificateRenewed")
+    assert "CA renewed: requested by annotation" in deployment.told("CertificateRenewed")
     rights_are_those_that_are_used(deployment)
 
 
@@ -91,7 +93,7 @@ def test_provided(deployment: Deployment) -> None:
         assert serve_leaves_of(new, one)
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
-    deployment.write_secret(OTHERS, filled(new, life=timedelta(days=3)))
+    deployment.write_secret(OTHERS, filled(new, lifetime=timedelta(days=3)))
     until("the next good one is served", lambda: one.metric(LEAF) < ends)
     mended(deployment, one)
     rights_are_those_that_are_used(deployment)
@@ -104,25 +106,25 @@ def test_injected(deployment: Deployment, mode: str) -> None:
     one, other = deployment.start(), deployment.start()
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
     deployment.write_secret(OTHERS, filled(old))
-    until("it waits to be trusted", lambda: "caBundle does not vouch for the certificate yet" in one.unready())
-    deployment.write_bundle(certificates.pem([old.certificate]))
+    until("it waits to be trusted", lambda: "caBundle does not trust the certificate yet" in one.unready())
+    deployment.write_bundle(encode_pem([old.certificate]))
     ready(one, other)
     with deployment.writing() as writer:
-        renewed = filled(old, life=timedelta(days=3))
+        renewed = filled(old, lifetime=timedelta(days=3))
         deployment.write_secret(OTHERS, renewed)
         until("a renewed leaf is served", lambda: serves(renewed, one, other))
         replaced = filled(new)
         deployment.write_secret(OTHERS, replaced)
-        deployment.write_bundle(certificates.pem([new.certificate, old.certificate]))
+        deployment.write_bundle(encode_pem([new.certificate, old.certificate]))
         until("the leaf of a new CA is served", lambda: serves(replaced, one, other))
-        deployment.write_bundle(certificates.pem([new.certificate]))
+        deployment.write_bundle(encode_pem([new.certificate]))
         until("writes go on", further(writer))
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
     # with the old CA gone at the same moment, nobody can promise that no write is lost; but it is over at once
     hasty = filled(old)
     deployment.write_secret(OTHERS, hasty)
-    deployment.write_bundle(certificates.pem([old.certificate]))
+    deployment.write_bundle(encode_pem([old.certificate]))
     until("the leaf follows the bundle", lambda: serves(hasty, one, other))
     until("writes pass again", lambda: not deployment.writer().write().returncode)
     rights_are_those_that_are_used(deployment)
@@ -130,7 +132,7 @@ def test_injected(deployment: Deployment, mode: str) -> None:
 
 # --- what the tests share ---------------------------------------------------------------------------------------------
 def until(what: str, holds: Callable[[], bool]) -> None:
-    """Wait until *holds*; after each change of a CA kavip lets SETTLE pass, thirty seconds, and looks every ten."""
+    """Wait until *holds*; a change of a CA takes PROPAGATION, thirty seconds, and reconciles are ten seconds apart."""
     wait_for(what, holds, timeout=180, interval=0.1)
 
 
@@ -144,9 +146,9 @@ def ready(*replicas: Replica) -> None:
         until(f"{each.name} is ready", is_ready)
 
 
-def filled(ca: Pair, host: str = HOST, *, life: timedelta = certificates.LEAF_LIFE) -> dict[str, bytes]:
+def filled(ca: KeyPair, host: str = HOST, *, lifetime: timedelta = certificates.LEAF_LIFETIME) -> dict[str, bytes]:
     """What others write into the Secret: a new leaf of *ca* for *host*."""
-    leaf = certificates.new_leaf(ca, [host], datetime.now(UTC), life=life)
+    leaf = certificates.new_leaf(ca, [host], datetime.now(UTC), lifetime=lifetime)
     return {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca.certificate_pem}
 
 
@@ -155,16 +157,16 @@ def serves(data: dict[str, bytes], *replicas: Replica) -> bool:
     return all(each.leaf() == x509.load_pem_x509_certificate(data["tls.crt"]) for each in replicas)
 
 
-def serve_leaves_of(ca: Pair, *replicas: Replica) -> bool:
+def serve_leaves_of(ca: KeyPair, *replicas: Replica) -> bool:
     """Whether what all *replicas* show is signed by *ca*."""
-    return all(certificates.signed(ca.certificate, each.leaf()) for each in replicas)
+    return all(has_signed(ca.certificate, each.leaf()) for each in replicas)
 
 
 def rotated(deployment: Deployment, before: list[x509.Certificate]) -> bool:
     """Whether one CA is trusted, none of *before*, and every replica serves a leaf of it."""
     found = deployment.bundle()
     alone = len(found) == 1 and found != before
-    return alone and all(certificates.signed(found[0], each.leaf()) for each in deployment.replicas)
+    return alone and all(has_signed(found[0], each.leaf()) for each in deployment.replicas)
 
 
 def answered(writer: Writer, *replicas: Replica) -> None:
@@ -191,7 +193,7 @@ def mended(deployment: Deployment, replica: Replica) -> None:
         until("the bundle is back", lambda: deployment.bundle()[:1] == before[:1])
     # by looking now and then alone, one replica would need so long each time, however slow whoever empties it is
     mends = mends_of(deployment)[-5:]
-    assert min(later - sooner for sooner, later in pairwise(mends)).total_seconds() < CHECK_EVERY, mends
+    assert min(later - sooner for sooner, later in pairwise(mends)).total_seconds() < RECONCILE_SECONDS, mends
     assert replica.unready() == ""
 
 

@@ -17,7 +17,7 @@ from kavip.http.listener import Limits
 from tests.app.conftest import Installation, Replica, a_group, wait_for
 from tests.http.crowd import crowd
 from tests.support.build import service
-from tests.webhook.httpclient import question
+from tests.webhook.httpclient import review_body
 
 pytestmark = pytest.mark.apiserver
 
@@ -25,7 +25,7 @@ CROWD = 1_500
 FREE = 24  # places that are left for the API server and the first of the crowd
 ROUNDS = 50
 PATH = names.VALIDATE_SERVICE_PATH
-BODY = question(PATH, msgspec.to_builtins(service("shop/web")))
+BODY = review_body(PATH, msgspec.to_builtins(service("shop/web")))
 REVIEW = (
     f"POST {PATH} HTTP/1.1\r\nHost: kavip\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
 ).encode() + BODY

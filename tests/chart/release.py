@@ -13,7 +13,8 @@ from hack.testbed.process import wait_for
 from kavip import names
 from kavip.kube.client import Client
 from kavip.pki import certificates
-from kavip.webhook.certs.cabundle import Injected
+from kavip.pki.trustbundle import encode_pem
+from kavip.webhook.certs.cabundle import CABundleInjector
 from tests.support import manifests
 
 Helm = Callable[..., Result]
@@ -77,7 +78,7 @@ def refused(server: ControlPlane, subject: manifests.Object) -> bool:
     return bool(done.returncode)
 
 
-CA = certificates.pem([certificates.new_ca(datetime.now(UTC)).certificate])
+CA = encode_pem([certificates.new_ca(datetime.now(UTC)).certificate])
 BUNDLE = b64encode(CA).decode()
 
 
@@ -86,7 +87,7 @@ def write_bundles(server: ControlPlane) -> None:
 
     async def publish() -> None:
         async with Client.from_settings(str(server.kubeconfig)) as client:
-            await Injected(client, "kavip").publish(CA)
+            await CABundleInjector(client, "kavip").publish(CA)
 
     asyncio.run(publish())
 

@@ -1,4 +1,4 @@
-"""Secrets with certificates, as others fill them."""
+"""Builders of Secrets with certificates, as other programs write them."""
 
 from base64 import b64encode
 from datetime import datetime, timedelta
@@ -10,29 +10,29 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kavip.api.cluster import Secret
-from kavip.pki.certificates import Pair, PrivateKey
+from kavip.pki.certificates import KeyPair, PrivateKey
 
 HOST = "kavip-webhook.kavip.svc"
 DAY = timedelta(days=1)
 
 
-def secret_of(leaf: Pair, *, ca: bytes = b"", **data: bytes) -> Secret:
-    """A Secret with *leaf* and *ca*; *data* (``tls_key=...``) says otherwise."""
+def secret_of(leaf: KeyPair, *, ca: bytes = b"", **data: bytes) -> Secret:
+    """A Secret with *leaf* and *ca*; *data* (``tls_key=...``) overrides both."""
     given = {name.replace("_", "."): value for name, value in data.items()}
     full = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca, **given}
     return Secret(data={name: b64encode(value).decode() for name, value in full.items() if value})
 
 
 def issued(
-    issuer: Pair | None,
+    issuer: KeyPair | None,
     now: datetime,
     *,
     hosts: tuple[str, ...] = (HOST,),
     key: PrivateKey | None = None,
     is_authority: bool = False,
     purpose: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.SERVER_AUTH,
-) -> Pair:
-    """A certificate as other programs make them; without an *issuer* it signs itself."""
+) -> KeyPair:
+    """A certificate as other programs issue it; without *issuer* it is self-signed."""
     own: PrivateKey = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{x509.random_serial_number():x}"[:16])])
     builder = (
@@ -52,9 +52,9 @@ def issued(
         builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     signer = issuer.key if issuer else own
     digest = hashes.SHA256() if isinstance(signer, ec.EllipticCurvePrivateKey) or hasattr(signer, "key_size") else None
-    return Pair(builder.sign(signer, digest), own)
+    return KeyPair(builder.sign(signer, digest), own)
 
 
 def key_pem(key: PrivateKey, form: PrivateFormat) -> bytes:
-    """*key* in another of the forms that programs write."""
+    """*key* in another PEM format."""
     return key.private_bytes(Encoding.PEM, form, NoEncryption())

@@ -1,4 +1,4 @@
-"""A webhook server with a real certificate, and a client that trusts it."""
+"""A webhook server with a real certificate, and an HTTP client that trusts it."""
 
 import asyncio
 import json
@@ -15,28 +15,28 @@ import aiohttp
 from kavip import names
 from kavip.api import review
 from kavip.pki import certificates
-from kavip.pki.certificates import Pair
-from kavip.webhook.server import Server
+from kavip.pki.certificates import KeyPair
+from kavip.webhook.server import WebhookServer
 
 HOSTS = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A client's session with a server that listens on *url*; *ca* can sign further leaves."""
+    """A client session with a server that listens on *url*; *ca* can sign further leaves."""
 
     session: aiohttp.ClientSession
     url: str
-    ca: Pair
+    ca: KeyPair
 
     async def post(self, path: str, data: bytes, **headers: str) -> tuple[int, bytes]:
-        """Send *data*; the status and the body of the answer."""
+        """Send *data*; return the status and the body of the response."""
         sent = {"Content-Type": "application/json", **headers}
         async with self.session.post(self.url + path, data=BytesIO(data), headers=sent) as answer:
             return answer.status, await answer.read()
 
-    async def ask(self, path: str, data: bytes) -> dict[str, Any]:
-        """Send *data*, which is a review; the response in the answer."""
+    async def review(self, path: str, data: bytes) -> dict[str, Any]:
+        """Send *data*, a review; return the response in the answer."""
         status, body = await self.post(path, data)
         assert status == 200, body
         answered: dict[str, Any] = json.loads(body)
@@ -46,11 +46,11 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(server: Server) -> AsyncIterator[Connection]:
+async def connected(server: WebhookServer) -> AsyncIterator[Connection]:
     """*server*, listening on a free port of loopback."""
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
-    server.present(certificates.new_leaf(ca, HOSTS, now))
+    server.serve_certificate(certificates.new_leaf(ca, HOSTS, now))
     port = await server.start("127.0.0.1", 0)
     trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
     try:
@@ -69,7 +69,7 @@ KINDS = {
 }
 
 
-def question(path: str, new: Any, old: Any = None, *, operation: str = "CREATE", uid: str = "u1") -> bytes:
+def review_body(path: str, new: Any, old: Any = None, *, operation: str = "CREATE", uid: str = "u1") -> bytes:
     """The body that the API server posts to *path*."""
     group, version, kind = KINDS[path]
     metadata = (new or old or {}).get("metadata", {}) if isinstance(new or old, dict) else {}
@@ -87,7 +87,7 @@ def question(path: str, new: Any, old: Any = None, *, operation: str = "CREATE",
 
 
 async def send(connection: Connection, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection of its own, with *data* sent."""
+    """A new connection on which *data* has been sent."""
     trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", int(connection.url.rpartition(":")[2]), ssl=trust)
     writer.write(data)
@@ -95,7 +95,7 @@ async def send(connection: Connection, data: bytes) -> tuple[asyncio.StreamReade
 
 
 async def status_of(reader: asyncio.StreamReader) -> int:
-    """The status of the next answer, its body read away."""
+    """The status of the next response; its body is read too."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = head.lower().partition(b"content-length:")[2].split(maxsplit=1)
     await reader.readexactly(int(length[0]) if length else 0)

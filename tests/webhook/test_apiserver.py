@@ -1,4 +1,4 @@
-"""Against a real API server with real kubectl: registered by URL, each refusal is what the user reads."""
+"""The webhook at a real API server with real kubectl, registered by URL; and its certificates."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography import x509
 
 from hack import refusals
 from hack.testbed.controlplane import ControlPlane
@@ -21,31 +22,33 @@ from kavip.admission import registration
 from kavip.admission.registration import ServiceClientConfig, URLClientConfig
 from kavip.kube.client import Client
 from kavip.pki import certificates
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import KeyPair
+from kavip.pki.trustbundle import parse_bundle, trust_bundle
+from kavip.pki.verification import has_signed
 from kavip.snapshot import Object, Snapshot
 from kavip.webhook import body as bodies
-from kavip.webhook.certs.cabundle import Injected, Registered
-from kavip.webhook.certs.selfsigned import Rotation
-from kavip.webhook.server import Server
+from kavip.webhook.certs.cabundle import CABundleInjector, WebhookRegistrar
+from kavip.webhook.certs.selfsigned import DynamicAuthority
+from kavip.webhook.server import WebhookServer
 from tests.support.build import group, service
 from tests.support.loopthread import LoopThread
 
 pytestmark = pytest.mark.apiserver
 
-NAME = "kavip-webhook-test"  # of the configurations
-NAMESPACE = "kavip-webhook-test"  # where the CA Secret stands
+NAME = "kavip-webhook-test"  # of the webhook configurations
+NAMESPACE = "kavip-webhook-test"  # of the CA Secret
 CRDS = Path(__file__).parents[2] / "config" / "crd" / "bases"
 API_VERSIONS = {
     "Service": "v1",
     "KeepalivedGroup": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
     "VIPPool": f"{names.KAVIP_GROUP}/{names.VERSION}",
 }
-PATIENCE = 60.0  # seconds for what takes a moment
+PATIENCE = 60.0  # seconds; normally a moment is enough
 
 
 @dataclass
 class Kavip:
-    """A webhook over *snapshot* in this process, and the API server that asks it."""
+    """A webhook over *snapshot* in this process, and the API server that calls it."""
 
     plane: ControlPlane
     snapshot: Snapshot
@@ -55,11 +58,11 @@ class Kavip:
         return self.plane.kubectl(*args, input=json.dumps(manifest) if manifest else None, check=check)
 
     def apply(self, obj: Object, *args: str) -> Result:
-        """``kubectl apply``."""
+        """Run ``kubectl apply``."""
         return self.kubectl("apply", *args, "-f", "-", manifest=manifest(obj))
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until *holds*: the API server follows its webhook configurations a moment late."""
+        """Wait until *holds*: the API server reads its webhook configurations by a watch."""
 
         async def wait() -> None:
             while not await asyncio.to_thread(holds):
@@ -79,20 +82,24 @@ def manifest(obj: Object, **metadata: object) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> Iterator[None]:
-    """A server over *snapshot* that is registered by URL."""
-    server, client = Server(snapshot), Client.from_settings(str(plane.kubeconfig))
+def _registered(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> Iterator[None]:
+    """Register a server over *snapshot* by URL."""
+    server, client = WebhookServer(snapshot), Client.from_settings(str(plane.kubeconfig))
     port = loop.run(server.start("127.0.0.1", 0))
     loop.run(client.__aenter__())
-    publisher = Registered(client, NAME, URLClientConfig(f"https://127.0.0.1:{port}"), NAMESPACE)
-    rotation = Rotation(client, namespace=NAMESPACE, hosts=["127.0.0.1"], present=server.present, publisher=publisher)
+    publisher = WebhookRegistrar(client, NAME, URLClientConfig(f"https://127.0.0.1:{port}"), NAMESPACE)
+    authority = DynamicAuthority(
+        client, namespace=NAMESPACE, hosts=["127.0.0.1"], serve=server.serve_certificate, publisher=publisher
+    )
     try:
-        loop.run(rotation.tick())
+        loop.run(authority.reconcile())
         yield
     finally:
         plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", NAME, check=False)
         nobody = Kavip(plane, snapshot)
-        with suppress(TimeoutError):  # else other tests' Services would meet a webhook that nobody serves
+        with suppress(
+            TimeoutError
+        ):  # otherwise the Services of other tests would meet a registered webhook without a server
             nobody.until(lambda: not nobody.apply(service("shop/probe", group="probe"), "--dry-run=server").returncode)
         loop.run(client.__aexit__(None, None, None))
         loop.run(server.stop())
@@ -100,7 +107,7 @@ def _serving(loop: LoopThread, plane: ControlPlane, snapshot: Snapshot) -> Itera
 
 @pytest.fixture(scope="module")
 def loop() -> Iterator[LoopThread]:
-    """One loop for the module."""
+    """One event loop for the module."""
     started = LoopThread()
     yield started
     started.close()
@@ -108,7 +115,7 @@ def loop() -> Iterator[LoopThread]:
 
 @pytest.fixture(scope="module")
 def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
-    """The CRDs, the namespaces of the cases, and a registered webhook that has been asked."""
+    """The CRDs, the namespaces of the cases, and a registered webhook that the API server calls."""
     control_plane.kubectl("apply", "-f", str(CRDS))
     control_plane.wait_established()
     for name in (NAMESPACE, "shop", "guest", "lb"):
@@ -119,7 +126,7 @@ def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
         patched.setattr(bodies, "DEADLINE", 25.0)
         patched.setattr(registration, "MUTATE_TIMEOUT", 30)
         patched.setattr(registration, "VALIDATE_TIMEOUT", 30)
-        stack.enter_context(_serving(loop, control_plane, started.snapshot))
+        stack.enter_context(_registered(loop, control_plane, started.snapshot))
         bad, plain = service("shop/probe", group="probe"), service("shop/probe")
         started.until(lambda: "is invalid" in started.apply(bad, "--dry-run=server").stderr)
         started.until(lambda: "lb/edge" in started.apply(plain, "--dry-run=server", "-o", "yaml").stdout)
@@ -127,7 +134,7 @@ def kavip(control_plane: ControlPlane, loop: LoopThread) -> Iterator[Kavip]:
 
 
 def test_a_plain_service_gets_the_default_group(kavip: Kavip) -> None:
-    """A manifest without a word of kavip is annotated, and a second apply changes nothing."""
+    """A manifest without annotations gets the group annotation, and a second apply changes nothing."""
     plain = service("shop/plain")
     try:
         assert kavip.apply(plain).returncode == 0
@@ -139,7 +146,7 @@ def test_a_plain_service_gets_the_default_group(kavip: Kavip) -> None:
 
 
 def test_a_new_group_gets_its_defaults_and_keeps_them(kavip: Kavip) -> None:
-    """create, apply, server-side apply and replace of the same manifest leave one and the same object."""
+    """create, apply, server-side apply and replace of one manifest give the same object."""
     asked = manifest(group("lb/fresh"))
     try:
         kavip.kubectl("create", "-f", "-", manifest=asked, check=True)
@@ -165,8 +172,8 @@ def _spec(kavip: Kavip) -> dict[str, Any]:
     return spec
 
 
-def test_what_kavip_does_not_manage_is_not_asked(kavip: Kavip) -> None:
-    """A Service of another class passes; with kavip's annotations on it its owner reads a warning."""
+def test_a_service_of_another_class_is_accepted(kavip: Kavip) -> None:
+    """A Service of another class with annotations of kavip is accepted with a warning."""
     other = service("shop/other", load_balancer_class="example.com/other", pool="gone")
     done = kavip.apply(other, "--dry-run=server")
     assert done.returncode == 0
@@ -176,8 +183,8 @@ def test_what_kavip_does_not_manage_is_not_asked(kavip: Kavip) -> None:
     )
 
 
-def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
-    """A Service whose group is gone can be edited elsewhere and deleted, but not pointed at another missing group."""
+def test_an_old_violation_may_be_labelled_and_deleted(kavip: Kavip) -> None:
+    """A Service without its group may be edited and deleted, but not moved to another missing group."""
     kavip.snapshot.put(group("lb/passing"))
     asked = service("shop/old", group="lb/passing")
     try:
@@ -194,10 +201,10 @@ def test_an_old_violation_can_be_labelled_and_deleted(kavip: Kavip) -> None:
 
 # --- certificates -------------------------------------------------------------------------------------------------
 def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane, loop: LoopThread) -> None:
-    """The caBundle has no owner: applying the chart's configuration again leaves it, and each webhook may go alone."""
+    """``caBundle`` has no owner: applying the chart again keeps it, and a later chart may remove a webhook."""
     name = "kavip-injected-test"
     bodies = registration.configurations(name, ServiceClientConfig("nowhere", "nothing"), namespace=NAMESPACE)
-    for body in bodies:  # nobody serves these: they may be asked about nothing
+    for body in bodies:  # these have no server, so they must not match any object
         for webhook in body["webhooks"]:
             webhook["namespaceSelector"] = webhook["objectSelector"] = {"matchLabels": {"never": "ever"}}
     chart = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
@@ -206,13 +213,13 @@ def test_the_bundle_is_kept_beside_the_charts_fields(control_plane: ControlPlane
     loop.run(client.__aenter__())
     try:
         _applied(control_plane, chart)
-        bundle = certificates.bundle([certificates.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
-        loop.run(Injected(client, name).publish(bundle))
+        bundle = trust_bundle([certificates.new_ca(datetime.now(UTC)).certificate], datetime.now(UTC))
+        loop.run(CABundleInjector(client, name).publish(bundle))
         before = _configurations(control_plane, name)
         assert {b64decode(text) for text in _bundles(before)} == {bundle}
         assert len(_bundles(before)) == 6
         _applied(control_plane, chart)
-        loop.run(Injected(client, name).publish(bundle))
+        loop.run(CABundleInjector(client, name).publish(bundle))
         after = _configurations(control_plane, name)
         assert [item["metadata"]["resourceVersion"] for item in after] == [
             item["metadata"]["resourceVersion"] for item in before
@@ -242,26 +249,28 @@ def _bundles(items: list[dict[str, Any]]) -> list[str]:
 
 
 def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane, loop: LoopThread) -> None:
-    """Four replicas that start at once make one Secret, and trust each other's leaves."""
+    """Four replicas that start together create one Secret, and trust each other's leaves."""
     namespace = "kavip-replicas-test"
     control_plane.kubectl("create", "namespace", namespace, check=False)
     client = Client.from_settings(str(control_plane.kubeconfig))
     loop.run(client.__aenter__())
     published: list[bytes] = []
-    leaves: list[Pair] = []
+    leaves: list[KeyPair] = []
 
-    class Noted:
-        async def published(self) -> bytes:
-            return b""
+    class RecordingPublisher:
+        async def published(self) -> list[x509.Certificate]:
+            return []
 
         async def publish(self, bundle: bytes) -> None:
             published.append(bundle)
 
-    def replica() -> Rotation:
-        return Rotation(client, namespace=namespace, hosts=["127.0.0.1"], present=leaves.append, publisher=Noted())
+    def replica() -> DynamicAuthority:
+        return DynamicAuthority(
+            client, namespace=namespace, hosts=["127.0.0.1"], serve=leaves.append, publisher=RecordingPublisher()
+        )
 
     async def start() -> None:
-        await asyncio.gather(*(replica().tick() for _ in range(4)))
+        await asyncio.gather(*(replica().reconcile() for _ in range(4)))
 
     try:
         loop.run(start())
@@ -269,6 +278,6 @@ def test_replicas_share_one_ca_on_a_real_api_server(control_plane: ControlPlane,
         loop.run(client.__aexit__(None, None, None))
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
     assert len(set(published)) == 1
-    issuers = certificates.read_bundle(published[0])
+    issuers = parse_bundle(published[0])
     assert len(leaves) == 4
-    assert all(certificates.signed(issuers[0], leaf.certificate) for leaf in leaves)
+    assert all(has_signed(issuers[0], leaf.certificate) for leaf in leaves)

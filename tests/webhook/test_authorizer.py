@@ -1,4 +1,4 @@
-"""Who may set external IPs whatever the rules say: asked of a real API server with RBAC."""
+"""Which users may set any external IP: a real API server with RBAC decides."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ from kavip.api.review import UserInfo
 from kavip.kube.client import Client
 from kavip.names import VALIDATE_SERVICE_PATH, Reason
 from kavip.snapshot import Snapshot
-from kavip.webhook.authorizer import REMEMBERED, Access
-from kavip.webhook.server import Route, Server
-from tests.webhook.httpclient import connected, question
+from kavip.webhook.authorizer import CACHE_SECONDS, ExternalIPAuthorizer
+from kavip.webhook.server import Route, WebhookServer
+from tests.webhook.httpclient import connected, review_body
 
 NAMESPACE = "kavip-access-test"
 GRANTED = UserInfo(username="ann", groups=["system:authenticated"])
@@ -50,7 +50,7 @@ OBJECTS: list[dict[str, Any]] = [
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that a test advances."""
 
     now = 0.0
 
@@ -61,55 +61,55 @@ class Clock:
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """A control plane where ann, and who is of netops, may."""
+    """A control plane whose RBAC permits ann and the group netops."""
     control_plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, OBJECTS)))
     yield control_plane
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
 
 
 @pytest.mark.apiserver
-async def test_rbac_decides_and_the_answer_is_remembered(plane: ControlPlane) -> None:
-    """By user and by group, in this namespace alone; a right that is taken away counts for half a minute."""
+async def test_rbac_decides_and_the_answer_is_cached(plane: ControlPlane) -> None:
+    """By user and by group, in one namespace; a removed permission has an effect after the cache time."""
     clock = Clock()
     async with Client.from_settings(str(plane.kubeconfig)) as client:
-        access = Access(client, clock=clock)
+        authorizer = ExternalIPAuthorizer(client, clock=clock)
 
         async def may(user: UserInfo) -> bool:
-            """Whether *user* is allowed soon: the authorizer follows a moment late, and may be too slow to answer."""
+            """Whether *user* is permitted soon: the API server reads RBAC objects by watches."""
             for _ in range(600):
-                if await access.may_set_external_ips(user, NAMESPACE):
+                if await authorizer.may_set_external_ips(user, NAMESPACE):
                     return True
                 await asyncio.sleep(0.1)
-                clock.now += REMEMBERED
+                clock.now += CACHE_SECONDS
             return False
 
         assert await may(GROUPED)
         assert await may(GRANTED)
-        assert not await access.may_set_external_ips(NOBODY, NAMESPACE)
-        assert not await access.may_set_external_ips(GRANTED, "default")
+        assert not await authorizer.may_set_external_ips(NOBODY, NAMESPACE)
+        assert not await authorizer.may_set_external_ips(GRANTED, "default")
         plane.kubectl("delete", "rolebinding", "externalips", "-n", NAMESPACE)
-        assert await access.may_set_external_ips(GRANTED, NAMESPACE)
+        assert await authorizer.may_set_external_ips(GRANTED, NAMESPACE)
         for _ in range(600):
-            clock.now += REMEMBERED
-            if not await access.may_set_external_ips(GRANTED, NAMESPACE):
+            clock.now += CACHE_SECONDS
+            if not await authorizer.may_set_external_ips(GRANTED, NAMESPACE):
                 break
             await asyncio.sleep(0.1)
-        assert not await access.may_set_external_ips(GRANTED, NAMESPACE)
+        assert not await authorizer.may_set_external_ips(GRANTED, NAMESPACE)
 
 
 EXTERNAL = Refusal(Reason.ADDRESS_NOT_ALLOWED, "not yours", "spec.externalIPs[0]")
 OTHER = Refusal(Reason.GROUP_NOT_FOUND, "no such group", "metadata")
 
 
-class Authority:
-    """Says *answer*, and counts how often it is asked."""
+class FakeAuthorizer:
+    """Returns *answer* and records the requests."""
 
     def __init__(self, *, answer: bool) -> None:
-        """Nobody has asked yet."""
+        """No request yet."""
         self.answer, self.asked = answer, list[tuple[str, str]]()
 
     async def __call__(self, user: UserInfo, namespace: str) -> bool:
-        """Answer."""
+        """Record the request and answer."""
         self.asked.append((user.username, namespace))
         return self.answer
 
@@ -124,32 +124,32 @@ class Authority:
         ((OTHER,), True, False, 0),
     ],
 )
-async def test_the_right_is_asked_for_only_where_it_decides(
+async def test_the_authorizer_is_asked_only_if_it_decides(
     *, refusals: tuple[Refusal, ...], answer: bool, allowed: bool, asked: int
 ) -> None:
-    """Not where nothing is refused, and not where something else is refused besides."""
+    """It is not asked without a refusal, or if another refusal remains."""
     found = Verdict(refusals, exemptible=frozenset({EXTERNAL}) & frozenset(refusals))
-    authority = Authority(answer=answer)
+    fake = FakeAuthorizer(answer=answer)
     routes = {VALIDATE_SERVICE_PATH: Route(lambda *_: found)}
-    async with connected(Server(Snapshot(), routes=routes, may_set_external_ips=authority)) as connection:
-        body = question(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}})
-        response = await connection.ask(VALIDATE_SERVICE_PATH, body)
+    async with connected(WebhookServer(Snapshot(), routes=routes, may_set_external_ips=fake)) as connection:
+        body = review_body(VALIDATE_SERVICE_PATH, {"metadata": {"name": "web", "namespace": "shop"}})
+        response = await connection.review(VALIDATE_SERVICE_PATH, body)
     assert response["allowed"] == allowed
-    assert authority.asked == [("jane", "shop")] * asked
+    assert fake.asked == [("jane", "shop")] * asked
 
 
 @pytest.mark.slow
-async def test_without_an_api_server_the_refusal_stands_in_time(tmp_path: Path) -> None:
-    """One that does not answer costs a second, and no is not remembered."""
+async def test_an_unresponsive_api_server_keeps_the_refusal(tmp_path: Path) -> None:
+    """The request times out after a second, and the failure is not cached."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(KUBECONFIG.format(port=silent.getsockname()[1]))
         async with Client.from_settings(str(kubeconfig)) as client:
-            access = Access(client)
+            authorizer = ExternalIPAuthorizer(client)
             start = perf_counter()
-            assert not await access.may_set_external_ips(GRANTED, "shop")
+            assert not await authorizer.may_set_external_ips(GRANTED, "shop")
             assert 0.9 < perf_counter() - start < 30
-            assert access._known == {}
+            assert authorizer._cache == {}
 
 
 KUBECONFIG = """

@@ -1,4 +1,4 @@
-"""At a real API server: what becomes of a review that arrives on a connection which is just being ended."""
+"""At a real API server: a review that arrives on a connection while the server closes it."""
 
 import asyncio
 import json
@@ -21,22 +21,22 @@ pytestmark = pytest.mark.apiserver
 NAME = "kavip-farewell-test"
 
 
-class Webhook:
-    """Allows everything, but the second review on a connection: that is answered with *last words*, and the end."""
+class ClosingWebhook:
+    """Allows every first review of a connection; answers the second one with *last_words* and closes the connection."""
 
     def __init__(self, last_words: bytes) -> None:
-        """Nobody has asked yet."""
+        """No connection yet."""
         self.last_words, self.parted = last_words, 0
         self.serving = set[asyncio.Task[None]]()
 
     def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self.serving.add(task)
         task.add_done_callback(self.serving.discard)
 
     async def end(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for task in list(self.serving):
             task.cancel()
         await asyncio.gather(*self.serving, return_exceptions=True)
@@ -66,8 +66,8 @@ class Webhook:
 
 
 @contextmanager
-def registered(plane: ControlPlane, webhook: Webhook, folder: Path) -> Iterator[None]:
-    """*webhook* on a port of loopback, asked about ConfigMaps of one namespace, with ``failurePolicy: Fail``."""
+def registered(plane: ControlPlane, webhook: ClosingWebhook, folder: Path) -> Iterator[None]:
+    """*webhook* on a port of loopback, for the ConfigMaps of one namespace, with ``failurePolicy: Fail``."""
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
     leaf = certificates.new_leaf(ca, ["127.0.0.1"], now)
@@ -106,13 +106,15 @@ def registered(plane: ControlPlane, webhook: Webhook, folder: Path) -> Iterator[
 
 
 @pytest.mark.parametrize("last_words", [b"", FAREWELL], ids=["silence", "farewell"])
-def test_a_review_on_a_connection_that_is_being_ended(
+def test_a_review_on_a_connection_that_is_being_closed(
     control_plane: ControlPlane, tmp_path: Path, last_words: bytes
 ) -> None:
-    """Where the server just closes, the write is lost; after the farewell the API server asks again, and it is not."""
-    webhook = Webhook(last_words)
+    """
+    If the server only closes, the write fails; after the farewell response the API server retries, and it succeeds.
+    """
+    webhook = ClosingWebhook(last_words)
     with registered(control_plane, webhook, tmp_path):
-        # The first is asked about as soon as the API server knows the webhook, on a connection that is used again.
+        # The API server calls the webhook some time after the registration, and then keeps the connection.
         for number in range(200):
             name = f"c{number}"
             done = control_plane.kubectl("create", "configmap", name, f"--namespace={NAME}", check=False)

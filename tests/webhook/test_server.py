@@ -1,4 +1,4 @@
-"""The server: over real TLS, whatever is sent, there is an answer of the right kind."""
+"""The server over real TLS: every request gets a response of the right kind."""
 
 import asyncio
 import json
@@ -22,10 +22,10 @@ from kavip.pki import certificates
 from kavip.snapshot import Snapshot
 from kavip.webhook import body
 from kavip.webhook import server as serving
-from kavip.webhook.server import ROUTES, Route, Server
+from kavip.webhook.server import ROUTES, Route, WebhookServer
 from tests.pki.secrets import issued
 from tests.support.build import group, pool, service
-from tests.webhook.httpclient import HOSTS, Connection, connected, question, send, status_of
+from tests.webhook.httpclient import HOSTS, Connection, connected, review_body, send, status_of
 
 PATHS = sorted(ROUTES)
 SERVICE_PATH = names.VALIDATE_SERVICE_PATH
@@ -38,23 +38,23 @@ def wire(obj: Any) -> Any:
 
 @pytest.fixture
 async def snapshot() -> Snapshot:
-    """The cluster of all cases."""
+    """The cluster of all refusal cases."""
     return refusals.snapshot()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def leisure() -> Iterator[None]:
-    """A machine that stalls for a moment fails no test: the limits stand where a test is about them."""
+def generous_timeouts() -> Iterator[None]:
+    """Long timeouts, so that a slow machine fails no test; tests of a timeout set their own."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(body, "DEADLINE", 60.0)
-        patched.setattr(serving, "PATIENCE", 0.0)
+        patched.setattr(serving, "WAIT_FOR_REFERENCES", 0.0)
         yield
 
 
 @pytest.fixture
 async def webhook(snapshot: Snapshot) -> AsyncIterator[Connection]:
     """A server over that cluster."""
-    async with connected(Server(snapshot)) as connection:
+    async with connected(WebhookServer(snapshot)) as connection:
         yield connection
 
 
@@ -68,17 +68,17 @@ async def webhook(snapshot: Snapshot) -> AsyncIterator[Connection]:
         (names.MUTATE_GROUP_PATH, group("lb/new")),
     ],
 )
-async def test_a_sound_object_is_allowed_on_each_path(webhook: Connection, path: str, sound: object) -> None:
-    """The answer carries the UID, and a patch on the mutating paths alone."""
-    response = await webhook.ask(path, question(path, wire(sound), uid="u-17"))
+async def test_a_valid_object_is_allowed_on_each_path(webhook: Connection, path: str, sound: object) -> None:
+    """The response has the UID, and a patch on the mutating paths only."""
+    response = await webhook.review(path, review_body(path, wire(sound), uid="u-17"))
     assert (response["uid"], response["allowed"]) == ("u-17", True)
     assert ("patch" in response) == path.startswith("/mutate")
 
 
-async def test_a_refusal_carries_code_message_and_causes(webhook: Connection) -> None:
-    """The Status is one that kubectl can print."""
+async def test_a_refusal_has_code_message_and_causes(webhook: Connection) -> None:
+    """kubectl can print the Status."""
     asked = wire(service("shop/web", group="lb/edeg", annotations={names.SPREAD_ANNOTATION: "yes"}))
-    response = await webhook.ask(SERVICE_PATH, question(SERVICE_PATH, asked))
+    response = await webhook.review(SERVICE_PATH, review_body(SERVICE_PATH, asked))
     status = response["status"]
     assert (response["allowed"], status["code"], status["reason"], status["status"]) == (
         False,
@@ -94,21 +94,21 @@ async def test_a_refusal_carries_code_message_and_causes(webhook: Connection) ->
 
 
 async def test_a_pool_in_use_is_not_deleted(webhook: Connection) -> None:
-    """A DELETE has no new object, and is judged by the old one."""
+    """A DELETE has no new object; the old one is evaluated."""
     path = names.VALIDATE_POOL_PATH
-    response = await webhook.ask(path, question(path, None, wire(pool("edge")), operation="DELETE"))
+    response = await webhook.review(path, review_body(path, None, wire(pool("edge")), operation="DELETE"))
     assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["metadata.name"]
 
 
-async def test_an_object_that_cannot_be_read_is_refused_by_validators_alone(webhook: Connection) -> None:
-    """A validator says where the object is broken, and quotes nothing of it; a mutator leaves it alone."""
+async def test_a_malformed_object_is_refused_by_validators_only(webhook: Connection) -> None:
+    """A validator reports the path of the error without the content; a mutator changes nothing."""
     broken = {"metadata": {"name": "web"}, "spec": {"ports": "secret"}}
-    response = await webhook.ask(SERVICE_PATH, question(SERVICE_PATH, broken))
+    response = await webhook.review(SERVICE_PATH, review_body(SERVICE_PATH, broken))
     assert (response["allowed"], response["status"]["code"]) == (False, 422)
     assert "$.spec.ports" in response["status"]["message"]
     assert "secret" not in response["status"]["message"]
     path = names.MUTATE_SERVICE_PATH
-    assert await webhook.ask(path, question(path, broken)) == {"uid": "u1", "allowed": True}
+    assert await webhook.review(path, review_body(path, broken)) == {"uid": "u1", "allowed": True}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_an_object_that_cannot_be_read_is_refused_by_validators_alone(webh
         (b"", {}, 400),
         (b"{", {}, 400),
         (b"{}", {}, 400),
-        (question(SERVICE_PATH, {}), {"Content-Type": "text/plain"}, 415),
+        (review_body(SERVICE_PATH, {}), {"Content-Type": "text/plain"}, 415),
         (b"[" * 10_000, {}, 400),
         (b'"' + b"x" * (body.LIMIT + 1) + b'"', {}, 413),
     ],
@@ -126,75 +126,75 @@ async def test_an_object_that_cannot_be_read_is_refused_by_validators_alone(webh
 async def test_a_bad_request_is_an_http_error(
     webhook: Connection, data: bytes, headers: dict[str, str], status: int
 ) -> None:
-    """What is no review gets a 4xx with one line of reason, so that the failurePolicy decides."""
+    """A request without a review gets a 4xx with one line, so the failurePolicy decides."""
     code, body = await webhook.post(SERVICE_PATH, data, **headers)
     assert code == status
     assert body.count(b"\n") <= 1
 
 
 async def test_a_body_of_six_mebibytes_is_read(webhook: Connection) -> None:
-    """Two objects as large as the API server takes them fit into one review."""
+    """A review can have two objects of the largest size that the API server accepts."""
     large = {**wire(service("shop/web", group="lb/edge")), "unknown": "x" * (3 << 20)}
-    data = question(SERVICE_PATH, large, large, operation="UPDATE")
+    data = review_body(SERVICE_PATH, large, large, operation="UPDATE")
     assert len(data) > 6 << 20
-    assert (await webhook.ask(SERVICE_PATH, data))["allowed"]
+    assert (await webhook.review(SERVICE_PATH, data))["allowed"]
 
 
-async def test_the_certificate_that_was_presented_last_is_shown() -> None:
-    """From the next connection on, whatever the types of the keys; the connection that stands is not cut off."""
+async def test_new_connections_get_the_new_certificate() -> None:
+    """For all types of keys; open connections stay open."""
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
     keys = (None, rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate(), None)
-    server = Server(refusals.snapshot())
+    server = WebhookServer(refusals.snapshot())
     trust = ssl.create_default_context(cadata=ca.certificate_pem.decode())
     async with connected(server) as connection:
-        data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
-        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+        assert (await connection.review(SERVICE_PATH, data))["allowed"]
         for key in keys:
             leaf = issued(ca, now, key=key, hosts=("localhost",))
-            server.present(leaf)
+            server.serve_certificate(leaf)
             _, writer = await asyncio.open_connection(
                 "127.0.0.1", URL(connection.url).port, ssl=trust, server_hostname="localhost"
             )
             shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             writer.close()
             assert shown == leaf.certificate.public_bytes(Encoding.DER)
-        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        assert (await connection.review(SERVICE_PATH, data))["allowed"]
 
 
-async def test_other_methods_and_paths_are_none(webhook: Connection) -> None:
-    """GET is not allowed, and no other path exists."""
+async def test_other_methods_and_paths_are_errors(webhook: Connection) -> None:
+    """GET is a 405, and an unknown path is a 404."""
     async with webhook.session.get(webhook.url + SERVICE_PATH) as answer:
         assert answer.status == 405
     assert (await webhook.post("/validate-everything", b"{}"))[0] == 404
 
 
-async def test_reviews_are_answered_503_until_the_caches_are_filled() -> None:
-    """Never a guess: the reason is told, and the readiness says the same."""
+async def test_reviews_get_503_until_the_caches_are_synced() -> None:
+    """The response has the cause, and so has the readiness."""
     missing = ["services are not synced yet"]
-    server = Server(refusals.snapshot(), unready=lambda: "".join(missing))
+    server = WebhookServer(refusals.snapshot(), unready=lambda: "".join(missing))
     assert server.unready() == "no certificate yet"
     async with connected(server) as connection:
-        data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+        data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
         assert await connection.post(SERVICE_PATH, data) == (503, b"services are not synced yet\n")
         assert server.unready() == "services are not synced yet"
         missing.clear()
-        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        assert (await connection.review(SERVICE_PATH, data))["allowed"]
         assert server.unready() == ""
     assert server.unready() == "shutting down"
 
 
 async def test_a_rule_that_raises_is_answered_and_counted() -> None:
-    """A validator says no with 500 and the UID, a mutator lets pass; neither tells what was in the object."""
+    """A validator refuses with 500 and the UID, a mutator allows; neither shows the object."""
 
     def broken(*_: object) -> Any:
         raise RuntimeError("the secret of shop/web")
 
     routes = {path: Route(broken, mutates=route.mutates) for path, route in ROUTES.items()}
-    async with connected(Server(Snapshot(), routes=routes)) as connection:
+    async with connected(WebhookServer(Snapshot(), routes=routes)) as connection:
         for path in PATHS:
             before = telemetry.REVIEWS.labels(path, "error")._value.get()
-            response = await connection.ask(path, question(path, {}, uid="u-9"))
+            response = await connection.review(path, review_body(path, {}, uid="u-9"))
             assert response["uid"] == "u-9"
             if path.startswith("/mutate"):
                 assert response == {"uid": "u-9", "allowed": True}
@@ -205,32 +205,34 @@ async def test_a_rule_that_raises_is_answered_and_counted() -> None:
             assert telemetry.REVIEWS.labels(path, "error")._value.get() == before + 1
 
 
-async def test_what_comes_with_the_same_apply_is_waited_for(
+async def test_a_review_waits_for_a_missing_group(
     webhook: Connection, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group that reaches the cache a moment later is found, and meanwhile nobody else is held up."""
-    monkeypatch.setattr(serving, "PATIENCE", 30.0)
-    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/late")))
-    asking = asyncio.create_task(webhook.ask(SERVICE_PATH, data))
-    sound = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    """A group that is created a moment later is found; other reviews are not delayed."""
+    monkeypatch.setattr(serving, "WAIT_FOR_REFERENCES", 30.0)
+    data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/late")))
+    asking = asyncio.create_task(webhook.review(SERVICE_PATH, data))
+    sound = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
     for _ in range(20):
-        assert (await webhook.ask(SERVICE_PATH, sound))["allowed"]
+        assert (await webhook.review(SERVICE_PATH, sound))["allowed"]
     assert not asking.done()
     snapshot.put(group("lb/late"))
     assert (await asking)["allowed"]
 
 
-async def test_what_never_comes_is_refused_in_time(webhook: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the patience is over, the answer is the refusal."""
-    monkeypatch.setattr(serving, "PATIENCE", 0.1)
+async def test_a_review_does_not_wait_long_for_a_missing_group(
+    webhook: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the wait the response is the refusal."""
+    monkeypatch.setattr(serving, "WAIT_FOR_REFERENCES", 0.1)
     start = asyncio.get_running_loop().time()
-    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
-    assert not (await webhook.ask(SERVICE_PATH, data))["allowed"]
+    data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
+    assert not (await webhook.review(SERVICE_PATH, data))["allowed"]
     assert asyncio.get_running_loop().time() - start >= 0.1
 
 
-async def test_a_body_that_never_ends_is_cut_off(webhook: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server answers 408 before the API server gives up."""
+async def test_an_incomplete_body_times_out(webhook: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server responds with 408 before the API server gives up."""
     monkeypatch.setattr(body, "DEADLINE", 0.1)
     never = asyncio.Event()
 
@@ -245,19 +247,19 @@ async def test_a_body_that_never_ends_is_cut_off(webhook: Connection, monkeypatc
 
 
 async def test_a_new_leaf_is_served_without_a_restart(snapshot: Snapshot) -> None:
-    """Connections that stand go on, new ones see the new certificate."""
-    server = Server(snapshot)
-    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    """Open connections continue, new ones get the new certificate."""
+    server = WebhookServer(snapshot)
+    data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
     async with connected(server) as connection:
-        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        assert (await connection.review(SERVICE_PATH, data))["allowed"]
         before = await _serial(connection)
-        server.present(certificates.new_leaf(connection.ca, HOSTS, datetime.now(UTC)))
-        assert (await connection.ask(SERVICE_PATH, data))["allowed"]
+        server.serve_certificate(certificates.new_leaf(connection.ca, HOSTS, datetime.now(UTC)))
+        assert (await connection.review(SERVICE_PATH, data))["allowed"]
         assert await _serial(connection) != before
 
 
 async def _serial(connection: Connection) -> str:
-    """The serial number of the certificate that a new connection is shown."""
+    """The serial number of the certificate that a new connection gets."""
     trust = ssl.create_default_context(cadata=connection.ca.certificate_pem.decode())
     port = int(connection.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
@@ -268,17 +270,19 @@ async def _serial(connection: Connection) -> str:
 
 
 async def test_the_expiry_of_the_leaf_is_a_metric(snapshot: Snapshot) -> None:
-    """An alert can see how long the certificate lasts."""
+    """The metric has the time at which the leaf expires."""
     now = datetime.now(UTC)
-    Server(snapshot).present(certificates.new_leaf(certificates.new_ca(now), HOSTS, now, life=timedelta(hours=1)))
+    WebhookServer(snapshot).serve_certificate(
+        certificates.new_leaf(certificates.new_ca(now), HOSTS, now, lifetime=timedelta(hours=1))
+    )
     shown = telemetry.CERTIFICATE_EXPIRY.labels("leaf")._value.get()
     assert abs(shown - (now + timedelta(hours=1)).timestamp()) < 1
 
 
 async def test_connections_are_drained(snapshot: Snapshot) -> None:
-    """While it stops, the server still judges, and closes each connection after its answer."""
-    server = Server(snapshot)
-    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+    """While the server drains, it evaluates reviews and closes each connection after the response."""
+    server = WebhookServer(snapshot)
+    data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
     async with connected(server) as connection:
         headers = {"Content-Type": "application/json"}
         async with connection.session.post(connection.url + SERVICE_PATH, data=data, headers=headers) as answer:
@@ -293,12 +297,12 @@ async def test_connections_are_drained(snapshot: Snapshot) -> None:
 
 
 # --- bytes --------------------------------------------------------------------------------------------------------
-SOUND = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
+SOUND = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/edge")))
 HEAD = f"POST {SERVICE_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
 
 
 async def test_a_body_in_chunks_is_read(webhook: Connection) -> None:
-    """Of any size, with extensions; and the connection can be used again."""
+    """Chunks may have extensions; the connection can be used again."""
     chunks = b"".join(
         b"%x;x=y\r\n%b\r\n" % (len(SOUND[at : at + 99]), SOUND[at : at + 99]) for at in range(0, len(SOUND), 99)
     )
@@ -309,8 +313,8 @@ async def test_a_body_in_chunks_is_read(webhook: Connection) -> None:
     writer.close()
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on(webhook: Connection) -> None:
-    """100 before the body, then the answer; or 417 where something else is expected."""
+async def test_expect_continue_is_answered(webhook: Connection) -> None:
+    """The server sends 100 before the body and then the response, or 417 for another expectation."""
     sized = b"Content-Length: %d\r\n" % len(SOUND)
     reader, writer = await send(webhook, HEAD + sized + b"Expect: 100-continue\r\n\r\n")
     assert await status_of(reader) == 100
@@ -332,20 +336,22 @@ async def test_a_client_that_asks_first_is_told_to_go_on(webhook: Connection) ->
         ("Transfer-Encoding: chunked\r\n\r\nzz", 400),
     ],
 )
-async def test_what_will_not_be_read_is_answered_before_it_comes(webhook: Connection, line: str, status: int) -> None:
-    """The head says enough."""
+async def test_an_unacceptable_body_is_refused_by_its_headers(webhook: Connection, line: str, status: int) -> None:
+    """The response comes before the body."""
     reader, writer = await send(webhook, HEAD + line.encode() + b"\r\n\r\n")
     assert await status_of(reader) == status
     writer.close()
 
 
 async def test_large_bodies_share_a_budget(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it the answer is 503, small ones pass all the while, and what was taken is given back."""
+    """Beyond the budget the response is 503, small bodies are accepted, and the budget is returned."""
     monkeypatch.setattr(body, "DEADLINE", 60.0)
-    server = Server(snapshot)
+    server = WebhookServer(snapshot)
     server._listener._limits = Limits(exchange=60.0)
-    server._bodies = body.Reader(budget=3 << 20)
-    large = question(SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)})))
+    server._bodies = body.BodyReader(budget=3 << 20)
+    large = review_body(
+        SERVICE_PATH, wire(service("shop/web", group="lb/edge", annotations={"notes": "x" * (2 << 20)}))
+    )
     async with connected(server) as connection:
         head = HEAD + b"Content-Length: %d\r\n\r\n" % len(large)
         first, writing = await send(connection, head + large[:-1])
@@ -360,14 +366,14 @@ async def test_large_bodies_share_a_budget(snapshot: Snapshot, monkeypatch: pyte
         writing.close()
 
 
-async def test_what_is_in_flight_when_the_server_stops_is_answered(
+async def test_a_review_in_flight_is_answered_while_the_server_stops(
     snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A review that is being judged outlives the port."""
-    monkeypatch.setattr(serving, "PATIENCE", 60.0)
-    server = Server(snapshot)
+    """A review that is being evaluated outlives the port."""
+    monkeypatch.setattr(serving, "WAIT_FOR_REFERENCES", 60.0)
+    server = WebhookServer(snapshot)
     server._listener._limits = Limits(exchange=60.0)
-    data = question(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
+    data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
     async with connected(server) as connection:
         asking = asyncio.create_task(connection.post(SERVICE_PATH, data))
         while not any(each.in_flight for each in server._listener._server.standing):
@@ -381,17 +387,17 @@ async def test_what_is_in_flight_when_the_server_stops_is_answered(
         await stopping
 
 
-async def test_an_exception_is_logged_once_and_tells_nothing_of_the_object(
+async def test_an_exception_is_logged_without_the_object(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """UID, path, kind of error and places; its message may quote the object and stays out."""
+    """The log line has UID, path, type and frames; the message may quote the object and is omitted."""
 
     def broken(*_: object) -> Any:
         raise RuntimeError("the secret of shop/web")
 
     with structlog.testing.capture_logs() as logs:
-        async with connected(Server(Snapshot(), routes={SERVICE_PATH: Route(broken)})) as connection:
-            await connection.ask(SERVICE_PATH, question(SERVICE_PATH, {}, uid="u-9"))
+        async with connected(WebhookServer(Snapshot(), routes={SERVICE_PATH: Route(broken)})) as connection:
+            await connection.review(SERVICE_PATH, review_body(SERVICE_PATH, {}, uid="u-9"))
     (found,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert (found["uid"], found["path"], found["error"]) == ("u-9", SERVICE_PATH, "RuntimeError")
     assert found["at"][-1].startswith("broken (test_server.py:")

@@ -1,4 +1,4 @@
-"""What the API server trusts: ``caBundle`` in the two webhook configurations, and who writes it."""
+"""``caBundle`` of the two webhook configurations: what the API server trusts, and two ways to inject it."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -6,13 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from cryptography import x509
+
 from kavip import names
 from kavip.admission import registration
 from kavip.api.registration import WebhookConfiguration
 from kavip.errors import Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from kavip.pki import certificates
+from kavip.pki.trustbundle import parse_bundle
 
 CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
@@ -20,98 +22,96 @@ CONFIGURATIONS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 class Publisher(Protocol):
     """Makes the API server trust a bundle."""
 
-    async def published(self) -> bytes:
-        """What the API server trusts now; empty where that is nothing."""
+    async def published(self) -> list[x509.Certificate]:
+        """The CAs that the API server trusts now."""
 
     async def publish(self, bundle: bytes) -> None:
-        """See that the webhook configurations carry *bundle*."""
+        """Write *bundle* into every webhook."""
 
 
 @dataclass(frozen=True, slots=True)
-class Injected:
-    """Writes ``caBundle`` into the configurations called *name*, which the chart has installed."""
+class CABundleInjector:
+    """Injects ``caBundle`` into the webhook configurations called *name*, which the chart has installed."""
 
     client: Client
     name: str
 
-    async def published(self) -> bytes:
-        """What every webhook carries."""
-        return await trusted(self.client, self.name)
+    async def published(self) -> list[x509.Certificate]:
+        """The CAs that every webhook trusts; none without the configurations."""
+        with suppress(NotFound):
+            return await read_ca_bundle(self.client, self.name)
+        return []
 
     async def publish(self, bundle: bytes) -> None:
-        """Apply the one field, where it differs, and own it no longer than that."""
-        text, wanted = b64encode(bundle).decode(), {*certificates.read_bundle(bundle)}
+        """Apply the field if it differs, then release the ownership of it."""
+        text, wanted = b64encode(bundle).decode(), {*parse_bundle(bundle)}
         for resource in CONFIGURATIONS:
             found = await self.client.get(resource, self.name)
-            hooks = found.webhooks or ()
-            carried = {webhook.client_config.ca_bundle for webhook in hooks}
-            if any(
-                {*certificates.read_bundle(_decoded(each))} != wanted for each in carried
-            ):  # the order means nothing
-                body = {"webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in hooks]}
+            webhooks = found.webhooks or ()
+            current = {webhook.client_config.ca_bundle for webhook in webhooks}
+            if any({*_decoded(each)} != wanted for each in current):  # the order does not matter
+                body = {
+                    "webhooks": [{"name": webhook.name, "clientConfig": {"caBundle": text}} for webhook in webhooks]
+                }
                 manager = names.CA_FIELD_MANAGER
                 found = await self.client.apply(resource, self.name, body, field_manager=manager, force=True)
-            await self._disown(resource, found)
+            await self._release_ownership(resource, found)
 
-    async def _disown(self, resource: Resource[WebhookConfiguration], found: WebhookConfiguration) -> None:
+    async def _release_ownership(self, resource: Resource[WebhookConfiguration], found: WebhookConfiguration) -> None:
         """
-        Give up what was applied: what nobody owns ``helm upgrade`` keeps, and removes together with its webhook.
+        Remove kavip's entry from ``managedFields``: ``helm upgrade`` keeps a field without an owner.
 
-        Of a webhook that another version of the chart lacks, the field that we owned would stay, and nothing else: the
-        API server takes no such webhook, so neither that upgrade nor a rollback could be done.
+        If kavip stayed the owner and another version of the chart removed a webhook, the webhook would remain with
+        ``caBundle`` alone. The API server rejects such a webhook, so neither that upgrade nor a rollback would succeed.
         """
-        claims = found.metadata.managed_fields or []
-        kept = [each for each in claims if each.get("manager") != names.CA_FIELD_MANAGER]
-        if len(kept) in (0, len(claims)):
+        entries = found.metadata.managed_fields or []
+        kept = [each for each in entries if each.get("manager") != names.CA_FIELD_MANAGER]
+        if len(kept) in (0, len(entries)):
             return
         body = {"metadata": {"resourceVersion": found.metadata.resource_version, "managedFields": kept}}
-        with suppress(Conflict):  # another replica was faster, or will be asked to look again
+        with suppress(Conflict):  # another replica has written it; the next reconcile reads it again
             await self.client.patch(resource, self.name, body)
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """Writes the configurations whole: kavip runs outside the cluster, and is reached at a URL."""
+class WebhookRegistrar:
+    """Writes both webhook configurations completely: kavip runs outside the cluster, and has a URL."""
 
     client: Client
     name: str
-    reached: registration.URLClientConfig
+    client_config: registration.URLClientConfig
     namespace: str
     options: registration.RegistrationOptions = registration.DEFAULTS
 
-    async def published(self) -> bytes:
-        """What every webhook carries; nothing while there are no configurations."""
-        try:
-            return await trusted(self.client, self.name)
-        except NotFound:
-            return b""
+    async def published(self) -> list[x509.Certificate]:
+        """The CAs that every webhook trusts; none without the configurations."""
+        with suppress(NotFound):
+            return await read_ca_bundle(self.client, self.name)
+        return []
 
     async def publish(self, bundle: bytes) -> None:
-        """Apply both configurations; to a server that has them already, that is no write."""
+        """Apply both configurations; without a difference the API server writes nothing."""
         text = b64encode(bundle).decode()
         wanted = registration.configurations(
-            self.name, self.reached, namespace=self.namespace, ca_bundle=text, options=self.options
+            self.name, self.client_config, namespace=self.namespace, ca_bundle=text, options=self.options
         )
         for resource, body in zip(CONFIGURATIONS, wanted, strict=True):
             await self.client.apply(resource, self.name, body, force=True)
 
 
-async def trusted(client: Client, name: str) -> bytes:
-    """The certificates that every webhook of the configurations called *name* trusts."""
+async def read_ca_bundle(client: Client, name: str) -> list[x509.Certificate]:
+    """The CAs that every webhook of the configurations called *name* trusts; raises :class:`NotFound`."""
     texts = [
         webhook.client_config.ca_bundle
         for resource in CONFIGURATIONS
         for webhook in (await client.get(resource, name)).webhooks or ()
     ]
-    first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [b""]
-    if not rest:
-        return first
-    everywhere = [{*certificates.read_bundle(each)} for each in rest]
-    return certificates.pem(one for one in certificates.read_bundle(first) if all(one in each for each in everywhere))
+    first, *rest = [_decoded(text) for text in dict.fromkeys(texts)] or [[]]
+    return [each for each in first if all(each in other for other in rest)]
 
 
-def _decoded(text: str) -> bytes:
+def _decoded(text: str) -> list[x509.Certificate]:
     try:
-        return b64decode(text)
+        return parse_bundle(b64decode(text))
     except NotBase64:
-        return b""
+        return []

@@ -1,12 +1,12 @@
 """
-The other modes of ``certs.mode``: somebody else makes the certificate, and puts it into a Secret.
+The other modes of ``certs.mode``: another program writes the certificate into a Secret.
 
-The Secret is followed by a watch. A certificate that is good is served from the next connection on; of one that is not,
-the reason is told, and the last good one goes on being served. Until there is a first good one kavip is not ready.
+kavip watches the Secret. A valid certificate is served from the next connection on. An invalid one is reported, and the
+last valid one is still served. Without any valid one kavip is not ready.
 
-A good certificate whose CA the API server does not know yet waits until it does, as long as the one before it is still
-trusted: so nobody is cut off, whoever writes ``caBundle``. With ``provided`` that is kavip, from the Secret's
-``ca.crt``, old and new side by side for a while; else somebody injects it, and kavip only looks.
+A valid certificate whose CA the API server does not trust yet waits, as long as the API server trusts the served one:
+so a renewal never interrupts TLS. With ``provided`` kavip publishes ``caBundle`` itself, from ``ca.crt`` of the Secret,
+old and new CA side by side for a while. In the other modes another controller injects it, and kavip only reads it.
 """
 
 import asyncio
@@ -20,90 +20,93 @@ from cryptography import x509
 
 from kavip import telemetry
 from kavip.api.cluster import Secret
-from kavip.errors import KavipError, NotFound, Throttled, Unavailable
+from kavip.errors import KavipError, Throttled, Unavailable
 from kavip.kube.client import Client
 from kavip.names import Reason
-from kavip.pki import candidate, certificates
-from kavip.pki.candidate import Candidate
-from kavip.pki.certificates import Pair
-from kavip.pki.strangers import Strangers
+from kavip.pki import provided
+from kavip.pki.certificates import KeyPair
+from kavip.pki.provided import ProvidedCertificate
+from kavip.pki.trustbundle import UnknownCAs, encode_pem
+from kavip.pki.verification import expiry_error, is_trusted
 from kavip.webhook.certs import tls
-from kavip.webhook.certs.cabundle import Publisher, trusted
-from kavip.webhook.certs.selfsigned import CHECK_EVERY, RETRY_EVERY, SETTLE, Clock, Pause, Tell, silence
+from kavip.webhook.certs.cabundle import Publisher, read_ca_bundle
+from kavip.webhook.certs.selfsigned import (
+    PROPAGATION,
+    RECONCILE_SECONDS,
+    RETRY_SECONDS,
+    Clock,
+    EmitEvent,
+    Wait,
+    no_events,
+)
 
 log: Final = structlog.get_logger(__name__)
 
 
-class Trust(Protocol):
-    """What the API server trusts, and whether it can come to trust a certificate."""
+class TrustManager(Protocol):
+    """Which CAs the API server trusts, and whether it can come to trust a certificate."""
 
-    def fault(self, found: Candidate) -> str:
-        """Why *found* cannot become trusted; "" where it can."""
+    def trust_error(self, found: ProvidedCertificate) -> str:
+        """Why the API server cannot come to trust *found*; "" if it can."""
 
-    async def settle(self, found: Candidate, serving: Pair | None) -> list[x509.Certificate]:
-        """See to it that *found* will be trusted, as far as it is ours; what is trusted now."""
+    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> list[x509.Certificate]:
+        """Make the API server trust *found*, if kavip writes ``caBundle``; return the CAs that it trusts now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
-    """Somebody else injects ``caBundle`` into the configurations called *name*."""
+class InjectedTrust:
+    """Another controller injects ``caBundle`` into the webhook configurations called *name*."""
 
     client: Client
     name: str
 
-    def fault(self, _found: Candidate) -> str:
-        """Theirs to know."""
+    def trust_error(self, _found: ProvidedCertificate) -> str:
+        """Always acceptable: another controller injects ``caBundle``."""
         return ""
 
-    async def settle(self, _found: Candidate, _serving: Pair | None) -> list[x509.Certificate]:
-        """Look at what they have injected."""
-        return certificates.read_bundle(await trusted(self.client, self.name))
+    async def ensure(self, _found: ProvidedCertificate, _served: KeyPair | None) -> list[x509.Certificate]:
+        """The injected CAs."""
+        return await read_ca_bundle(self.client, self.name)
 
 
-class Published:
-    """kavip publishes what the Secret says; what was trusted before stays for a while."""
+class PublishedTrust:
+    """kavip publishes ``ca.crt`` of the Secret; CAs that were trusted before stay for a while."""
 
     def __init__(self, publisher: Publisher, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
-        """Nothing is published yet."""
+        """Publish by *publisher*."""
         self._publisher, self._clock = publisher, clock
-        self._strangers = Strangers()
+        self._unknown_cas = UnknownCAs()
 
-    def fault(self, found: Candidate) -> str:
-        """The API server will know no others than those in ``ca.crt``."""
-        return candidate.unpublishable(found)
+    def trust_error(self, found: ProvidedCertificate) -> str:
+        """The API server will trust the CAs of ``ca.crt`` only."""
+        return provided.trust_error(found)
 
-    async def settle(self, found: Candidate, serving: Pair | None) -> list[x509.Certificate]:
+    async def ensure(self, found: ProvidedCertificate, served: KeyPair | None) -> list[x509.Certificate]:
         """
-        Publish the Secret's authorities, beside what *serving* needs and what came or went a while ago only.
+        Publish the CAs of the Secret, those that *served* needs, and unknown ones that were seen a short time ago.
 
-        A replica that sees a change of the Secret late takes nothing away from those that have seen it.
+        So a replica that sees a change of the Secret late removes nothing that the other replicas need.
         """
-        now, authorities = self._clock(), found.authorities
-        published = await self._published()
-        needed = [] if serving is None else _lacking(serving, authorities, published)
-        others = self._strangers.lingering(published, {*authorities, *needed}, now)
-        wanted = [*authorities, *needed, *others]
-        await self._publisher.publish(certificates.pem(wanted))
+        now, cas = self._clock(), found.cas
+        published = await self._publisher.published()
+        needed = [] if served is None else _needed_cas(served, cas, published)
+        others = self._unknown_cas.retained(published, {*cas, *needed}, now)
+        wanted = [*cas, *needed, *others]
+        await self._publisher.publish(encode_pem(wanted))
         return wanted
 
-    async def _published(self) -> list[x509.Certificate]:
-        try:
-            return certificates.read_bundle(await self._publisher.published())
-        except NotFound:
-            return []
 
-
-def _lacking(
-    serving: Pair, authorities: Sequence[x509.Certificate], others: Sequence[x509.Certificate]
+def _needed_cas(
+    served: KeyPair, cas: Sequence[x509.Certificate], published: Sequence[x509.Certificate]
 ) -> list[x509.Certificate]:
-    """Those *others* without which nobody trusts *serving*."""
-    if certificates.vouched(serving, authorities):
+    """The *published* CAs by which clients trust *served*, if *cas* are not enough."""
+    if is_trusted(served, cas):
         return []
-    return [one for one in others if certificates.vouched(serving, [one])]
+    return [each for each in published if is_trusted(served, [each])]
 
 
-class Provided:
-    """Gives *present* what the Secret called *secret* holds for *host*."""
+class ProvidedCertificates:
+    """Serves the certificate for *host* in the Secret called *secret* by *serve*."""
 
     def __init__(
         self,
@@ -112,101 +115,100 @@ class Provided:
         secret: str,
         host: str,
         remedy: str,
-        present: Callable[[Pair], None],
-        trust: Trust,
-        tell: Tell = silence,
-        pause: Pause = asyncio.sleep,
+        serve: Callable[[KeyPair], None],
+        trust: TrustManager,
+        emit_event: EmitEvent = no_events,
+        wait: Wait = asyncio.sleep,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """*read* gives the Secret, or says why there is none ("": not known); *remedy*, what to do."""
+        """*read* returns the Secret, or why there is none, or "" while that is unknown; *remedy*: what to do then."""
         self._read, self._secret, self._host, self._remedy = read, secret, host, remedy
-        self._present, self._trust, self._tell, self._pause, self._clock = present, trust, tell, pause, clock
-        self._serving: Pair | None = None
-        self._known: dict[x509.Certificate, datetime] = {}  # what the API server trusts -> since when, as we saw it
+        self._serve, self._trust, self._emit_event, self._wait, self._clock = serve, trust, emit_event, wait, clock
+        self._served: KeyPair | None = None
+        self._trusted_since: dict[x509.Certificate, datetime] = {}  # the CAs that the API server trusts
         self._was_trusted = False
-        self._complaint = ""
+        self._problem = ""
 
     def unready(self) -> str:
-        """Say that there is no certificate, or none that the API server accepts; "" when all is well."""
-        if self._serving is None:
-            return self._complaint or f"Secret {self._secret} is not read yet"
-        if ended := certificates.ended(self._serving.certificate, self._clock()):
-            return self._complaint or f"Secret {self._secret}: {ended}; {self._remedy}"
+        """Why no certificate is served, or why the API server does not accept it; "" if it does."""
+        if self._served is None:
+            return self._problem or f"Secret {self._secret} is not read yet"
+        if error := expiry_error(self._served.certificate, self._clock()):
+            return self._problem or f"Secret {self._secret}: {error}; {self._remedy}"
         if not self._was_trusted:
-            return self._complaint or f"caBundle does not vouch for the certificate yet; {self._remedy}"
+            return self._problem or f"caBundle does not trust the certificate yet; {self._remedy}"
         return ""
 
     async def run(self) -> None:
-        """Do what is due, for ever."""
+        """Reconcile until cancelled."""
         while True:
-            pause = CHECK_EVERY
+            seconds = RECONCILE_SECONDS
             try:
-                await self.tick()
+                await self.reconcile()
             except (Unavailable, Throttled) as error:
-                self._note(str(error))
-                pause = RETRY_EVERY
+                self._log_problem(str(error))
+                seconds = RETRY_SECONDS
             except KavipError as error:
-                self._complain(str(error))
-                pause = RETRY_EVERY
-            await self._pause(pause)
+                self._report(str(error))
+                seconds = RETRY_SECONDS
+            await self._wait(seconds)
 
-    async def tick(self) -> None:
-        """Look at the Secret and at what is trusted; a :class:`KavipError` leaves all as it is."""
+    async def reconcile(self) -> None:
+        """Read the Secret, ensure trust, and serve a new certificate; a :class:`KavipError` changes nothing."""
         secret = self._read()
         if not secret:
             return
-        found = secret if isinstance(secret, str) else self._judged(secret)
+        found = secret if isinstance(secret, str) else self._validate(secret)
         if isinstance(found, str):
-            self._complain(f"Secret {self._secret}: {found}; {self._remedy}")
+            self._report(f"Secret {self._secret}: {found}; {self._remedy}")
             return
-        if self._serving is None:
-            self._serve(found)
-        known, now = await self._trust.settle(found, self._serving), self._clock()
-        self._known = {one: self._known.get(one, now) for one in known}
-        if found.leaf != self._serving:
-            self._succeed(found, now)
-        self._was_trusted = self._was_trusted or certificates.vouched(self._serving or found.leaf, known)
-        self._complaint = ""
+        if self._served is None:
+            self._start_serving(found)
+        trusted, now = await self._trust.ensure(found, self._served), self._clock()
+        self._trusted_since = {each: self._trusted_since.get(each, now) for each in trusted}
+        if found.leaf != self._served and self._can_replace(found, now):
+            self._start_serving(found)
+        self._was_trusted = self._was_trusted or is_trusted(self._served or found.leaf, trusted)
+        self._problem = ""
 
-    def _judged(self, secret: Secret) -> Candidate | str:
-        found = candidate.judged(secret, self._host, self._clock())
+    def _validate(self, secret: Secret) -> ProvidedCertificate | str:
+        found = provided.read_secret(secret, self._host, self._clock())
         if isinstance(found, str):
             return found
-        fault = self._trust.fault(found)
-        if not fault and found.leaf != self._serving:
-            fault = tls.complaint(found.leaf)
-        return fault or found
+        error = self._trust.trust_error(found)
+        if not error and found.leaf != self._served:
+            error = tls.openssl_error(found.leaf)
+        return error or found
 
-    def _succeed(self, found: Candidate, now: datetime) -> None:
-        """Serve *found* once API servers have had time to trust it, or where what we serve is worth nothing."""
-        settled = [one for one, since in self._known.items() if now - since >= SETTLE]
-        if certificates.vouched(found.leaf, settled) or self._is_worthless(now):
-            self._serve(found)
-
-    def _is_worthless(self, now: datetime) -> bool:
-        serving = self._serving
+    def _can_replace(self, found: ProvidedCertificate, now: datetime) -> bool:
+        """Whether API servers have had time to trust *found*, or do not accept the served certificate anyway."""
+        settled = [each for each, since in self._trusted_since.items() if now - since >= PROPAGATION]
+        served = self._served
         return (
-            serving is None
-            or bool(certificates.ended(serving.certificate, now))
-            or not certificates.vouched(serving, self._known)
+            served is None
+            or is_trusted(found.leaf, settled)
+            or bool(expiry_error(served.certificate, now))
+            or not is_trusted(served, self._trusted_since)
         )
 
-    def _serve(self, found: Candidate) -> None:
-        self._present(found.leaf)
-        self._serving = found.leaf
+    def _start_serving(self, found: ProvidedCertificate) -> None:
+        self._serve(found.leaf)
+        self._served = found.leaf
         until = found.leaf.certificate.not_valid_after_utc
         log.info("certificate served", secret=self._secret, until=until.isoformat())
-        self._tell(Reason.CERTIFICATE_RENEWED, f"a new certificate is served; it ends at {until:%Y-%m-%dT%H:%M:%SZ}")
-        if found.roots:
-            last = max(one.not_valid_after_utc for one in found.roots)
+        text = f"a new certificate is served; it expires at {until:%Y-%m-%dT%H:%M:%SZ}"
+        self._emit_event(Reason.CERTIFICATE_RENEWED, text)
+        if found.issuers:
+            last = max(each.not_valid_after_utc for each in found.issuers)
             telemetry.CERTIFICATE_EXPIRY.labels("ca").set(last.timestamp())
 
-    def _complain(self, complaint: str) -> None:
-        if complaint != self._complaint:  # once, not at every look
-            self._tell(Reason.CERTIFICATE_UNUSABLE, complaint)
-        self._note(complaint)
+    def _report(self, problem: str) -> None:
+        """Emit an Event for a new problem, and log it."""
+        if problem != self._problem:
+            self._emit_event(Reason.CERTIFICATE_UNUSABLE, problem)
+        self._log_problem(problem)
 
-    def _note(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            self._complaint = complaint
-            log.warning("certificate not settled", error=complaint)
+    def _log_problem(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("certificate reconcile failed", error=problem)

@@ -1,11 +1,16 @@
 """
-``certs.mode: self``: one CA for all replicas, a leaf for each, and the ``caBundle`` that joins them.
+``certs.mode: self``: a dynamic authority. All replicas share one CA; each issues a leaf for itself.
 
-The CA stands in a Secret: whoever comes first creates it, whoever notices first renews it, and everybody else takes
-what is there. The leaf stays in memory. After a renewal the bundle holds the new CA and those before it; a replica
-publishes the bundle, and only then, when the API servers have had time to read it, serves a leaf of the new CA, and
-confirms that on the Secret. When all have, the old CA goes. So it is too when somebody deletes the Secret: the new CA
-is published beside what ``caBundle`` held, because every replica still serves a leaf of that.
+The CA is in a Secret. The first replica creates it, the first replica that finds it due renews it, and the others read
+it. The leaf stays in memory. A renewal never interrupts TLS:
+
+1. The Secret has the new CA and the previous ones; a replica injects all of them into ``caBundle``.
+2. After :data:`PROPAGATION`, when the API servers have read the bundle, the replica serves a leaf of the new CA and
+   confirms that on the Secret.
+3. When all replicas have confirmed, the previous CAs are removed.
+
+A deleted Secret is handled in the same way: the new CA is injected beside the CAs of ``caBundle``, because every
+replica still serves a leaf of one of them.
 """
 
 import asyncio
@@ -21,37 +26,38 @@ from kavip.errors import AlreadyExists, ApiError, Conflict, KavipError, NotFound
 from kavip.kube.client import Client
 from kavip.kube.resources import SECRETS
 from kavip.names import Reason
-from kavip.pki import ca, certificates
-from kavip.pki.ca import Authority
-from kavip.pki.certificates import Pair
-from kavip.pki.strangers import Strangers
+from kavip.pki import ca
+from kavip.pki.ca import SharedCA
+from kavip.pki.certificates import KeyPair, is_due, new_leaf
+from kavip.pki.trustbundle import UnknownCAs, encode_pem, parse_bundle
+from kavip.pki.verification import expiry_error
 from kavip.webhook.certs.cabundle import Publisher
 
-CHECK_EVERY: Final = 10.0  # seconds; a process that was paused renews late, but not much
-RETRY_EVERY: Final = 2.0
-SETTLE: Final = timedelta(seconds=30)  # an API server follows its webhook configurations by a watch: seconds at most
+RECONCILE_SECONDS: Final = 10.0  # short, because a process that was suspended renews late
+RETRY_SECONDS: Final = 2.0
+PROPAGATION: Final = timedelta(seconds=30)  # API servers watch their webhook configurations: they need seconds at most
 _ATTEMPTS: Final = 5
 
 log: Final = structlog.get_logger(__name__)
 
 Clock = Callable[[], datetime]
-Pause = Callable[[float], Awaitable[None]]
-"""Waits so many seconds, or until there is something to see."""
-Tell = Callable[[Reason, str], None]
-"""Makes an Event about the Secret."""
+Wait = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds, or until an object has changed."""
+EmitEvent = Callable[[Reason, str], None]
+"""Emits an Event about the Secret."""
 
 
-def silence(_reason: Reason, _text: str) -> None:
-    """Tell nobody."""
+def no_events(_reason: Reason, _text: str) -> None:
+    """Emit no Event."""
 
 
-async def nobody() -> frozenset[str]:
-    """No replica is known to stand behind a Service: none is, outside a cluster."""
+async def no_replicas() -> frozenset[str]:
+    """No replica is known: outside a cluster there is no Service."""
     return frozenset()
 
 
-class Rotation:
-    """Gives *present* a leaf for *hosts* whenever one is due, and keeps *publisher* informed of the bundle."""
+class DynamicAuthority:
+    """Serves a leaf for *hosts* by *serve* whenever one is due, and keeps ``caBundle`` current by *publisher*."""
 
     def __init__(
         self,
@@ -59,145 +65,141 @@ class Rotation:
         *,
         namespace: str,
         hosts: Sequence[str],
-        present: Callable[[Pair], None],
+        serve: Callable[[KeyPair], None],
         publisher: Publisher,
         replica: str = "",
-        standing: Callable[[], Awaitable[Iterable[str]]] = nobody,
-        tell: Tell = silence,
-        pause: Pause = asyncio.sleep,
+        replicas: Callable[[], Awaitable[Iterable[str]]] = no_replicas,
+        emit_event: EmitEvent = no_events,
+        wait: Wait = asyncio.sleep,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """*replica* is our name among those that are *standing* behind the Service. :meth:`run` begins."""
+        """*replica* is the name of this one; *replicas* returns the names of all that the Service may reach."""
         self._client, self._secret, self._hosts = client, f"{namespace}/{names.CA_SECRET_NAME}", tuple(hosts)
-        self._present, self._publisher, self._clock, self._pause = present, publisher, clock, pause
-        self._replica, self._standing, self._tell = replica, standing, tell
-        self._leaf: Pair | None = None
+        self._serve, self._publisher, self._clock, self._wait = serve, publisher, clock, wait
+        self._replica, self._replicas, self._emit_event = replica, replicas, emit_event
+        self._leaf: KeyPair | None = None
         self._published: tuple[bytes, datetime] = (b"", datetime.min.replace(tzinfo=UTC))
-        self._ours, self._strangers = set[x509.Certificate](), Strangers()
-        self._complaint = ""
+        self._known_cas, self._unknown_cas = set[x509.Certificate](), UnknownCAs()
+        self._problem = ""
 
     def unready(self) -> str:
-        """Say that the API server cannot trust us yet, or no longer; "" when all is well."""
-        why = f": {self._complaint}" if self._complaint else ""
+        """Why the API server cannot trust this replica; "" if it can."""
+        why = f": {self._problem}" if self._problem else ""
         if not self._published[0]:
             return f"caBundle not published yet{why}"
-        if self._leaf is not None and (ended := certificates.ended(self._leaf.certificate, self._clock())):
-            return f"{ended}{why}"
+        if self._leaf is not None and (error := expiry_error(self._leaf.certificate, self._clock())):
+            return f"{error}{why}"
         return ""
 
     async def run(self) -> None:
-        """Do what is due, for ever."""
+        """Reconcile until cancelled."""
         while True:
             try:
-                await self.tick()
-                self._complaint, pause = "", CHECK_EVERY
+                await self.reconcile()
+                self._problem, seconds = "", RECONCILE_SECONDS
             except KavipError as error:
-                self._complain(error)
-                pause = RETRY_EVERY
-            await self._pause(pause)
+                self._report(error)
+                seconds = RETRY_SECONDS
+            await self._wait(seconds)
 
-    async def tick(self) -> None:
-        """Do what is due now; a :class:`KavipError` leaves the last good leaf in place."""
-        found = await self._authority()
-        if self._leaf is None or not found.trusts(self._leaf):
-            self._renew(found)
-        await self._publish(found)
-        if self._leaf_is_due(found):
-            self._renew(found)
-        await self._conclude(found)
+    async def reconcile(self) -> None:
+        """Do what is due now; a :class:`KavipError` leaves the last leaf in place."""
+        shared = await self._ensure_ca()
+        if self._leaf is None or not shared.trusts(self._leaf):
+            self._issue_leaf(shared)
+        await self._publish(shared)
+        if self._leaf_is_due(shared):
+            self._issue_leaf(shared)
+        if shared.previous and self._leaf is not None and shared.has_issued(self._leaf):
+            await self._drop_previous(await self._confirm(shared), self._leaf)
 
-    def _complain(self, error: KavipError) -> None:
-        if self._complaint == str(error):  # once, not at every attempt
+    def _report(self, error: KavipError) -> None:
+        """Log a new problem, and emit an Event unless it passes by itself."""
+        if self._problem == str(error):
             return
-        self._complaint = str(error)
-        log.warning("certificates not settled", error=self._complaint)
+        self._problem = str(error)
+        log.warning("certificate reconcile failed", error=self._problem)
         if not isinstance(error, Unavailable | Throttled):
-            self._tell(Reason.CERTIFICATE_UNUSABLE, self._complaint)
+            self._emit_event(Reason.CERTIFICATE_UNUSABLE, self._problem)
 
     # --- the leaf and the bundle ----------------------------------------------------------------------------------
-    def _leaf_is_due(self, found: Authority) -> bool:
+    def _leaf_is_due(self, shared: SharedCA) -> bool:
         now = self._clock()
-        if self._leaf is None or certificates.due(self._leaf.certificate, now):
+        if self._leaf is None or is_due(self._leaf.certificate, now):
             return True
         _, since = self._published
-        return not found.has_signed(self._leaf) and now - since >= SETTLE
+        return not shared.has_issued(self._leaf) and now - since >= PROPAGATION
 
-    def _renew(self, found: Authority) -> None:
-        self._leaf = certificates.new_leaf(found.ca, self._hosts, self._clock())
-        self._present(self._leaf)
-        log.info("leaf renewed", until=self._leaf.certificate.not_valid_after_utc.isoformat())
+    def _issue_leaf(self, shared: SharedCA) -> None:
+        self._leaf = new_leaf(shared.ca, self._hosts, self._clock())
+        self._serve(self._leaf)
+        log.info("leaf issued", until=self._leaf.certificate.not_valid_after_utc.isoformat())
 
-    async def _publish(self, found: Authority) -> None:
+    async def _publish(self, shared: SharedCA) -> None:
         now = self._clock()
-        self._ours.update(found.trusted)
-        others = self._strangers.lingering(await self._trusted(), self._ours, now)
-        bundle = found.bundle(now)
-        await self._publisher.publish(bundle + certificates.pem(others))
+        self._known_cas.update(shared.trusted)
+        others = self._unknown_cas.retained(await self._publisher.published(), self._known_cas, now)
+        bundle = shared.trust_bundle(now)
+        await self._publisher.publish(bundle + encode_pem(others))
         if self._published[0] != bundle:
             self._published = bundle, now
-            log.info("caBundle published", authorities=len(certificates.read_bundle(bundle)))
+            log.info("caBundle published", authorities=len(parse_bundle(bundle)))
 
-    async def _conclude(self, found: Authority) -> None:
-        """Confirm that we serve a leaf of the CA; once every replica does, trust none before it."""
-        if not found.before or self._leaf is None or not found.has_signed(self._leaf):
-            return
+    async def _confirm(self, shared: SharedCA) -> SharedCA:
+        """Confirm on the Secret that this replica serves a leaf of the issuing CA; return the Secret's content."""
+        if not self._replica or ca.confirmation_key(self._replica) in shared.confirmed:
+            return shared
+        patch = ca.confirmation_patch(shared, self._replica)
+        secret = await self._client.patch(SECRETS, self._secret, patch, field_manager=names.CA_FIELD_MANAGER)
+        log.info("new CA confirmed", replica=self._replica)
+        return ca.read_secret(secret, self._clock()) or shared
+
+    async def _drop_previous(self, shared: SharedCA, leaf: KeyPair) -> None:
+        """Remove the previous CAs once no replica serves a leaf of one."""
         now = self._clock()
-        if self._replica and ca.note(self._replica) not in found.confirmed:
-            change = ca.confirming(found, self._replica)
-            secret = await self._client.patch(SECRETS, self._secret, change, field_manager=names.CA_FIELD_MANAGER)
-            found = ca.read(secret, now) or found
-            log.info("new CA confirmed", replica=self._replica)
-        if not found.has_signed(self._leaf) or not found.outlives(await self._standing(), now):
+        if not shared.has_issued(leaf) or not shared.can_drop_previous(await self._replicas(), now):
             return
         try:
-            await self._client.patch(SECRETS, self._secret, ca.concluding(found, now))
+            await self._client.patch(SECRETS, self._secret, ca.drop_previous_patch(shared, now))
         except Conflict:
-            return  # somebody has confirmed, or concluded, meanwhile: seen at the next look
-        log.info("old CA withdrawn", authorities=len(found.before))
-        self._tell(
-            Reason.CERTIFICATE_RENEWED,
-            "every replica serves a certificate of the new CA; the old one is trusted no longer",
-        )
-        await self._publish(Authority(found.ca))
+            return  # another replica has changed the Secret; the next reconcile reads it
+        log.info("previous CAs removed", authorities=len(shared.previous))
+        text = "every replica serves a certificate of the new CA; the previous CA is no longer trusted"
+        self._emit_event(Reason.CERTIFICATE_RENEWED, text)
+        await self._publish(SharedCA(shared.ca))
 
     # --- the CA Secret --------------------------------------------------------------------------------------------
-    async def _authority(self) -> Authority:
+    async def _ensure_ca(self) -> SharedCA:
         for _ in range(_ATTEMPTS):
             try:
-                found = await self._found_or_made()
+                shared = await self._read_or_renew_ca()
             except (AlreadyExists, Conflict):
-                continue  # another replica was faster: take what it has written
-            telemetry.CERTIFICATE_EXPIRY.labels("ca").set(found.ca.certificate.not_valid_after_utc.timestamp())
-            return found
+                continue  # another replica was faster: read what it wrote
+            telemetry.CERTIFICATE_EXPIRY.labels("ca").set(shared.ca.certificate.not_valid_after_utc.timestamp())
+            return shared
         raise ApiError(409, "Conflict", f"Secret {self._secret} changed {_ATTEMPTS} times while it was being renewed")
 
-    async def _found_or_made(self) -> Authority:
+    async def _read_or_renew_ca(self) -> SharedCA:
         now = self._clock()
         try:
             secret = await self._client.get(SECRETS, self._secret)
         except NotFound:
-            new = ca.renewed(await self._trusted(), now)
-            await self._client.create(SECRETS, self._secret, ca.made(new, now))
-            self._say("CA created", "there was no Secret")
+            new = ca.renewed(await self._publisher.published(), now)
+            await self._client.create(SECRETS, self._secret, ca.secret_body(new, now))
+            self._announce("CA created", "the Secret did not exist")
             return new
-        found = ca.read(secret, now)
+        found = ca.read_secret(secret, now)
         if found is not None and not found.is_due(now):
             return found
-        new = ca.renewed(await self._trusted() if found is None else found.trusted, now)
-        await self._client.patch(SECRETS, self._secret, ca.replacing(new, secret, now))
+        new = ca.renewed(await self._publisher.published() if found is None else found.trusted, now)
+        await self._client.patch(SECRETS, self._secret, ca.renewal_patch(new, secret, now))
         if found is None:
-            self._say("CA renewed", "the Secret held none that can be used")
+            why = "the Secret had no usable CA"
         else:
-            self._say("CA renewed", "asked for by annotation" if found.asked else "two thirds of its life were over")
+            why = "requested by annotation" if found.rotation_requested else "two thirds of its lifetime were over"
+        self._announce("CA renewed", why)
         return new
 
-    def _say(self, what: str, why: str) -> None:
-        log.info(what, secret=self._secret, why=why)
-        self._tell(Reason.CERTIFICATE_RENEWED, f"{what}: {why}")
-
-    async def _trusted(self) -> Sequence[x509.Certificate]:
-        """What the API server trusts now: replicas serve leaves of that, though the Secret has lost it."""
-        try:
-            return certificates.read_bundle(await self._publisher.published())
-        except NotFound:  # no configuration: nobody asks yet
-            return ()
+    def _announce(self, event: str, why: str) -> None:
+        log.info(event, secret=self._secret, why=why)
+        self._emit_event(Reason.CERTIFICATE_RENEWED, f"{event}: {why}")

@@ -1,4 +1,4 @@
-"""How the webhook comes to its certificate: as ``certs_mode`` says."""
+"""The certificate source for the ``certs_mode`` of the settings."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from kavip.kube.client import Client
 from kavip.kube.events import Events
 from kavip.kube.resources import ENDPOINT_SLICES
 from kavip.names import Reason
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import KeyPair
 from kavip.settings import Settings
-from kavip.webhook.certs.cabundle import Injected, Publisher, Registered
-from kavip.webhook.certs.provided import Awaited, Provided, Published, Trust
-from kavip.webhook.certs.selfsigned import Rotation, Tell, nobody
-from kavip.webhook.certs.watch import Lookout
+from kavip.webhook.certs.cabundle import CABundleInjector, Publisher, WebhookRegistrar
+from kavip.webhook.certs.provided import InjectedTrust, ProvidedCertificates, PublishedTrust, TrustManager
+from kavip.webhook.certs.selfsigned import DynamicAuthority, EmitEvent, no_replicas
+from kavip.webhook.certs.watch import CertificateWatch
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/webhook"
 REMEDIES: Final = {
@@ -27,97 +27,96 @@ REMEDIES: Final = {
 }
 
 
-class Work(Protocol):
-    """What keeps the certificate."""
+class CertificateManager(Protocol):
+    """Keeps a valid certificate served."""
 
     def unready(self) -> str:
-        """Why no API server would accept it; "" when all is well."""
+        """Why the API server would not accept the served certificate; "" if it would."""
 
     async def run(self) -> None:
-        """Keep it, for ever."""
+        """Reconcile until cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
-    """What has to run, and what to ask."""
+class CertificateSource:
+    """A certificate manager with the watch that wakes it and the Events that it emits; all three must run."""
 
-    work: Work
-    lookout: Lookout
+    manager: CertificateManager
+    watch: CertificateWatch
     events: Events
 
 
-def keeper(client: Client, settings: Settings, present: Callable[[Pair], None]) -> Keeper:
-    """The keeper that *settings* ask for; *present* takes each certificate."""
+def certificate_source(client: Client, settings: Settings, serve: Callable[[KeyPair], None]) -> CertificateSource:
+    """The source for *settings*; *serve* receives each new certificate."""
     mode = settings.certs_mode
     secret = f"{settings.namespace}/{names.CA_SECRET_NAME if mode == 'self' else settings.certs_secret}"
-    lookout = Lookout(client, secret=secret, configuration=settings.webhook_configuration)
+    watch = CertificateWatch(client, secret=secret, configuration=settings.webhook_configuration)
     events = Events(client, reporter=REPORTER, instance=settings.replica)
-    tell = _told(events, secret)
-    hosts = _hosts(settings)
-    work: Work
+    emit_event, hosts = _event_emitter(events, secret), _hosts(settings)
+    manager: CertificateManager
     if mode == "self":
-        work = Rotation(
+        manager = DynamicAuthority(
             client,
             namespace=settings.namespace,
             hosts=hosts,
-            present=present,
+            serve=serve,
             publisher=_publisher(client, settings),
             replica=settings.replica,
-            standing=nobody if settings.webhook_url else _standing(client, settings),
-            tell=tell,
-            pause=lookout.pause,
+            replicas=no_replicas if settings.webhook_url else _replicas(client, settings),
+            emit_event=emit_event,
+            wait=watch.wait,
         )
     else:
-        trust: Trust = Awaited(client, settings.webhook_configuration)
+        trust: TrustManager = InjectedTrust(client, settings.webhook_configuration)
         if mode == "provided":
-            trust = Published(_publisher(client, settings))
-        named = {"host": hosts[0], "namespace": settings.namespace, "service": settings.webhook_service}
-        work = Provided(
-            lookout.secret,
+            trust = PublishedTrust(_publisher(client, settings))
+        values = {"host": hosts[0], "namespace": settings.namespace, "service": settings.webhook_service}
+        manager = ProvidedCertificates(
+            watch.secret,
             secret=secret,
             host=hosts[0],
-            remedy=REMEDIES[mode].format_map(named),
-            present=present,
+            remedy=REMEDIES[mode].format_map(values),
+            serve=serve,
             trust=trust,
-            tell=tell,
-            pause=lookout.pause,
+            emit_event=emit_event,
+            wait=watch.wait,
         )
-    return Keeper(work, lookout, events)
+    return CertificateSource(manager, watch, events)
 
 
 def _publisher(client: Client, settings: Settings) -> Publisher:
     if not settings.webhook_url:
-        return Injected(client, settings.webhook_configuration)
-    reached = registration.URLClientConfig(settings.webhook_url)
+        return CABundleInjector(client, settings.webhook_configuration)
+    client_config = registration.URLClientConfig(settings.webhook_url)
     options = registration.RegistrationOptions(external_ips=settings.external_ips_scope)
-    return Registered(client, settings.webhook_configuration, reached, settings.namespace, options)
+    return WebhookRegistrar(client, settings.webhook_configuration, client_config, settings.namespace, options)
 
 
 def _hosts(settings: Settings) -> Sequence[str]:
-    """The names that the certificate is for; the API server uses the first."""
+    """The names in the certificate; the API server uses the first."""
     if settings.webhook_url:
         return [urlsplit(settings.webhook_url).hostname or ""]
     service = f"{settings.webhook_service}.{settings.namespace}.svc"
     return [service, f"{service}.cluster.local"]
 
 
-def _standing(client: Client, settings: Settings) -> Callable[[], Awaitable[frozenset[str]]]:
-    """Who stands behind the webhook's Service, ready or not: those that end may still be asked."""
+def _replicas(client: Client, settings: Settings) -> Callable[[], Awaitable[frozenset[str]]]:
+    """The pods behind the webhook's Service, ready or not: the API server may still use a terminating one."""
 
-    async def asked() -> frozenset[str]:
+    async def read() -> frozenset[str]:
         label = f"{names.SERVICE_NAME_LABEL}={settings.webhook_service}"
         slices, _ = await client.list(ENDPOINT_SLICES, namespace=settings.namespace, labels=label)
         return frozenset(endpoint.target_ref.name for each in slices for endpoint in each.endpoints or ())
 
-    return asked
+    return read
 
 
-def _told(events: Events, secret: str) -> Tell:
+def _event_emitter(events: Events, secret: str) -> EmitEvent:
     namespace, _, name = secret.partition("/")
-    about = ObjectReference(api_version="v1", kind=names.SECRET, namespace=namespace, name=name)
+    regarding = ObjectReference(api_version="v1", kind=names.SECRET, namespace=namespace, name=name)
 
-    def tell(reason: Reason, text: str) -> None:
-        note = Note(about, reason, text, action="ServeCertificate")
+    def emit(reason: Reason, text: str) -> None:
+        note = Note(regarding, reason, text, action="ServeCertificate")
         events.emit(replace(note, severity="Warning") if reason is Reason.CERTIFICATE_UNUSABLE else note)
 
-    return tell
+    return emit

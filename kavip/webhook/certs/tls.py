@@ -1,30 +1,29 @@
 """
-The TLS context of a certificate, and whether OpenSSL takes it.
+The TLS context that serves a certificate, and whether OpenSSL accepts the certificate.
 
-OpenSSL reads files only. A memfd is one that never touches a disk, and works on a read-only root.
+OpenSSL reads certificates from files only. A memfd is a file that is never on disk and works on a read-only root.
 
-A context keeps one certificate for each type of key, and the client's wishes choose among them: a live one that was
-given an RSA certificate would go on showing the ECDSA certificate before it. So each certificate has a context of its
-own, from the next connection on.
+Each certificate needs a new context. A context keeps one certificate per type of key, and the client's preferences
+choose among them: a live context with an ECDSA certificate would still serve it after an RSA certificate was loaded.
 """
 
 import os
 import ssl
 
-from kavip.pki.certificates import Pair
+from kavip.pki.certificates import KeyPair
 
 
-def context() -> ssl.SSLContext:
-    """A server's context without a certificate: TLS 1.2 and up, HTTP/1.1."""
+def server_context() -> ssl.SSLContext:
+    """A server context without a certificate: TLS 1.2 and up, HTTP/1.1."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.set_alpn_protocols(["http/1.1"])
     return made
 
 
-def showing(leaf: Pair) -> ssl.SSLContext:
-    """A server's context that shows *leaf*, and nothing else."""
-    made = context()
+def serving_context(leaf: KeyPair) -> ssl.SSLContext:
+    """A server context that serves *leaf* only."""
+    made = server_context()
     descriptor = os.memfd_create("kavip-webhook-leaf", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -35,10 +34,10 @@ def showing(leaf: Pair) -> ssl.SSLContext:
     return made
 
 
-def complaint(leaf: Pair) -> str:
-    """What OpenSSL has against *leaf*; a key that is too short, for example."""
+def openssl_error(leaf: KeyPair) -> str:
+    """Why OpenSSL rejects *leaf*, for example because its key is too short; "" if it accepts it."""
     try:
-        showing(leaf)
+        serving_context(leaf)
     except ssl.SSLError as error:
-        return f"OpenSSL does not take the certificate: {error.reason or error}"
+        return f"OpenSSL rejects the certificate: {error.reason or error}"
     return ""

@@ -1,4 +1,4 @@
-"""Watches objects by name, and wakes who waits as soon as one changes."""
+"""Watches the Secret and the webhook configurations by name, and wakes the certificate source after a change."""
 
 import asyncio
 from typing import Any, Final
@@ -9,14 +9,14 @@ from kavip.kube.informer import Informer
 from kavip.kube.resources import SECRETS, Resource
 from kavip.webhook.certs.cabundle import CONFIGURATIONS
 
-_BREATH: Final = 0.2  # seconds: what comes together is looked at once, and a quarrel with others does not spin
+_DEBOUNCE: Final = 0.2  # seconds: debounces bursts, and rate-limits fights with other writers
 
 
-class Lookout:
-    """An eye on the Secret ``namespace/name`` and on both webhook configurations called *configuration*."""
+class CertificateWatch:
+    """A watch on the Secret ``namespace/name`` and on both webhook configurations called *configuration*."""
 
     def __init__(self, client: Client, *, secret: str, configuration: str) -> None:
-        """:meth:`run` begins to watch."""
+        """:meth:`run` starts the watch."""
         self._secret = secret
         namespace, _, name = secret.partition("/")
         self._secrets = _by_name(client, SECRETS, name, namespace=namespace)
@@ -26,23 +26,23 @@ class Lookout:
             informer.subscribe(lambda _old, _new: self._changed.set())
 
     async def run(self) -> None:
-        """Watch, for ever."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers:
-                tasks.create_task(informer.run(), name=f"look out for {informer.resource.kind}")
+                tasks.create_task(informer.run(), name=f"watch {informer.resource.kind} for certificates")
 
-    async def pause(self, seconds: float) -> None:
-        """Return when something has changed, or after *seconds*."""
+    async def wait(self, seconds: float) -> None:
+        """Return after a change, or after *seconds*."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(_DEBOUNCE)
         except TimeoutError:
             pass
         self._changed.clear()
 
     def secret(self) -> Secret | str:
-        """The Secret as it was seen last, or why there is none; "" while it is not known yet."""
+        """The Secret, or why there is none; "" while that is unknown."""
         found: Secret | None = self._secrets.store.get(self._secret)
         if found is not None:
             return found
@@ -52,5 +52,5 @@ class Lookout:
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str, *, namespace: str = "") -> Informer[Any]:
-    """RBAC can grant that much and no more."""
+    """An informer for one name: RBAC can restrict a watch to that."""
     return Informer(client, resource, namespace=namespace, fields=f"metadata.name={name}")

@@ -16,6 +16,7 @@ import pytest
 
 from kavip.agent.health.probe import LARGEST, Answer, Asker
 from kavip.pki import certificates
+from kavip.pki.trustbundle import encode_pem
 from kavip.vrrp.targets import CheckTarget
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -194,13 +195,13 @@ class Authority:
         self._folder, self._now = folder, datetime.now(UTC)
         self._pair = certificates.new_ca(self._now)
         self.file = folder / "ca.crt"
-        self.file.write_bytes(certificates.pem([self._pair.certificate]))
+        self.file.write_bytes(encode_pem([self._pair.certificate]))
 
     def server(self, *hosts: str, life: timedelta = timedelta(days=1), age: timedelta = timedelta()) -> ssl.SSLContext:
         """TLS for a server of these names; *age* ago its certificate was made."""
-        leaf = certificates.new_leaf(self._pair, hosts, self._now - age, life=life)
+        leaf = certificates.new_leaf(self._pair, hosts, self._now - age, lifetime=life)
         path = self._folder / "leaf.pem"
-        path.write_bytes(leaf.key_pem + certificates.pem([leaf.certificate]))
+        path.write_bytes(leaf.key_pem + encode_pem([leaf.certificate]))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
         return context

@@ -1,4 +1,6 @@
-"""Replicas of kavip in one process, and as much of an API server as they share."""
+"""
+Several replicas in one process with the part of an API server that they share: a Secret, ``caBundle`` and endpoints.
+"""
 
 import asyncio
 from collections import Counter
@@ -7,15 +9,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
+from cryptography import x509
 
 from kavip import names
 from kavip.api.cluster import Secret
 from kavip.errors import AlreadyExists, Conflict, NotFound
 from kavip.kube.client import Client
 from kavip.names import Reason
-from kavip.pki import certificates
-from kavip.pki.certificates import Pair
-from kavip.webhook.certs.selfsigned import Rotation
+from kavip.pki.certificates import KeyPair
+from kavip.pki.trustbundle import parse_bundle
+from kavip.pki.verification import has_signed
+from kavip.webhook.certs.selfsigned import DynamicAuthority
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOSTS = ("kavip-webhook.kavip.svc",)
@@ -23,22 +27,22 @@ MINUTE = timedelta(minutes=1)
 
 
 class OneSecret:
-    """As much of an API server as one Secret needs: it hesitates, so that replicas meet."""
+    """A fake API server with one Secret; each call yields to the event loop, so that replicas race."""
 
     def __init__(self) -> None:
         """No Secret yet."""
         self.secret: Secret | None = None
-        self.trusted = b""  # caBundle
-        self.standing = set[str]()
+        self.trusted = b""  # of the webhook configurations
+        self.replicas = set[str]()
         self.calls: Counter[str] = Counter()
         self._version = 0
 
     async def endpoints(self) -> frozenset[str]:
-        """Who stands behind the Service."""
-        return frozenset(self.standing)
+        """The replicas behind the Service."""
+        return frozenset(self.replicas)
 
     async def get(self, _: object, __: str) -> Secret:
-        """Read it."""
+        """Read the Secret."""
         self.calls["get"] += 1
         found = self.secret
         await asyncio.sleep(0)
@@ -47,7 +51,7 @@ class OneSecret:
         return found
 
     async def create(self, _: object, __: str, body: Mapping[str, Any]) -> Secret:
-        """Create it, once."""
+        """Create the Secret, once."""
         self.calls["create"] += 1
         await asyncio.sleep(0)
         if self.secret is not None:
@@ -55,24 +59,24 @@ class OneSecret:
         return self._store(body)
 
     async def patch(self, _: object, __: str, body: Mapping[str, Any], *, field_manager: str = "kavip") -> Secret:
-        """Merge; where the body names a version, only into that one."""
+        """Merge *body*; if it has a resourceVersion, only into that version."""
         self.calls["patch" if field_manager == "kavip" else "confirm"] += 1
         await asyncio.sleep(0)
         if body["metadata"].get("resourceVersion", str(self._version)) != str(self._version):
             raise Conflict(409, "Conflict", "it has changed")
         return self._store(body)
 
-    def lose(self) -> None:
-        """As ``kubectl delete`` does."""
+    def delete(self) -> None:
+        """Delete the Secret."""
         self.secret = None
 
     def annotate(self, key: str, value: str) -> None:
-        """As ``kubectl annotate`` does."""
+        """Set an annotation, as ``kubectl annotate`` does."""
         self._store({"metadata": {"annotations": {key: value}}})
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Those of the Secret."""
+        """The annotations of the Secret."""
         return (self.secret.metadata.annotations or {}) if self.secret else {}
 
     def _store(self, body: Mapping[str, Any]) -> Secret:
@@ -91,66 +95,64 @@ class OneSecret:
 
 
 class Replica:
-    """One kavip: its clock, what it serves, what it has published, in the order of doing."""
+    """A replica with its clock, and a record of the leaves and bundles that it served and published."""
 
     def __init__(self, api: OneSecret, name: str = "", *, now: datetime = NOW) -> None:
-        """A replica that has not started yet; with a *name* it confirms, and stands behind the Service."""
+        """A replica that has not started; with a *name* it confirms CAs, and is behind the Service."""
         self.api, self.now, self.done = api, now, list[tuple[str, object]]()
-        self.told: list[tuple[Reason, str]] = []
+        self.events: list[tuple[Reason, str]] = []
         self.name = name
         if name:
-            api.standing.add(name)
+            api.replicas.add(name)
         self.publishing: Exception | None = None
-        self.rotation = Rotation(
+        self.authority = DynamicAuthority(
             cast(Client, api),
             namespace="kavip",
             hosts=HOSTS,
-            present=lambda leaf: self.done.append(("leaf", leaf)),
+            serve=lambda leaf: self.done.append(("leaf", leaf)),
             publisher=self,
             replica=name,
-            standing=api.endpoints,
-            tell=lambda reason, text: self.told.append((reason, text)),
+            replicas=api.endpoints,
+            emit_event=lambda reason, text: self.events.append((reason, text)),
             clock=lambda: self.now,
         )
 
-    async def published(self) -> bytes:
-        """What any replica has published last."""
-        if isinstance(self.publishing, NotFound):
-            raise self.publishing
-        return self.api.trusted
+    async def published(self) -> list[x509.Certificate]:
+        """What any replica published last."""
+        return parse_bundle(self.api.trusted)
 
     async def publish(self, bundle: bytes) -> None:
-        """Take note of *bundle*."""
+        """Record *bundle*."""
         if self.publishing:
             raise self.publishing
         self.api.trusted = bundle
         self.done.append(("bundle", bundle))
 
-    async def tick(self, after: timedelta = timedelta()) -> list[str]:
-        """Let *after* pass, do what is due, and say what new leaves were presented in between publications."""
+    async def reconcile(self, after: timedelta = timedelta()) -> list[str]:
+        """Let *after* pass, reconcile once, and return the kinds of the recorded actions."""
         self.now += after
         begun = len(self.done)
-        await self.rotation.tick()
+        await self.authority.reconcile()
         return [what for what, _ in self.done[begun:]]
 
     async def attempt(self) -> None:
-        """One round of :meth:`Rotation.run`."""
-        task = asyncio.create_task(self.rotation.run())
+        """One iteration of :meth:`DynamicAuthority.run`."""
+        task = asyncio.create_task(self.authority.run())
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     @property
-    def leaf(self) -> Pair:
-        """What it serves."""
-        return cast(Pair, [value for what, value in self.done if what == "leaf"][-1])
+    def leaf(self) -> KeyPair:
+        """The served leaf."""
+        return cast(KeyPair, [value for what, value in self.done if what == "leaf"][-1])
 
     @property
     def bundle(self) -> bytes:
-        """What it has published."""
+        """The published bundle."""
         return cast(bytes, [value for what, value in self.done if what == "bundle"][-1])
 
 
-def trusted(leaf: Pair, bundle: bytes) -> bool:
+def is_trusted(leaf: KeyPair, bundle: bytes) -> bool:
     """Whether a client with *bundle* accepts *leaf*."""
-    return any(certificates.signed(issuer, leaf.certificate) for issuer in certificates.read_bundle(bundle))
+    return any(has_signed(issuer, leaf.certificate) for issuer in parse_bundle(bundle))

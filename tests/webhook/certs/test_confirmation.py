@@ -1,4 +1,4 @@
-"""A new CA: published beside the old one, confirmed by every replica, and then alone."""
+"""A new CA: published beside the previous one, confirmed by every replica, and then alone."""
 
 import asyncio
 from base64 import b64encode
@@ -10,198 +10,198 @@ from kavip import names
 from kavip.errors import Forbidden
 from kavip.names import Reason
 from kavip.pki import ca, certificates
-from kavip.pki.strangers import STAY
-from tests.webhook.certs.replicas import MINUTE, NOW, OneSecret, Replica, trusted
+from kavip.pki.trustbundle import UNKNOWN_CA_LIFETIME, encode_pem, parse_bundle
+from tests.webhook.certs.replicas import MINUTE, NOW, OneSecret, Replica, is_trusted
 
 TEN = timedelta(seconds=10)
 
 
 def everywhere(*replicas: Replica) -> bool:
-    """Whether each replica's leaf is trusted by what is published."""
-    return all(trusted(each.leaf, each.api.trusted) for each in replicas)
+    """Whether the published bundle trusts the leaf of each replica."""
+    return all(is_trusted(each.leaf, each.api.trusted) for each in replicas)
 
 
 def authorities(api: OneSecret) -> int:
     """How many CAs the API server trusts."""
-    return len(certificates.read_bundle(api.trusted))
+    return len(parse_bundle(api.trusted))
 
 
 async def started(api: OneSecret, *replica_names: str) -> list[Replica]:
-    """Replicas that serve leaves of one CA, behind the Service."""
+    """Replicas behind the Service that serve leaves of one CA."""
     replicas = [Replica(api, name) for name in replica_names]
     for each in replicas:
-        await each.tick()
+        await each.reconcile()
     return replicas
 
 
 async def test_nothing_is_confirmed_while_there_is_one_ca() -> None:
-    """A first start writes the Secret once, and no note."""
+    """The first start writes the Secret once, without a confirmation."""
     api = OneSecret()
     await started(api, "a", "b")
     assert api.annotations == {}
     assert api.calls["confirm"] == 0
 
 
-async def test_the_old_ca_goes_when_the_last_replica_has_confirmed() -> None:
-    """At every step every leaf is trusted; a replica that does not confirm keeps the old CA where it is."""
+async def test_the_previous_ca_is_dropped_after_the_last_confirmation() -> None:
+    """At every step every leaf is trusted; without one confirmation the previous CA stays."""
     api = OneSecret()
     a, b = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     for each in (a, b, a, b):
-        await each.tick(TEN)
+        await each.reconcile(TEN)
         assert everywhere(a, b)
     assert authorities(api) == 2
-    await a.tick(MINUTE)
-    assert list(api.annotations) == [ca.note("a")]
+    await a.reconcile(MINUTE)
+    assert list(api.annotations) == [ca.confirmation_key("a")]
     assert authorities(api) == 2
     assert everywhere(a, b)
-    await a.tick(MINUTE)
+    await a.reconcile(MINUTE)
     assert authorities(api) == 2
-    await b.tick(MINUTE)
+    await b.reconcile(MINUTE)
     assert authorities(api) == 1
     assert everywhere(a, b)
     assert api.annotations == {}
-    assert await a.tick(TEN) == ["bundle"]
+    assert await a.reconcile(TEN) == ["bundle"]
     assert authorities(api) == 1
-    assert (Reason.CERTIFICATE_RENEWED, "CA renewed: asked for by annotation") in a.told
+    assert (Reason.CERTIFICATE_RENEWED, "CA renewed: requested by annotation") in a.events
 
 
 async def test_a_replica_that_is_gone_need_not_confirm() -> None:
-    """Who no longer stands behind the Service is not waited for."""
+    """A replica that has left the Service needs no confirmation."""
     api = OneSecret()
     a, _gone = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
-    await a.tick(TEN)
-    await a.tick(MINUTE)
+    await a.reconcile(TEN)
+    await a.reconcile(MINUTE)
     assert authorities(api) == 2
-    api.standing.discard("b")
-    await a.tick(TEN)
+    api.replicas.discard("b")
+    await a.reconcile(TEN)
     assert authorities(api) == 1
 
 
-async def test_a_replica_that_comes_meanwhile_confirms_at_once() -> None:
-    """Its first leaf is of the new CA already; the old one stays for those that serve the old."""
+async def test_a_replica_that_starts_during_a_rotation_confirms_at_once() -> None:
+    """Its first leaf is of the new CA; the previous CA stays for the other replica."""
     api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate(names.ROTATE_ANNOTATION, "true")
-    await a.tick(TEN)
+    await a.reconcile(TEN)
     (b,) = await started(api, "b")
-    assert ca.note("b") in api.annotations
+    assert ca.confirmation_key("b") in api.annotations
     assert authorities(api) == 2
-    await a.tick(MINUTE)
+    await a.reconcile(MINUTE)
     assert authorities(api) == 1
     assert everywhere(a, b)
 
 
-async def test_where_nobody_can_be_counted_time_decides() -> None:
-    """Without EndpointSlices, or with an endpoint of no name, the old CA stays until every leaf of it has ended."""
+async def test_without_endpoints_the_previous_ca_expires() -> None:
+    """Without EndpointSlices, or with a nameless endpoint, the previous CA stays until all its leaves have expired."""
     for unknown in ({"a", ""}, set[str]()):
         api = OneSecret()
         (a,) = await started(api, "a")
         api.annotate(names.ROTATE_ANNOTATION, "true")
-        await a.tick(TEN)
-        api.standing = unknown
-        await a.tick(MINUTE)
-        await a.tick(certificates.LEAF_LIFE)
+        await a.reconcile(TEN)
+        api.replicas = unknown
+        await a.reconcile(MINUTE)
+        await a.reconcile(certificates.LEAF_LIFETIME)
         assert authorities(api) == 2
-        await a.tick(ca.GRACE)
+        await a.reconcile(ca.GRACE)
         assert authorities(api) == 1
 
 
 async def test_a_confirmation_of_another_ca_does_not_count() -> None:
-    """A note that names the fingerprint of an older CA is none for the one that signs now."""
+    """An annotation with the fingerprint of another CA is ignored."""
     api = OneSecret()
     (a,) = await started(api, "a")
-    api.standing.add("b")
+    api.replicas.add("b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
-    await a.tick(TEN)
-    api.annotate(ca.note("b"), "0" * 64)
-    await a.tick(MINUTE)
+    await a.reconcile(TEN)
+    api.annotate(ca.confirmation_key("b"), "0" * 64)
+    await a.reconcile(MINUTE)
     assert authorities(api) == 2
 
 
-async def test_two_replicas_that_conclude_at_once_write_once() -> None:
-    """The slower one finds the Secret changed, and all is well at its next look."""
+async def test_two_replicas_drop_the_previous_ca_together() -> None:
+    """The slower replica gets a conflict, and succeeds at the next reconcile."""
     api = OneSecret()
     a, b = await started(api, "a", "b")
     api.annotate(names.ROTATE_ANNOTATION, "true")
-    await a.tick(TEN)
-    await b.tick(TEN)
-    await asyncio.gather(a.tick(MINUTE), b.tick(MINUTE))
-    await asyncio.gather(a.tick(TEN), b.tick(TEN))
+    await a.reconcile(TEN)
+    await b.reconcile(TEN)
+    await asyncio.gather(a.reconcile(MINUTE), b.reconcile(MINUTE))
+    await asyncio.gather(a.reconcile(TEN), b.reconcile(TEN))
     assert authorities(api) == 1
     assert everywhere(a, b)
     assert api.annotations == {}
 
 
-async def test_rotations_one_after_the_other_cut_nobody_off() -> None:
-    """A wish while two old CAs stand already waits; the leaf of a slow replica stays trusted."""
+async def test_repeated_rotations_keep_every_leaf_trusted() -> None:
+    """With two previous CAs a further request waits, so the leaf of a slow replica stays trusted."""
     api = OneSecret()
     fast, slow = await started(api, "fast", "slow")
     for _ in range(4):
         api.annotate(names.ROTATE_ANNOTATION, "true")
-        await fast.tick(MINUTE)
+        await fast.reconcile(MINUTE)
         assert everywhere(fast, slow)
     assert authorities(api) == 3
     assert names.ROTATE_ANNOTATION in api.annotations
     for each in (slow, fast) * 2:
-        await each.tick(MINUTE)
+        await each.reconcile(MINUTE)
     assert names.ROTATE_ANNOTATION not in api.annotations
     assert everywhere(fast, slow)
 
 
-async def test_a_wish_is_the_word_true() -> None:
+async def test_only_true_requests_a_rotation() -> None:
     """Any other value of the annotation changes nothing."""
     api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate(names.ROTATE_ANNOTATION, "false")
-    await a.tick(TEN)
+    await a.reconcile(TEN)
     assert authorities(api) == 1
     assert api.calls["patch"] == 0
 
 
-async def test_the_notes_of_others_stay() -> None:
-    """Annotations that are none of kavip's survive a rotation and its end."""
+async def test_other_annotations_stay() -> None:
+    """A rotation removes only kavip's own annotations."""
     api = OneSecret()
     (a,) = await started(api, "a")
     api.annotate("example.com/owner", "ops")
     api.annotate(names.ROTATE_ANNOTATION, "true")
     for _ in range(3):
-        await a.tick(MINUTE)
+        await a.reconcile(MINUTE)
     assert authorities(api) == 1
     assert api.annotations == {"example.com/owner": "ops"}
 
 
-async def test_replicas_of_another_mode_are_not_cut_off() -> None:
-    """What caBundle holds of others stays for a while; whoever takes it out first is followed."""
+async def test_unknown_cas_stay_for_a_while() -> None:
+    """They may belong to replicas in another mode; a CA that one replica has removed stays removed."""
     api = OneSecret()
     await started(api, "earlier")
-    api.standing.clear()
-    others = [certificates.new_ca(NOW).certificate for _ in range(5)]  # a ca.crt may hold many
-    api.trusted = certificates.pem(others)
+    api.replicas.clear()
+    others = [certificates.new_ca(NOW).certificate for _ in range(5)]  # a ca.crt can have many
+    api.trusted = encode_pem(others)
     a, b = await started(api, "a", "b")
-    assert {*others} <= {*certificates.read_bundle(api.trusted)}
+    assert {*others} <= {*parse_bundle(api.trusted)}
     assert everywhere(a, b)
     assert list(api.annotations) == []
-    await a.tick(STAY - TEN)
-    assert {*others} <= {*certificates.read_bundle(api.trusted)}
-    await a.tick(TEN)
-    await b.tick()
+    await a.reconcile(UNKNOWN_CA_LIFETIME - TEN)
+    assert {*others} <= {*parse_bundle(api.trusted)}
+    await a.reconcile(TEN)
+    await b.reconcile()
     assert authorities(api) == 1
     assert everywhere(a, b)
 
 
-def test_any_name_of_a_replica_makes_a_key() -> None:
-    """A name that no annotation may carry is replaced by a digest of it; others are seen."""
-    assert ca.note("kavip-7d4b9-x2x") == "confirmed.kavip.io/kavip-7d4b9-x2x"
+def test_every_replica_name_gives_a_valid_annotation_key() -> None:
+    """A name that is not valid in a key is replaced by a hash."""
+    assert ca.confirmation_key("kavip-7d4b9-x2x") == "confirmed.kavip.io/kavip-7d4b9-x2x"
     for odd in ("a/b", "x" * 64, "", "-a", "ä"):
-        key = ca.note(odd).removeprefix("confirmed.kavip.io/")
+        key = ca.confirmation_key(odd).removeprefix("confirmed.kavip.io/")
         assert len(key) == 32
         assert int(key, 16)
 
 
-async def test_a_leaf_is_no_authority() -> None:
-    """A Secret with a certificate that may not sign is replaced: no API server would trust what it signs."""
+async def test_a_leaf_in_the_secret_is_replaced() -> None:
+    """The Secret must have a CA: API servers reject leaves that a leaf has signed."""
     api = OneSecret()
     leaf = certificates.new_leaf(certificates.new_ca(NOW), ["kavip"], NOW)
     data = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem}
@@ -209,20 +209,20 @@ async def test_a_leaf_is_no_authority() -> None:
     (a,) = await started(api, "a")
     assert everywhere(a)
     assert api.calls["patch"] == 1
-    assert (Reason.CERTIFICATE_RENEWED, "CA renewed: the Secret held none that can be used") in a.told
+    assert (Reason.CERTIFICATE_RENEWED, "CA renewed: the Secret had no usable CA") in a.events
 
 
 @pytest.mark.looptime
-async def test_what_is_wrong_is_told_once_and_shown_by_readiness() -> None:
-    """An error that time does not mend makes one Event, however often it comes; readiness gives the reason."""
+async def test_a_problem_is_one_event_and_shown_by_readiness() -> None:
+    """A persistent error gives one Event, however often it repeats; readiness has the cause."""
     replica = Replica(OneSecret(), "a")
     replica.publishing = Forbidden(403, "Forbidden", "not yours")
     for _ in range(2):
         await replica.attempt()
-    assert [reason for reason, _ in replica.told].count(Reason.CERTIFICATE_UNUSABLE) == 1
-    assert replica.rotation.unready() == "caBundle not published yet: 403 Forbidden: not yours"
+    assert [reason for reason, _ in replica.events].count(Reason.CERTIFICATE_UNUSABLE) == 1
+    assert replica.authority.unready() == "caBundle not published yet: 403 Forbidden: not yours"
     replica.publishing = None
     await replica.attempt()
-    assert replica.rotation.unready() == ""
-    replica.now += certificates.LEAF_LIFE
-    assert replica.rotation.unready().startswith("the certificate ended at 2026-05-08T")
+    assert replica.authority.unready() == ""
+    replica.now += certificates.LEAF_LIFETIME
+    assert replica.authority.unready().startswith("the certificate expired at 2026-05-08T")

@@ -1,4 +1,4 @@
-"""The eye on the Secret and the configurations: what it knows, and that it wakes who waits."""
+"""The watch on the Secret and the webhook configurations, and the certificate source for a mode."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,27 +14,27 @@ from kavip.kube.client import Client
 from kavip.kube.codec import Seen
 from kavip.kube.resources import SECRETS
 from kavip.settings import Settings
-from kavip.webhook.certs.provided import Provided
-from kavip.webhook.certs.selfsigned import Rotation
-from kavip.webhook.certs.source import keeper
-from kavip.webhook.certs.watch import Lookout
+from kavip.webhook.certs.provided import ProvidedCertificates
+from kavip.webhook.certs.selfsigned import DynamicAuthority
+from kavip.webhook.certs.source import certificate_source
+from kavip.webhook.certs.watch import CertificateWatch
 
 pytestmark = pytest.mark.looptime
 
 FOUND = Secret(metadata=Metadata(name="tls", namespace="kavip", resource_version="2"))
 
 
-class Api:
-    """Lists what there is of Secrets, and watches for more."""
+class FakeApi:
+    """Lists Secrets, and watches for more."""
 
     def __init__(self, *secrets: Secret, error: ApiError | None = None) -> None:
-        """With an *error* Secrets cannot be listed."""
+        """With an *error*, listing Secrets fails."""
         self.secrets, self.error = secrets, error
         self.news = asyncio.Queue[Secret]()
         self.asked = set[tuple[str, str, str]]()
 
     async def list(self, resource: Any, *, namespace: str, fields: str, **_: Any) -> tuple[Sequence[Any], str]:
-        """All there is."""
+        """All objects."""
         self.asked.add((resource.kind, namespace, fields))
         if resource is SECRETS and self.error:
             raise self.error
@@ -42,7 +42,7 @@ class Api:
 
     @asynccontextmanager
     async def watch(self, resource: Any, _version: str, **_: Any) -> AsyncIterator[AsyncIterator[Seen[Secret]]]:
-        """What comes."""
+        """The events of a queue."""
 
         async def events() -> AsyncIterator[Seen[Secret]]:
             while True:
@@ -52,21 +52,21 @@ class Api:
 
 
 @asynccontextmanager
-async def looking(api: Api) -> AsyncIterator[Lookout]:
-    """An eye that is open."""
-    lookout = Lookout(cast(Client, api), secret="kavip/tls", configuration="kavip")
-    task = asyncio.create_task(lookout.run())
+async def watching(api: FakeApi) -> AsyncIterator[CertificateWatch]:
+    """A watch that runs."""
+    watch = CertificateWatch(cast(Client, api), secret="kavip/tls", configuration="kavip")
+    task = asyncio.create_task(watch.run())
     try:
-        yield lookout
+        yield watch
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def test_it_asks_for_three_objects_by_name() -> None:
-    """The Secret in its namespace, and both configurations: RBAC grants no more."""
-    async with looking(api := Api()):
+async def test_three_objects_are_watched_by_name() -> None:
+    """The Secret in its namespace and both configurations: RBAC grants no more."""
+    async with watching(api := FakeApi()):
         await asyncio.sleep(1)
     assert api.asked == {
         ("Secret", "kavip", "metadata.name=tls"),
@@ -75,53 +75,53 @@ async def test_it_asks_for_three_objects_by_name() -> None:
     }
 
 
-async def test_it_knows_the_secret_or_why_there_is_none() -> None:
-    """Nothing before the first list; then the Secret, that there is none, or the error."""
+async def test_the_secret_or_the_cause_is_known() -> None:
+    """Nothing before the first list; then the Secret, that it does not exist, or the error."""
     for api, expected in (
-        (Api(), "does not exist"),
-        (Api(FOUND), FOUND),
-        (Api(error=Forbidden(403, "Forbidden", "no")), "cannot be read: Forbidden"),
+        (FakeApi(), "does not exist"),
+        (FakeApi(FOUND), FOUND),
+        (FakeApi(error=Forbidden(403, "Forbidden", "no")), "cannot be read: Forbidden"),
     ):
-        async with looking(api) as lookout:
-            assert lookout.secret() == ""
+        async with watching(api) as watch:
+            assert watch.secret() == ""
             await asyncio.sleep(1)
-            assert lookout.secret() == expected
+            assert watch.secret() == expected
 
 
-async def test_a_change_ends_a_pause() -> None:
-    """Whoever pauses wakes a moment after a change, and sleeps on to the end where there is none."""
+async def test_a_change_ends_a_wait() -> None:
+    """A change ends the wait a moment later; without a change it lasts to the end."""
     clock = asyncio.get_running_loop().time
-    async with looking(api := Api()) as lookout:
-        await lookout.pause(10)
+    async with watching(api := FakeApi()) as watch:
+        await watch.wait(10)
         asleep = clock()
-        await lookout.pause(10)
+        await watch.wait(10)
         assert clock() - asleep == 10
         api.news.put_nowait(FOUND)
         asleep = clock()
-        await lookout.pause(10)
+        await watch.wait(10)
         assert clock() - asleep < 1
-        assert lookout.secret() == FOUND
+        assert watch.secret() == FOUND
 
 
-async def test_the_mode_decides_who_keeps_the_certificate() -> None:
-    """kavip's own CA, or a Secret of others, with what to do about it in the words of the mode."""
-    words = {
+async def test_the_mode_selects_the_certificate_manager() -> None:
+    """kavip's own CA, or a provided certificate with the remedy of the mode."""
+    remedies = {
         "provided": "write tls.crt, tls.key and ca.crt for w.ns.svc into it",
         "cert-manager": "kubectl describe certificate kavip-webhook --namespace ns",
         "service-ca": "kubectl describe service w --namespace ns",
     }
-    for mode in ("self", *words):
+    for mode in ("self", *remedies):
         settings = Settings(certs_mode=mode, namespace="ns", webhook_service="w")
-        kept = keeper(cast(Client, Api()), settings, lambda _: None)
-        lookout = asyncio.create_task(kept.lookout.run())
-        assert kept.work.unready()
+        source = certificate_source(cast(Client, FakeApi()), settings, lambda _: None)
+        watch = asyncio.create_task(source.watch.run())
+        assert source.manager.unready()
         if mode == "self":
-            assert isinstance(kept.work, Rotation)
+            assert isinstance(source.manager, DynamicAuthority)
         else:
-            assert isinstance(kept.work, Provided)
+            assert isinstance(source.manager, ProvidedCertificates)
             await asyncio.sleep(1)
-            await kept.work.tick()
-            assert kept.work.unready().startswith("Secret ns/kavip-webhook-tls: does not exist; ")
-            assert words[mode] in kept.work.unready()
-        lookout.cancel()
-        await asyncio.gather(lookout, return_exceptions=True)
+            await source.manager.reconcile()
+            assert source.manager.unready().startswith("Secret ns/kavip-webhook-tls: does not exist; ")
+            assert remedies[mode] in source.manager.unready()
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
