@@ -12,5 +12,6 @@ pytest_plugins = ["hack.schedule", "hack.timing", "hack.testbed.fixtures"]
 asyncio.set_event_loop(None)
 
 # An example that takes long on a busy machine is no failure; and the same checkout gives the same verdict each time.
-settings.register_profile("kavip", deadline=None, derandomize=True)
+# A failure prints the example and the decorator that brings it back.
+settings.register_profile("kavip", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("kavip")

@@ -70,7 +70,7 @@ def progress(log: Path) -> tuple[int, int]:
     """How many specs ended, and how many there are, as ginkgo's output shows."""
     text = log.read_text(errors="replace")
     found = re.search(r"Will run (\d+) of \d+ specs", text)
-    ended = len(re.findall(r"^(?:•|\S*\[(?:FAILED|PANICKED|TIMEDOUT)\]) \[\d", text, re.MULTILINE))
+    ended = len(re.findall(r"^• (?:\[[A-Z]+\] )?\[\d", text, re.MULTILINE))
     return ended, int(found[1]) if found else 0
 
 

@@ -6,7 +6,7 @@ segment        a function: segment(nodes=3) starts machines on one bridge, gone 
 cluster        a function: cluster(nodes=3, images=(...)) starts a cluster; one runs at a time, see `Clusters`
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -48,6 +48,17 @@ class Clusters:
         """End the one that runs, if any: the next will be new."""
         self._found = None
         self._stack.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the logs of all servers and daemons when a test fails, before its fixtures remove them."""
+    report = yield
+    if report.failed:
+        kept = runs.keep_logs(item.nodeid)
+        if kept:
+            report.sections.append(("logs of servers and daemons", str(kept)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ machine's processes, mounts and interfaces go with its init.
 
 import functools
 import os
+import re
 import shutil
 import time
 import uuid
@@ -19,6 +20,8 @@ from hack.testbed.errors import TestbedError
 
 _OWNER = "owner"  # not *.pid: whoever removes the run must not end its owner
 _CGROUPS = Path("/sys/fs/cgroup")
+_LOG_BYTES = 4 * 2**20  # of each log of a test that failed
+_FAILURES = 30
 
 
 def folder() -> Path:
@@ -76,6 +79,31 @@ def sweep() -> list[str]:
         for state in orphans:
             remove(state)
     return [state.name for state in orphans]
+
+
+def own() -> list[Path]:
+    """The runs of this process."""
+    ours = _ourselves()
+    return [folder() / name for name in names() if process.recorded(folder() / name / _OWNER) == ours]
+
+
+def keep_logs(name: str) -> Path | None:
+    """Copy the logs of this process' runs to a directory that stays, named for the test that failed; None without logs.
+
+    The last failures are kept. Of a long log the end is kept.
+    """
+    logs = [(state, log) for state in own() for log in sorted(state.rglob("*.log")) if log.is_file()]
+    if not logs:
+        return None
+    kept = cache.root() / "failures" / f"{time.strftime('%Y%m%dT%H%M%S')}-{re.sub(r'[^A-Za-z0-9_]+', '-', name)[-80:]}"
+    for state, log in logs:
+        target = kept / state.name / log.relative_to(state)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+            target.write_bytes(file.read())
+    cache.prune("failures/*", keep=_FAILURES)
+    return kept
 
 
 def remove(state: Path) -> None:

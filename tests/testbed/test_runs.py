@@ -102,3 +102,18 @@ def test_what_a_killed_run_had_in_memory_is_swept_away() -> None:
     with runs.in_memory():
         assert len(runs.names()) == 1
     assert runs.names() == []
+
+
+def test_the_logs_of_a_failure_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copied from this process' runs, below a name that says which test failed."""
+    monkeypatch.setenv("KAVIP_CACHE", str(tmp_path))
+    assert runs.keep_logs("tests/a.py::test_x") is None
+    state = runs.create()
+    (state / "n1").mkdir()
+    (state / "n1" / "kubelet.log").write_text("why")
+    kept = runs.keep_logs("tests/a.py::test_x[1]")
+    assert kept is not None
+    assert kept.name.endswith("-tests-a-py-test_x-1-")
+    assert (kept / state.name / "n1" / "kubelet.log").read_text() == "why"
+    runs.remove(state)
+    assert kept.exists()
