@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import asyncio
+import gc
 
 from hypothesis import settings
 
@@ -15,3 +16,13 @@ asyncio.set_event_loop(None)
 # A failure prints the example and the decorator that brings it back.
 settings.register_profile("kavip", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("kavip")
+
+# Thousands of tests are objects that stay until the end: collected without the garbage collector and then set aside,
+# they cost a tenth less time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but not among what collection made."""
+    gc.freeze()
+    gc.enable()
