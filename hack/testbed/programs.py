@@ -54,8 +54,8 @@ CLUSTER = (
     "helm",
 )
 """What a cluster consists of, and what installs a chart on it."""
-TESTS = (*CLUSTER, "metallb")
-"""What the tests use besides: a neighbour that also assigns addresses."""
+TESTS = (*CLUSTER, "metallb", "coredns")
+"""What the tests use besides: another controller that assigns addresses, and cluster DNS."""
 _CODE: tuple[ModuleType, ...] = (golang,)
 
 

@@ -1,6 +1,8 @@
-"""A whole cluster: one for this module, since it takes ten seconds."""
+"""A whole cluster: one for most of this module, since it takes ten seconds."""
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +15,16 @@ from hack.testbed.programs import Programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 VIP = "192.0.2.140"
+
+# asks the name server in its first argument for the IPv4 address of the name in its second
+QUERY = """
+import socket, struct, sys
+question = b"".join(bytes([len(part)]) + part.encode() for part in sys.argv[2].split(".")) + b"\\0"
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.settimeout(5)
+server.sendto(struct.pack(">6H", 1, 0x100, 1, 0, 0, 0) + question + struct.pack(">2H", 1, 1), (sys.argv[1], 53))
+print(socket.inet_ntoa(server.recv(512)[-4:]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +134,24 @@ def test_a_node_loses_power_and_comes_back(web: Cluster) -> None:
     assert not any(one.alive for one in running)
     web.start_node("n1")
     process.wait_for("its pod runs again", lambda: bool(node.processes("web")), timeout=180)
+
+
+def test_one_family_with_cluster_dns(programs: Programs) -> None:
+    """On a node without IPv6, the cluster's name server knows the Services; kubectl finds kavip as a plugin."""
+    with (
+        runs.temporary() as state,
+        Cluster(programs, state, nodes=1, families=(4,), with_dns=True) as single,
+    ):
+        node = single.nodes[0]
+        assert node.exec("ip", "-6", "address", "show", "dev", "eth0", "scope", "global").stdout == ""
+        name = "kubernetes.default.svc.cluster.local"
+
+        def resolved() -> bool:
+            asked = node.exec(sys.executable, "-c", QUERY, "10.96.0.10", name, check=False)
+            return asked.stdout.strip() == "10.96.0.1"
+
+        process.wait_for(f"{name} is resolved", resolved, timeout=180, interval=0.5)
+        folder = state / "bin"
+        listed = run([str(folder / "kubectl"), "plugin", "list"], env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        assert str(folder / "kubectl-kavip") in listed.stdout
+        assert "explain" in run([str(folder / "kubectl-kavip"), "--help"]).stdout

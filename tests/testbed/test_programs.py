@@ -74,6 +74,6 @@ def test_helm_shares_the_packages_of_kubernetes() -> None:
     assert programs.required("kubernetes", "k8s.io/client-go").split(".")[1] == minor
 
 
-def test_the_demo_builds_no_neighbour() -> None:
-    """MetalLB, CoreDNS and the image of the specs are built for those alone that use them."""
+def test_the_demo_builds_only_what_it_shows() -> None:
+    """MetalLB, CoreDNS and agnhost are built only for what uses them."""
     assert {source.name for source in programs.SOURCES} - set(programs.CLUSTER) == {"metallb", "coredns", "agnhost"}
