@@ -1,5 +1,5 @@
-# The map of the project: `make help`. Every target runs in a virtual environment that hack/venv makes once, outside the
-# checkout. What takes long to build is kept in $KAVIP_CACHE (~/.cache/kavip) and not built twice.
+# `make help` lists the targets. Every target runs in a virtual environment that hack/venv makes once, outside the
+# checkout. Programs and images are built once and kept in $KAVIP_CACHE (~/.cache/kavip).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,19 +16,19 @@ PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --qui
 
 ##@ See it
 .PHONY: demo cluster cluster-down
-demo: ## a three-node Kubernetes on this machine, and kavip doing its whole job on it (root)
+demo: ## start a three-node Kubernetes on this machine, and show all that kavip does (root)
 	@$(RUN) python -m hack.demo
 
-cluster: ## start a cluster that stays, and print how to reach it (root)
+cluster: ## start a cluster that stays, and print how to use it (root)
 	@$(RUN) python -m hack.testbed prepare
 	@$(RUN) python -m hack.testbed up
 
-cluster-down: ## remove that cluster: processes, mounts, namespaces, files
+cluster-down: ## remove that cluster with all its processes, mounts, namespaces and files
 	@$(RUN) python -m hack.testbed down
 
 ##@ Prove it
 .PHONY: test test-unit lint bench fuzz faults endurance
-test: ## everything: lint, and all tests, with a real Kubernetes and a real keepalived (root)
+test: ## lint, and all tests, with a real Kubernetes and a real keepalived (root)
 	@$(RUN) python -m hack.testbed check
 	@$(MAKE) --no-print-directory lint
 	@$(RUN) python -m hack.testbed prepare --tests
@@ -37,24 +37,24 @@ test: ## everything: lint, and all tests, with a real Kubernetes and a real keep
 test-unit: ## the quick tests that need neither root nor network
 	@$(RUN) pytest -n auto --dist worksteal -m "not (slow or $(REAL))" --timeout 120
 
-lint: ## ruff, mypy --strict (the tests, too), and the contracts between packages
+lint: ## ruff, mypy --strict (tests included), and the import contracts between packages
 	@$(RUN) ruff check --quiet --output-format concise
 	@$(RUN) ruff format --check --quiet || { echo 'kavip: not formatted; run `make format`' >&2; exit 1; }
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 
-bench: ## how fast, and how large, beside a bare client in the same run
+bench: ## measure time and memory, beside a bare client in the same run
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m bench
 
-fuzz: ## 200,000 hostile reviews, and 10,000 histories of a cluster under faults; a finding prints its seed
+fuzz: ## send 200,000 hostile reviews, and run 10,000 histories under faults; a finding prints its seed
 	@$(RUN) python -m fuzz
 
-faults: ## 2,000 Services while two controllers are killed, stopped and continued; the audit log is the judge
+faults: ## 2,000 Services while two controllers are killed and stopped; the audit log shows the errors
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.faults
 
-endurance: ## 20,000 writes of Services while kavip is rolled, drained, rotated and killed: not one call lost (root)
+endurance: ## 20,000 writes of Services while kavip is restarted, drained and killed; no call may be lost (root)
 	@$(RUN) python -m hack.testbed programs
 	@$(RUN) python -m hack.endurance
 
@@ -67,19 +67,19 @@ e2e: ## Kubernetes' own LoadBalancer specs against kavip, half an hour; writes d
 image: ## kavip's image as an archive, on a base image made here (root); elsewhere: docker build .
 	@$(RUN) python -m hack.testbed image --dockerfile Dockerfile --tag $(TAG)
 
-format: ## lay out the Python code
+format: ## format the Python code
 	@$(RUN) ruff check --quiet --fix-only
 	@$(RUN) ruff format --quiet
 
-requirements: ## pin the newest versions of what pyproject.toml asks for
+requirements: ## pin the newest versions of the dependencies in pyproject.toml
 	@$(PIN) --output-file requirements/run.txt
 	@$(PIN) --group dev --output-file requirements/dev.txt
 
 .PHONY: reference
-reference: ## write the generated pages of docs/reference
+reference: ## generate pages of docs/reference
 	@$(RUN) python -m hack.reference
 
-clean: ## remove what tools left in the checkout; the cache stays
+clean: ## remove files that tools left in the checkout; the cache stays
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 

@@ -42,7 +42,7 @@ def main(writes: int, rate: float, values: tuple[str, ...], only: tuple[str, ...
 
 
 def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -> bool:
-    """All disturbances, again and again, until there are *writes*; whether nothing was lost."""
+    """Run all disturbances in turn until there are *writes*; returns whether nothing was lost."""
     wanted = {name: one for name, one in DISTURBANCES.items() if not only or name in only}
     if not wanted:
         return True
@@ -56,7 +56,7 @@ def _endure(cluster: Cluster, writes: int, rate: float, only: tuple[str, ...]) -
 
 
 def _survive(cluster: Cluster, rate: float, only: tuple[str, ...]) -> bool:
-    """A replica is killed; whether what was lost was lost at once."""
+    """Kill a replica; returns whether all losses came at once."""
     if only and KILL not in only:
         return True
     run = Course(cluster)

@@ -39,7 +39,7 @@ CONNECTIONS: Final = 8
 LATEST: Final = 5.0  # seconds after kill -9 in which a call may fail
 _CALM: Final = 1.0  # seconds of writing before and after each disturbance
 _SHOWN: Final = 20
-_GRACE: Final = 120.0  # for the writer to end, which answers what it has asked
+_GRACE: Final = 120.0  # seconds for the writer to end: it waits for its last answers
 
 
 def _nothing() -> Record:
@@ -59,18 +59,18 @@ class Leg:
 
     @property
     def writes(self) -> int:
-        """How many."""
+        """The number of writes."""
         return len(self.record.writes)
 
     @property
     def span(self) -> float:
-        """Seconds from the blow to the last failure; 0 where there is none."""
+        """Seconds from the disturbance to the last failure; 0 if there is none."""
         return self.record.failures[-1].at - self.at if self.record.failures else 0.0
 
 
 @dataclass(slots=True)
 class Course:
-    """What came of a run on one *cluster*."""
+    """The results of a run on one *cluster*."""
 
     cluster: Cluster
     legs: list[Leg] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Course:
             self.legs = [replace(leg, record=self.record.between(leg.since, leg.until)) for leg in self.legs]
 
     def leg(self, name: str, disturbance: Disturbance) -> None:
-        """Have it happen while Services are written."""
+        """Run one disturbance while Services are written."""
         time.sleep(_CALM)
         since = time.monotonic()
         struck = disturbance(self.cluster)
@@ -104,7 +104,7 @@ class Course:
         self.legs.append(Leg(name, since, struck or since, over, time.monotonic()))
 
     def table(self) -> str:
-        """What there is to report."""
+        """The report, as a table."""
         rows = [f"{'':26}{'writes':>8}{'seconds':>9}{'failed':>8}{'last after':>12}"]
         for leg in self.legs:
             after = f"{leg.span:.2f} s" if leg.record.failures else "-"
@@ -122,13 +122,13 @@ class Course:
         return "\n".join(rows)
 
     def _when(self, at: float) -> str:
-        """Where in the course that was."""
+        """The leg of the course at that time."""
         found = (leg for leg in self.legs if leg.since <= at < leg.until)
         return next((f"{at - leg.at:.2f} s after {leg.name}" for leg in found), "between two disturbances")
 
 
 def install(cluster: Cluster, *values: str) -> None:
-    """Helm-install kavip, and wait until it is whole."""
+    """Install kavip with helm, and wait until all replicas are ready."""
     image = f"--set=image.repository={REPOSITORY},image.tag={TAG},image.pullPolicy=Never"
     own = (f"--namespace={NAMESPACE}", "--create-namespace", "--wait=watcher", image)
     cluster.helm("upgrade", "--install", "kavip", str(CHART), *own, *values)
@@ -136,7 +136,7 @@ def install(cluster: Cluster, *values: str) -> None:
 
 
 def prepare(cluster: Cluster) -> None:
-    """Make what the writer needs: a pool, and a default group that no node carries out."""
+    """Make what the writer needs: a pool, and a default group without nodes."""
     pool = {"addresses": ["192.0.2.128/26"]}
     nowhere = {"image": names.DEFAULT_IMAGE, "interface": "eth0", "nodeSelector": {"endurance": "nowhere"}}
     namespace, _, name = GROUP.partition("/")

@@ -1,4 +1,4 @@
-"""What happens to kavip while Services are written: each returns when it is over and kavip is whole again."""
+"""Disturbances of kavip while Services are written: each returns when it is over and all replicas are ready again."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ _SHOW: Final = (
 )
 
 Disturbance = Callable[[Cluster], float | None]
-"""The moment at which it struck (CLOCK_MONOTONIC); None where it lasts."""
+"""The time of the disturbance (CLOCK_MONOTONIC); None if it has a duration."""
 
 
 def roll(cluster: Cluster) -> None:
@@ -79,7 +79,7 @@ def rotate(cluster: Cluster, *, meanwhile: Disturbance = lambda _: None) -> None
 
 
 def rotate_and_roll(cluster: Cluster) -> None:
-    """As an administrator in a hurry: the Secret is deleted, and all replicas are restarted at once."""
+    """The Secret is deleted, and all replicas are restarted at the same time."""
     rotate(cluster, meanwhile=roll)
 
 
@@ -99,7 +99,7 @@ def kill(cluster: Cluster) -> float:
 
 
 def _replaced(cluster: Cluster, gone: set[str]) -> None:
-    """Wait until none of the pods *gone* is left, and the Deployment is whole."""
+    """Wait until the pods *gone* have ended and all replicas are ready."""
 
     def over() -> bool:
         return not gone & _pods(cluster) and whole(cluster)
@@ -108,7 +108,7 @@ def _replaced(cluster: Cluster, gone: set[str]) -> None:
 
 
 def whole(cluster: Cluster) -> bool:
-    """Whether all replicas are of the newest kind, and ready, and no other is left."""
+    """Whether all replicas have the newest template and are ready, and no other pod is left."""
     found = _get(cluster, "deployment", "kavip")
     status, wanted = found.get("status", {}), found["spec"]["replicas"]
     observed = status.get("observedGeneration") == found["metadata"]["generation"]
@@ -127,7 +127,7 @@ def _placed(cluster: Cluster) -> dict[str, str]:
 
 
 def _busiest(cluster: Cluster) -> tuple[str, str]:
-    """The replica to which the API server has most connections, and its node; to end another would prove little."""
+    """The replica to which the API server has most connections, and its node; ending another one proves little."""
     command = ("ss", "--no-header", "--tcp", "--numeric", "state", "established", f"( dport = :{names.WEBHOOK_PORT} )")
     said = subprocess.run(cluster.control.command(*command), capture_output=True, text=True, check=True).stdout
     asked = Counter(line.split()[3].rpartition(":")[0].strip("[]") for line in said.splitlines())
@@ -174,7 +174,7 @@ def _trusted(cluster: Cluster) -> list[x509.Certificate]:
 
 
 def _leaves(cluster: Cluster) -> list[x509.Certificate]:
-    """What each replica shows to whoever connects now; nothing where one does not answer."""
+    """The certificate that each replica shows to a new connection; nothing for a replica that does not answer."""
     items = _get(cluster, "pods", _SELECTED)["items"]
     hosts = [address for each in items if (address := each["status"].get("podIP"))]
     command = cluster.control.command(sys.executable, "-c", _SHOW, str(names.WEBHOOK_PORT), *hosts)

@@ -1,4 +1,4 @@
-"""What the API server itself counted of its webhooks: no writer can overlook a call that these have seen fail."""
+"""The API server's own counters of webhook calls: they also count failures that no writer sees."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _HOST: Final = "kavip-webhook"
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Counts of one API server at one moment; of two moments, what happened in between is ``later - earlier``."""
+    """The counters of one API server at one moment; ``later - earlier`` is what happened in between."""
 
     counts: Counter[tuple[str, str]]
 
@@ -69,12 +69,12 @@ class Judge:
 
     @property
     def fail_open(self) -> int:
-        """Calls that were lost without anybody noticing: their policy is Ignore."""
+        """Calls that were lost silently, because their failure policy is Ignore."""
         return self._sum(_FAIL_OPEN)
 
     @property
     def retried(self) -> int:
-        """Calls that the API server repeated because kavip told it to."""
+        """Calls that the API server repeated because kavip asked for it."""
         return self._sum(_RETRIES)
 
     def within(self, share: float) -> float:

@@ -1,5 +1,5 @@
 """
-Write Services through the API server without a pause, and tell what came of every single write.
+Write Services through the API server without a pause, and report the result of every write.
 
 ``python -m hack.endurance.writer KUBECONFIG`` writes until its standard input closes, then prints one JSON document, a
 :class:`Record`. Each of its connections makes a Service, annotates it a few times, has one update refused, and deletes
@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True):
         return Record(self.writes + later.writes, self.failures + later.failures)
 
     def between(self, since: float, until: float) -> "Record":
-        """What was answered in that time."""
+        """The writes and failures that were answered in that time."""
         writes = [at for at in self.writes if since <= at < until]
         return Record(writes, [each for each in self.failures if since <= each.at < until])
 
@@ -77,7 +77,7 @@ class Access:
 
 
 class Pace:
-    """So many writes a second over all connections; who is late is not made up for."""
+    """Limits the writes a second over all connections; a late write is not made up for."""
 
     def __init__(self, rate: float) -> None:
         self._every, self._next = 1 / rate, 0.0
@@ -98,7 +98,7 @@ class Writer:
         self.failures: list[Failure] = []
 
     async def run(self) -> None:
-        """Write Service after Service until told to stop."""
+        """Write Services one after the other until asked to stop."""
         count = 0
         while not self._stopped.is_set():
             await self._one(f"w{self._number}-{count}")
@@ -116,7 +116,7 @@ class Writer:
         await self._write("DELETE", name, wants=200)
 
     async def _write(self, verb: str, name: str, *, wants: int, **body: Any) -> Any:
-        """The object that came back; None where the answer was another than wanted."""
+        """The object in the answer; None if the status is not the expected one."""
         await self._pace.turn()
         headers = {"Content-Type": "application/merge-patch+json"} if "data" in body else {}
         url = f"/api/v1/namespaces/{NAMESPACE}/services{name and '/'}{name}"
@@ -166,7 +166,7 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _message(text: str) -> str:
-    """What a Status says; of anything else the beginning."""
+    """The message of a Status; of any other body its first characters."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, LookupError, TypeError):

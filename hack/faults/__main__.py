@@ -46,7 +46,7 @@ def main(services: int, seconds: float, rounds: int, seed: int | None, faults: t
 
 
 def _kept(state: Path) -> str:
-    """Where the logs of a history are that was not clean."""
+    """Copy the logs of a failed history, and return their directory."""
     folder = tempfile.mkdtemp(prefix="kavip-faults-")
     for log in sorted(state.glob("*.log")):
         shutil.copy(log, folder)

@@ -49,7 +49,7 @@ class Double:
 
 @dataclass(slots=True)
 class Findings:
-    """What came of a history."""
+    """The results of a history."""
 
     doubles: list[Double] = field(default_factory=list)
     clashes: list[Double] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Checker:
         return self.close()
 
     def take(self, fact: Fact) -> None:
-        """One write."""
+        """Replay one write."""
         if fact.kind == "vippools":
             old_pool = self._pools.pop(fact.key, None)
             self._remember(fact, old_pool)
@@ -156,7 +156,7 @@ class Checker:
 
     # --- what may have been known ---------------------------------------------------------------------------------
     def _remember(self, fact: Fact, what: Pool | Service | None) -> None:
-        """*what* is no longer as it was."""
+        """Record the end of the state *what*."""
         self._past = [each for each in self._past if fact.at - each.until < _MEMORY]
         if what is not None:
             self._past.append(_Past(what, fact.at))
@@ -212,7 +212,7 @@ class Checker:
 
     # --- at rest --------------------------------------------------------------------------------------------------
     def close(self) -> Findings:
-        """Nothing has happened for a while: who waits, waits in vain or for ever."""
+        """Check the waiting Services after a quiet time: each one that could be served now is a finding."""
         found = self.findings
         for service in sorted(self._services.values(), key=lambda each: each.key):
             if not service.is_managed:

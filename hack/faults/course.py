@@ -31,7 +31,7 @@ _SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a history."""
+    """The results of a history."""
 
     findings: Findings
     users: Counter[str]
@@ -42,14 +42,14 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Nobody had an address twice but for a moment after a stop, and nothing else was found at all."""
+        """Whether no address had two holders, except for a moment after a stop, and nothing else was found."""
         found = self.findings
         doubles = found.unrepaired if self.blows["stop"] else [*found.doubles, *found.unrepaired]
         late = [each for each in found.doubles if each.passes]
         return not (doubles or late or found.moves or found.needless or found.waiting or found.kept or found.counters)
 
     def table(self) -> str:
-        """What there is to report."""
+        """The report, as a table."""
         found, counts = self.findings, self.findings.counts
         given = counts["addresses given"]
         writes = counts["kavip service patch/status"]
@@ -128,7 +128,7 @@ def there(plane: ControlPlane) -> list[dict[str, Any]]:
 
 
 def users(plane: ControlPlane) -> Access:
-    """Who edits."""
+    """The connection that edits."""
     return Access.read(plane.user("users", "system:masters"))
 
 

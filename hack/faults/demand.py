@@ -21,7 +21,7 @@ _FEWEST: Final = 4  # addresses of a pool
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The wishes of *services* Services; their pools hold fewer addresses than are asked for."""
+    """The requests of *services* Services; their pools hold fewer addresses than are requested."""
 
     services: int
     dice: random.Random

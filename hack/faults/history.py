@@ -1,4 +1,4 @@
-"""Users at work: many connections, each with one write after the other, none of which waits for kavip."""
+"""Simulated users: many connections, each with one write after the other, and no write waits for kavip."""
 
 import asyncio
 import itertools

@@ -35,11 +35,11 @@ class Replica:
 
     @property
     def log(self) -> Path:
-        """What it says, over all its lives."""
+        """Its log, across restarts."""
         return self.plane.state / f"{self.name}.log"
 
     def start(self) -> None:
-        """Begin, or begin again."""
+        """Start it, or start it again."""
         probe, self.metrics = free_ports(2)
         command = [
             *(sys.executable, "-m", "kavip", "controller"),
@@ -51,12 +51,12 @@ class Replica:
         self.process = process.spawn(command, log=self.log)
 
     def signal(self, number: int) -> None:
-        """Send it a signal, where there is somebody to take it."""
+        """Send it a signal if it runs."""
         if self.process is not None:
             self.process.signal(number)
 
     def works(self) -> float | None:
-        """How often it has looked at something; None: it does not lead, something waits, or it does not say."""
+        """How many reconciles it has done; None if it does not lead, has keys in its queue, or does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{names.METRICS_PATH}", timeout=2) as answer:
                 lines = answer.read().decode().splitlines()
@@ -74,7 +74,7 @@ class Replica:
 
 @dataclass(slots=True)
 class Pair:
-    """Two replicas; *blows* is what was done to them, and when (seconds since the epoch)."""
+    """Two replicas; *blows* are the faults injected into them, with their times (seconds since the epoch)."""
 
     plane: ControlPlane
     lease: int = LEASE
@@ -98,11 +98,11 @@ class Pair:
             process.kill([each.process for each in self.replicas if each.process])
 
     def other(self, one: Replica) -> Replica:
-        """The one that is not *one*."""
+        """The other replica."""
         return next(each for each in self.replicas if each is not one)
 
     def leader(self) -> Replica | None:
-        """Who holds the Lease; None: nobody."""
+        """The holder of the Lease; None without a holder."""
         path = "--output=jsonpath={.spec.holderIdentity}"
         found = self.plane.kubectl(
             "get", "lease", names.LEASE_NAME, f"--namespace={NAMESPACE}", "--ignore-not-found", path
@@ -110,12 +110,12 @@ class Pair:
         return next((each for each in self.replicas if each.name == found), None)
 
     def works(self) -> float | None:
-        """How often the one that leads has looked at something; None: nobody leads, or there is something to do."""
+        """How many reconciles the leader has done; None without a leader, or with keys in its queue."""
         found = [number for each in self.replicas if (number := each.works()) is not None]
         return found[0] if len(found) == 1 else None
 
     async def suffer(self, dice: random.Random, *, faults: tuple[str, ...]) -> None:
-        """One blow after the other, until cancelled; then both run."""
+        """Inject one fault after the other until cancelled; then both replicas run."""
         try:
             while True:
                 for fault in dice.sample(faults, len(faults)):  # each in its turn: a short history has few

@@ -1,5 +1,5 @@
 """
-The rules of addresses that a judge must know, said once more and more simply: nothing of kavip is imported here.
+The rules of addresses that the checker needs, written a second time and more simply: nothing of kavip is imported.
 
 They cover what the histories do: two families, pools by name, explicit addresses, sharing within a namespace.
 """
@@ -20,7 +20,7 @@ _FAMILIES: Final = {"IPv4": 4, "IPv6": 6}
 
 @dataclass(slots=True)
 class Service:
-    """A Service as it stood at one moment."""
+    """A Service at one moment."""
 
     key: str
     uid: str
@@ -74,18 +74,18 @@ class Service:
 
     @property
     def wanted(self) -> dict[int, Ip]:
-        """Family -> the address that is asked for by name."""
+        """The explicitly requested address of each family."""
         text = self.notes.get(ADDRESSES, "")
         found = [ip_address(part.strip()) for part in text.split(",") if part.strip()]
         return {address.version: address for address in found}
 
     @property
     def pool(self) -> str:
-        """The pool that is asked for by name, or ""."""
+        """The explicitly requested pool, or ""."""
         return self.notes.get(POOL, "")
 
     def shares_with(self, other: "Service") -> bool:
-        """Whether the two may hold one address together."""
+        """Whether the two may share an address."""
         mine, theirs = (
             (each.namespace, each.notes.get(SHARING, ""), each.spec.get("externalTrafficPolicy") == "Local")
             for each in (self, other)
@@ -97,7 +97,7 @@ class Service:
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """A pool as it stood at one moment."""
+    """A pool at one moment."""
 
     name: str
     spans: list[tuple[Ip, Ip]]

@@ -31,7 +31,10 @@ POLICY: dict[str, Any] = {
 
 
 def telling(*resources: tuple[str, str]) -> dict[str, Any]:
-    """A policy that also keeps what the server made of each write of *resources*: (group, plural), parts included."""
+    """
+    An audit policy that also keeps the response body of each write of *resources*, (group, plural), subresources
+    included.
+    """
     rules = [
         {
             "level": "RequestResponse",
@@ -57,19 +60,19 @@ class Event:
     code: int
     stage: str
     uri: str
-    received: str  # when, by the API server's clock
+    received: str  # time of receipt, by the API server's clock
     body: Any  # JSON as it was sent; None for reads
 
 
 class AuditLog:
-    """The log of one API server. `mark()` forgets what came before."""
+    """The audit log of one API server. `mark()` skips everything before this moment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
 
     def mark(self) -> None:
-        """From now on `events` starts here."""
+        """Let `events` start here."""
         self._offset = self.path.stat().st_size if self.path.exists() else 0
 
     def events(self, **wanted: object) -> list[Event]:

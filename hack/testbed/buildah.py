@@ -40,11 +40,11 @@ def build(
     with cache.lock("containers"):
         _buildah("build", *options, f"--tag={tag}", f"--file={dockerfile}", str(context))
         _buildah("push", f"--signature-policy={_policy()}", tag, f"docker-archive:{archive}:{tag}")
-        _buildah("rmi", "--prune", check=False)  # what the tag meant before
+        _buildah("rmi", "--prune", check=False)  # the image that had the tag before
 
 
 def load(tag: str, archive: Path) -> None:
-    """Have an image in the store that was built and archived earlier."""
+    """Load an image that was built and archived earlier into the store."""
     with cache.lock("containers"):
         if _buildah("images", "--quiet", tag, check=False):
             return
@@ -59,13 +59,13 @@ def _buildah(*args: str, check: bool = True) -> str:
 
 @functools.cache
 def _store() -> Path:
-    """Where images and layers are; a layer that an earlier version of this module made is not taken."""
+    """The directory of images and layers; layers of an earlier version of this module are not used."""
     return cache.place_of("containers", build, code=[place])
 
 
 @functools.cache
 def _policy() -> Path:
-    """A signature policy that takes our own unsigned images; the machine may have none at all."""
+    """A signature policy that accepts our own unsigned images; the machine may have no policy at all."""
     path = cache.root() / "policy.json"
     path.write_text(json.dumps(_ANYTHING))
     return path

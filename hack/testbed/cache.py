@@ -22,7 +22,7 @@ Build = Callable[[Path], None]
 
 
 def root() -> Path:
-    """Where everything of the testbed lives: $KAVIP_CACHE, or kavip in the user's cache directory."""
+    """The directory of everything that the testbed keeps: $KAVIP_CACHE, or kavip in the user's cache directory."""
     explicit = os.environ.get("KAVIP_CACHE")
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = Path(explicit) if explicit else user / "kavip"
@@ -42,9 +42,9 @@ def key(*parts: Part) -> str:
 
 def entry(name: str, build: Build, *parts: Part, code: Sequence[ModuleType] = (), suffix: str = "") -> Path:
     """
-    The file or directory of that name; *build* makes it, at the path it is given, when it is not there yet.
+    The file or directory of that name; *build* makes it at the path that it is given, if it is absent.
 
-    *parts* and *code* are as :func:`place_of` takes them.
+    *parts* and *code* are those of :func:`place_of`.
     """
     path = place_of(name, build, *parts, code=code, suffix=suffix)
     if path.exists():
@@ -77,7 +77,7 @@ def _source(made_by: Callable[..., None] | ModuleType) -> str:
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Only one process at a time; the kernel lets go of it when the holder dies, however it dies."""
+    """Hold a lock between processes; the kernel releases it when the holder ends."""
     path = root() / "locks" / name.replace("/", "-")
     path.parent.mkdir(exist_ok=True)
     (root() / name).parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def lock(name: str) -> Iterator[None]:
 
 
 def prune(pattern: str, *, keep: int) -> None:
-    """Remove all but the latest entries that match; what a run may still be reading is among the latest."""
+    """Remove all but the latest entries that match; a run that still reads one reads one of the latest."""
     found = sorted(root().glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in found[keep:]:
         discard(path)

@@ -1,7 +1,8 @@
-"""Certificates and kubeconfigs of one control plane: a CA of its own, and whatever it signs.
+"""
+Certificates and kubeconfigs of one control plane: a CA of its own, and the certificates that it signs.
 
 A user of the API is a client certificate: the common name is the user's name, the organizations are the groups. So a
-user can be added at any time without restarting the API server.
+user can be added at any time without a restart of the API server.
 """
 
 import base64
@@ -37,10 +38,10 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority, kept in a directory so that whoever takes over a control plane can add users too."""
+    """A certificate authority, kept in a directory so that another process can also add users."""
 
     def __init__(self, folder: Path) -> None:
-        """The one in the directory; a new one when there is none yet."""
+        """Load the authority of the directory, or make one."""
         self._name = _name("kavip-testbed", ())
         key, certificate = folder / "ca.key", folder / "ca.crt"
         if not certificate.exists():
@@ -64,7 +65,7 @@ class Authority:
         return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_key(key))
 
     def kubeconfig(self, server: str, user: str, groups: Sequence[str] = ()) -> str:
-        """A kubeconfig with which `user` speaks to the API server; JSON, which is YAML."""
+        """The kubeconfig of a user, as JSON, which is YAML."""
         pair = self.issue(user, groups)
         cluster = {"server": server, "certificate-authority-data": _b64(self.pem)}
         credentials = {"client-certificate-data": _b64(pair.certificate), "client-key-data": _b64(pair.key)}

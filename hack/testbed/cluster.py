@@ -147,7 +147,7 @@ class Cluster:
         self._segment.mend(self.node(name))
 
     def kill_in_node(self, name: str, process_name: str) -> list[Process]:
-        """Kill -9 every process of that name on a node, in containers too; those that were hit."""
+        """Send SIGKILL to every process of that name on a node, containers included; returns these processes."""
         return self.node(name).kill(process_name)
 
     def _start_plane(self) -> None:
@@ -176,7 +176,10 @@ class Cluster:
         return found.stdout.split().count("True") == len(self.nodes)
 
     def _route(self) -> None:
-        """Routes to the pods of other nodes, and to n0 for the rest: a Service address needs any route at all."""
+        """
+        Set routes to the pods of other nodes, and a default route to n0: a packet to a Service address needs some
+        route.
+        """
         for host in (self.control, *self.nodes):
             pods = [route for other in self.nodes if other is not host for route in pod_routes(other.address)]
             out = (
@@ -187,7 +190,7 @@ class Cluster:
             host.routes = (*pods, f"default {out[0]}", f"::/0 {out[1]}")
 
     def _write_wrappers(self) -> None:
-        """Write programs that work from this machine: they enter the network of n0 first."""
+        """Write wrappers that work from this machine: they enter the network of n0 first."""
         folder = self.state / "bin"
         folder.mkdir(exist_ok=True)
         kavip = [f"PYTHONPATH={_ROOT}", sys.executable, "-m", "kavip"]

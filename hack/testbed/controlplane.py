@@ -44,10 +44,11 @@ class ControlPlane:
         components: Sequence[str] = (),
         policy: Mapping[str, Any] = audit.POLICY,
     ) -> None:
-        """`components`: those of kube-controller-manager and kube-scheduler that shall run too.
+        """
+        `components`: kube-controller-manager and kube-scheduler run if they are named here.
 
         Without the former nothing fills the roles view, edit and admin, makes EndpointSlices or collects garbage.
-        `policy`: what the audit log keeps.
+        `policy`: the audit policy.
         """
         self.state = state
         self.kubeconfig = state / "admin.kubeconfig"
@@ -67,7 +68,7 @@ class ControlPlane:
 
     @functools.cached_property
     def authority(self) -> Authority:
-        """What signs the certificates of this control plane and its users."""
+        """The authority that signs the certificates of this control plane and its users."""
         return Authority(self.state)
 
     def __enter__(self) -> Self:
@@ -95,14 +96,14 @@ class ControlPlane:
         raise TestbedError(f"no free port found in {_ATTEMPTS} attempts; see {self.state}/*.log")
 
     def stop(self) -> None:
-        """End all processes; the files stay, for whoever wants to read the logs."""
+        """End all processes; the files stay, so that the logs can be read."""
         clients = [self._processes.pop(name) for name in list(self._processes) if name != "etcd"]
         process.stop(clients, grace=2)
-        process.kill(self._processes.values())  # etcd last, and without ceremony: its data are not needed any more
+        process.kill(self._processes.values())  # etcd last and at once: its data are not needed any more
         self._processes.clear()
 
     def user(self, name: str, *groups: str) -> Path:
-        """The kubeconfig of a user of that name; what the user may do is for RBAC objects to say."""
+        """The kubeconfig of a user of that name; RBAC objects decide the user's rights."""
         file = self.state / f"{name.replace(':', '-')}.kubeconfig"
         write_private(file, self.authority.kubeconfig(self.server, name, groups).encode())
         return file
@@ -119,7 +120,7 @@ class ControlPlane:
         return self._place.command(self._programs["kubectl"], f"--kubeconfig={config}", *args)
 
     def wait_established(self) -> None:
-        """Return when every defined kind is; `kubectl wait` gives up on a definition that has no conditions yet."""
+        """Wait until every CRD is established; `kubectl wait` gives up on a CRD that has no conditions yet."""
         waiting = ("wait", "--for=condition=Established", "--timeout=10s", "crd", "--all")
 
         def established() -> bool:
@@ -128,7 +129,7 @@ class ControlPlane:
         process.wait_for("every kind is established", established, timeout=_READY)
 
     def pause(self) -> None:
-        """Let the API server fall silent, with its connections open, as in a network failure."""
+        """Stop the API server with its connections open, as in a network failure."""
         self._processes["kube-apiserver"].signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -161,7 +162,7 @@ class ControlPlane:
         process.wait_for(f"{self.server}/readyz", self._ready, timeout=_READY)
 
     def _ready(self) -> bool:
-        """Whether our own API server answers; somebody else's on that port has a certificate of another CA."""
+        """Whether our own API server answers; another one on that port has a certificate of another CA."""
         for name in ("etcd", "kube-apiserver"):
             if not self._processes[name].alive:
                 log = process.tail(self.state / f"{name}.log", 40)
@@ -183,7 +184,7 @@ class ControlPlane:
             return False
 
     def _controllers_work(self) -> bool:
-        """Whether they do; an API server that is ready may refuse them for a moment more, and then they exit."""
+        """Whether the controllers work; a ready API server may refuse them for a moment more, and then they exit."""
         if not self._processes[CONTROLLERS].alive:
             self._spawn(CONTROLLERS, flags.component(self.state, CONTROLLERS, self.user(f"system:{CONTROLLERS}")))
         return self.kubectl("get", "serviceaccount", "default", check=False).returncode == 0
@@ -201,4 +202,4 @@ class ControlPlane:
 
 
 class _PortTaken(Exception):
-    """Not an error yet: another attempt follows."""
+    """A port was taken meanwhile; another attempt follows."""

@@ -43,12 +43,12 @@ def missing(packages: Sequence[str] = tuple(PACKAGES)) -> list[str]:
 
 
 def installable() -> bool:
-    """Whether `install` can do more than complain."""
+    """Whether `install` can install anything here."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def install() -> None:
-    """Install what is missing; without root, say what an administrator would have to install."""
+    """Install the missing packages; without root, print their names."""
     absent = missing()
     if not absent:
         return

@@ -1,7 +1,7 @@
-"""The one error of the testbed: something that the reader of the message can put right."""
+"""The error of the testbed: the message says what is wrong and what helps."""
 
 
 class TestbedError(Exception):
-    """What went wrong and what would help, in a sentence or two."""
+    """An error with a message for the user."""
 
     __test__ = False  # the name is not a test for pytest to collect

@@ -23,9 +23,10 @@ MakeSegment = Callable[..., Segment]
 
 
 class Clusters:
-    """Makes clusters: the same arguments give the same one until others are asked for, or it is ended.
+    """
+    Makes clusters: the same arguments give the same cluster until other arguments come, or until it is ended.
 
-    One runs at a time: what idles beside a test takes a core that the test was to have.
+    One runs at a time: an idle cluster still takes CPU time from a test.
     """
 
     def __init__(self, programs: Programs) -> None:
@@ -35,7 +36,7 @@ class Clusters:
         self._found: Cluster | None = None
 
     def __call__(self, nodes: int = 3, images: tuple[Path, ...] = (), families: tuple[int, ...] = BOTH) -> Cluster:
-        """A cluster, which others may have used."""
+        """A cluster; earlier tests may have used it."""
         asked = nodes, images, families
         if self._found is None or self._asked != asked:
             self.end()
@@ -45,7 +46,7 @@ class Clusters:
         return self._found
 
     def end(self) -> None:
-        """End the one that runs, if any: the next will be new."""
+        """End the running cluster, if any; the next one is new."""
         self._found = None
         self._stack.close()
 

@@ -1,4 +1,4 @@
-"""The command lines of the control plane's programs: addresses in, flags out, nothing else."""
+"""The command lines of the control plane's programs: pure functions from addresses to flags."""
 
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
@@ -9,7 +9,7 @@ from hack.testbed.ports import free_ports
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a control plane listens. Port 0: any that is free."""
+    """Where a control plane listens. Port 0 means any free port."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -28,7 +28,7 @@ class Address:
         return [str(ip_network(each)[1]) for each in self.services.split(",")]
 
     def chosen(self) -> "Address":
-        """The same with every port 0 replaced by a free one."""
+        """A copy with a free port in place of each port 0."""
         api, etcd, peer = free_ports(3)
         return replace(
             self,
@@ -39,7 +39,7 @@ class Address:
 
 
 def etcd(state: Path, address: Address) -> list[str]:
-    """One member, on loopback in any case."""
+    """One member, always on loopback."""
     client = f"http://127.0.0.1:{address.etcd_port}"
     peer = f"http://127.0.0.1:{address.etcd_peer_port}"
     return [
@@ -49,13 +49,13 @@ def etcd(state: Path, address: Address) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
-        "--unsafe-no-fsync",  # nothing here has to survive a power cut
+        "--unsafe-no-fsync",  # no data need to survive a power cut
         "--log-level=warn",
     ]
 
 
 def apiserver(state: Path, address: Address, *, controllers: bool) -> list[str]:
-    """`controllers`: whether kube-controller-manager runs, which makes the service accounts that pods need."""
+    """`controllers`: whether kube-controller-manager runs; it makes the service accounts that pods need."""
     local = address.host.startswith("127.")
     return [
         f"--etcd-servers=http://127.0.0.1:{address.etcd_port}",
@@ -80,7 +80,7 @@ def apiserver(state: Path, address: Address, *, controllers: bool) -> list[str]:
         "--enable-aggregator-routing=true",  # webhooks by endpoint: no kube-proxy needed on the way
         f"--audit-policy-file={state / 'audit-policy.json'}",
         f"--audit-log-path={state / 'audit.log'}",
-        "--audit-log-maxsize=4096",  # MiB: never rotated under a test that reads it
+        "--audit-log-maxsize=4096",  # MiB, so that it is never rotated while a test reads it
         *([] if controllers else ["--disable-admission-plugins=ServiceAccount"]),
     ]
 

@@ -42,15 +42,16 @@ def minimum() -> Version:
 
 
 def environment() -> dict[str, str]:
-    """The caller's environment, less what would make the build depend on the machine."""
+    """The caller's environment without what would make the build depend on the machine."""
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     return {**os.environ, **fixed}
 
 
 def build(module: Path, packages: Sequence[str], flags: Sequence[str], out: Path, *, progress: Step) -> None:
-    """Build all *packages* with what *module* pins, into the directory *out*, and report each compiled package.
+    """
+    Build all *packages* with the versions that *module* pins into the directory *out*; report each compiled package.
 
-    One call builds all programs: the compiler then has work for every core until the last program is linked.
+    One call builds all programs, so that the compiler has work for every core until the last program is linked.
     """
     total = _stale(module, packages, flags)
     command = [str(go()), "build", "-v", *flags, "-o", f"{out}/", *packages]
@@ -73,13 +74,13 @@ def build_test(module: Path, package: str, flags: Sequence[str], program: Path) 
 
 
 def folder_of(module: Path, package: str) -> Path:
-    """Where the source of a package is, downloaded if need be."""
+    """The directory of a package's source, which is downloaded if it is absent."""
     command = [str(go()), "list", "-f", "{{.Dir}}", package]
     return Path(run(command, cwd=module, env=environment(), timeout=600).stdout.strip())
 
 
 def name_of(package: str) -> str:
-    """The name that Go gives to the program of a package: the last part of its path that is no version."""
+    """The name of the program that Go builds from a package: the last part of its path that is not a version."""
     *_, parent, last = package.split("/")
     return parent if re.fullmatch(r"v\d+", last) else last
 

@@ -43,7 +43,7 @@ def base() -> tuple[str, Path]:
     need.packages("the base image", need.IMAGES)
     inputs = (_RECIPES / "base.dockerfile", *PACKAGES, *_STRIP)
     path = cache.place_of("images/base", _debootstrap, *inputs, code=_CODE, suffix=".tar")
-    # so that two checkouts with different bases do not take each other's
+    # so that two checkouts with different bases do not use each other's image
     tag = f"{BASE}:bookworm-{path.stem.removeprefix('base-')}"
     build = functools.partial(_debootstrap, tag)
     return tag, cache.entry("images/base", build, *inputs, code=_CODE, suffix=".tar")
@@ -58,9 +58,10 @@ def image(
     volumes: Sequence[str] = (),
     requirements: Path | None = None,
 ) -> Path:
-    """The archive of an image built from a checkout, on our base image unless another is named.
+    """
+    The archive of an image of a checkout, on our base image unless another is named.
 
-    It is built again only when something changed that goes into it.
+    It is built again only when one of its inputs changed.
     """
     context = dockerfile.absolute().parent
     inputs = [*_copied(dockerfile, context), dockerfile]
@@ -114,7 +115,7 @@ def _small(tag: str, name: str, recipe: Sequence[str]) -> Path:
 
 
 def _debootstrap(tag: str, draft: Path) -> None:
-    """Debian in a directory, less what an image does not need, as a tar and then as an image."""
+    """Install Debian into a directory, remove what an image does not need, and build the image from a tar of it."""
     context = draft.with_suffix(".context")
     cache.discard(context)
     context.mkdir(parents=True)
@@ -137,14 +138,16 @@ def _debootstrap(tag: str, draft: Path) -> None:
 
 
 def _mirror() -> list[str]:
-    """Where this machine's own apt gets bookworm from; nothing when it does not, and debootstrap knows itself."""
+    """
+    The URL from which this machine's own apt gets bookworm; empty if it does not, then debootstrap has its default.
+    """
     form = ["--format", "$(REPO_URI)", "Codename: bookworm", "Component: main", "Identifier: Packages"]
     done = run(["apt-get", "indextargets", *form], check=False)
     return done.stdout.split()[:1]
 
 
 def _copied(dockerfile: Path, context: Path) -> list[Path]:
-    """The files that a Dockerfile copies: only they decide whether an image is stale."""
+    """The files that a Dockerfile copies: a change of one makes the image stale."""
     text = dockerfile.read_text().replace("\\\n", " ")
     found: list[Path] = []
     for line in re.findall(r"^\s*(?:COPY|ADD)\s+(.*)$", text, re.MULTILINE | re.IGNORECASE):

@@ -1,9 +1,10 @@
-"""A machine made of namespaces: network, processes, mounts and host name of its own, on the real file system.
+"""
+A machine made of namespaces: network, processes, mounts and host name of its own, on the real file system.
 
-Everything in it descends from one process, its init. When that is killed the kernel takes everything away at once:
-processes (containers included), interfaces, mounts. So to stop a machine is a power cut, and nothing of it can be left
-behind. Files are shared with the real machine, except that /run is empty and that what is written below /var stays
-inside; the directory `home` is the same everywhere.
+Everything in it descends from one process, its init. When init is killed, the kernel removes everything at once:
+processes (containers included), interfaces, mounts. So a stop is a power cut, and nothing stays behind. Files are
+shared with the real machine, with two exceptions: /run is empty, and writes below /var stay inside. The directory
+`home` is the same everywhere.
 """
 
 import shlex
@@ -83,13 +84,13 @@ class Machine:
         self._init = process.recorded(self.home / "init.pid")
 
     def stop(self) -> None:
-        """Cut its power: everything in it ends now."""
+        """Cut its power: everything in it ends at once."""
         ends = [one for one in (self._init, self._outer) if one]
         self._init = self._outer = None
         process.kill(ends)
 
     def command(self, *command: str) -> list[str]:
-        """The command line that runs a command in its network, and else outside."""
+        """The command line that runs a command in its network only, outside its other namespaces."""
         return ["nsenter", f"--target={self.init}", "--net", "--", *command]
 
     def inside(self, *command: str) -> list[str]:
@@ -102,7 +103,7 @@ class Machine:
         return run(self.inside(*command), input=input, check=check, timeout=timeout)
 
     def spawn(self, *command: str, log: Path) -> Process:
-        """Start a long-running program in it, whose parent is its init."""
+        """Start a long-running program in it as a child of its init."""
         background = f'setsid "$@" </dev/null >>{shlex.quote(str(log))} 2>&1 & echo $!'
         inner = int(run([*self.inside("sh", "-c", background, "sh", *command)]).stdout)
         started = next((one for one in self.processes() if _inner_pids(one.pid)[-1:] == [inner]), None)
@@ -111,13 +112,13 @@ class Machine:
         return started
 
     def processes(self, name: str | None = None) -> list[Process]:
-        """Everything that runs in it, containers included; or what of it has that name."""
+        """All processes in it, containers included; with a name, only those of that name."""
         family = sorted(process.children([self.init]) - {self.init})
         found = [process.find(pid) for pid in family if name is None or _name(pid) == name]
         return [one for one in found if one]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> list[Process]:
-        """Send a signal to every process in it that has this name; the processes that were hit."""
+        """Send a signal to every process in it of this name; returns these processes."""
         return [one for one in self.processes(name) if one.signal(number)]
 
     def _booted(self, log: Path) -> bool:

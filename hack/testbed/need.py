@@ -1,4 +1,4 @@
-"""What namespaces need of this machine, and one clear message about all that is missing."""
+"""Checks that this machine can make namespaces; one message names everything that is missing."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # bits, from capabil
 
 
 def namespaces(purpose: str, packages: Sequence[str]) -> None:
-    """Raise unless machines can be made here; `purpose` begins the message."""
+    """Raise TestbedError unless machines can be made here; `purpose` begins the message."""
     absent = [*_rights(), *(f"package {package}" for package in debian.missing(packages))]
     absent = absent or _namespaces()
     if absent:
@@ -27,7 +27,7 @@ def namespaces(purpose: str, packages: Sequence[str]) -> None:
 
 
 def packages(purpose: str, names: Sequence[str]) -> None:
-    """Raise unless root has these packages."""
+    """Raise TestbedError unless we are root and these packages are installed."""
     absent = [*_rights(), *(f"package {package}" for package in debian.missing(names))]
     if absent:
         raise TestbedError(f"{purpose} needs what is missing here: {', '.join(absent)}")
@@ -42,7 +42,9 @@ def _rights() -> list[str]:
 
 
 def _namespaces() -> list[str]:
-    """Whether the kernel, or the container that we are in, lets us have namespaces and file systems after all."""
+    """
+    What fails when namespaces and overlay mounts are tried: the kernel, or a container around us, may forbid them.
+    """
     isolate = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc"]
     done = subprocess.run([*isolate, "true"], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,7 +1,8 @@
-"""A node: a host of the segment that runs containerd, kubelet and kube-proxy, as a real one does.
+"""
+A node: a host of the segment that runs containerd, kubelet and kube-proxy.
 
-What it writes is below its home (images, volumes) or lost when it is switched off (/run, /var). The flags are those
-of an ordinary node, except where a comment says why not.
+Files below its home (images, volumes) stay; /run and /var are lost when it is switched off. The flags are those of an
+ordinary node; a comment explains each exception.
 """
 
 import json
@@ -18,7 +19,7 @@ _PLUGINS = "/usr/lib/cni"
 
 
 class Node(Host):
-    """A node of a cluster. `boot` it after it has been switched on."""
+    """A node of a cluster. After `start`, call `start_runtime` and `join`."""
 
     def __init__(self, name: str, home: Path, number: int, programs: Programs) -> None:
         super().__init__(name, home, number)
@@ -61,7 +62,7 @@ class Node(Host):
             f"--hostname-override={self.name}",
             "--proxy-mode=nftables",  # kernels without IPVS and xt_statistic have this one
             f"--cluster-cidr={','.join(self.spoken(*PODS))}",
-            "--conntrack-max-per-core=0",  # 0: leave alone what only the real machine may set
+            "--conntrack-max-per-core=0",  # 0: do not set what only the real machine may set
             "--conntrack-tcp-timeout-established=0s",
             "--conntrack-tcp-timeout-close-wait=0s",
             log=self.home / "kube-proxy.log",
@@ -74,7 +75,10 @@ def pod_routes(to: Address) -> tuple[str, str]:
 
 
 def _network(node: Node) -> dict[str, object]:
-    """CNI: a cable from each pod to its node, and routes; no bridge, so every packet passes the node's nftables."""
+    """
+    The CNI configuration: a veth pair from each pod to its node, and routes. Without a bridge every packet passes the
+    node's nftables.
+    """
     subnets = node.spoken(f"198.18.{node.number}.0/24", f"2001:db8:18:{node.number}::/64")
     routes = [{"dst": dst} for dst in node.spoken("0.0.0.0/0", "::/0")]
     ipam = {"type": "host-local", "ranges": [[{"subnet": subnet}] for subnet in subnets], "routes": routes}
@@ -111,14 +115,14 @@ def _kubelet(home: Path, ca: Path, dns: tuple[str, ...]) -> dict[str, object]:
         "staticPodPath": str(home / "manifests"),
         "resolvConf": "",
         **({"clusterDNS": list(dns), "clusterDomain": DOMAIN} if dns else {}),
-        # whatever cgroups this machine has: containers get theirs, nodes and quality classes do not
+        # works with cgroup v1 and v2: containers have cgroups, nodes and QoS classes do not
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        "syncFrequency": "10m0s",  # what waits for kubelet to look by itself is seen to wait
-        # the disk is this machine's, not the node's: its being full evicts nobody
+        "syncFrequency": "10m0s",  # so that a test shows what waits for kubelet's own period
+        # the disk is the real machine's, not the node's: a full disk must not evict pods
         "localStorageCapacityIsolation": False,
         "evictionHard": dict.fromkeys(("memory.available", "nodefs.available", "imagefs.available"), "0%"),
         "imageGCHighThresholdPercent": 100,

@@ -1,4 +1,4 @@
-"""Ports that programs are told."""
+"""Ports that programs receive before they start."""
 
 import socket
 import subprocess
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 
 def test_two_processes_never_offer_the_same() -> None:
-    """Each has blocks of its own for as long as it lives, although nothing listens there yet."""
+    """Each process has blocks of its own while it lives, although nothing listens there yet."""
     ours = {*ports.free_ports(300)}
     with subprocess.Popen(
         [sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -54,7 +54,7 @@ def test_two_processes_never_offer_the_same() -> None:
 
 
 def test_a_block_that_another_process_has_is_passed_over() -> None:
-    """Which of them it is says the kernel."""
+    """The kernel decides which process has a block."""
     begins = range(12_000, 12_000 + 3 * ports._BLOCK, ports._BLOCK)
     with ExitStack() as stack:
         for begin in begins:  # some parallel run may have one of them, which is as good
@@ -67,7 +67,7 @@ def test_a_block_that_another_process_has_is_passed_over() -> None:
 def test_a_machine_whose_clients_may_take_any_port_has_some_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """There the kernel chooses."""
+    """The kernel chooses the ports there."""
     (tmp_path / "range").write_text("1024\t65535\n")
     monkeypatch.setattr(ports, "_CLIENTS", tmp_path / "range")
     monkeypatch.setattr(ports, "_offers", ports._offers.__wrapped__)

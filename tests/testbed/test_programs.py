@@ -1,4 +1,4 @@
-"""Programs are built once, from pinned modules, or taken from where they are."""
+"""Programs are built once from pinned modules, or taken from KUBEBUILDER_ASSETS."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in the cache is taken."""
+    """Programs that are in the cache are not built again."""
     built = []
 
     def build(module: Path, packages: list[str], flags: list[str], out: Path, *, progress: Step) -> None:
@@ -52,7 +52,7 @@ def test_programs_of_kubebuilder_are_taken(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_kubernetes_programs_tell_their_version() -> None:
-    """The version that go.mod pins is what the programs say of themselves."""
+    """The programs report the version that go.mod pins."""
     flags = " ".join(programs._flags("kubernetes"))
     assert "component-base/version.gitVersion=v1.35." in flags
     assert "component-base/version.gitMinor=35" in flags

@@ -1,4 +1,4 @@
-"""Long steps say what they do and that they are still at it."""
+"""Long steps report what they do, how far they are and how they end."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Whatever was started can be removed by anybody, later."""
+"""Any process can remove a run later, however the run ended."""
 
 import subprocess
 import sys
