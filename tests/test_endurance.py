@@ -1,4 +1,4 @@
-"""What the endurance run measures with."""
+"""The measurements of the endurance run."""
 
 import pytest
 
@@ -45,7 +45,7 @@ rest_client_request_retries_total{code="503",host="192.0.2.10:6443",verb="GET"} 
 
 
 def test_the_judge_sees_every_lost_call() -> None:
-    """Refused for want of an answer, and let in unasked: both are counted, and only kavip's."""
+    """Calls that failed closed and calls that failed open are both counted, and only those of kavip."""
     judge = Judge.parse(AFTER) - Judge.parse(BEFORE)
     assert (judge.calls, judge.by_code) == (13, {"200": 10, "503": 3})
     assert (judge.refused, judge.lost, judge.fail_open, judge.retried) == (4, 2, 3, 5)

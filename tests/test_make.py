@@ -16,7 +16,7 @@ def call(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_the_map() -> None:
-    """`make` alone lists every target, each with what it does."""
+    """`make` without a target lists every target with its description."""
     listed = set(re.findall(r"^  make ([a-z0-9-]+) +\S", call("make").stdout, re.MULTILINE))
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
     assert listed == phony
@@ -31,7 +31,7 @@ def test_ci_runs_what_everybody_runs() -> None:
 
 
 def test_an_old_python_is_named() -> None:
-    """Without a Python that is new enough there is one line that says what is wanted, and exit status 2."""
+    """Without a Python that is new enough, one line says which versions work; the exit status is 2."""
     done = call("hack/venv", "true", PYTHON="/bin/false")
     assert done.returncode == 2
     assert done.stderr.startswith("kavip: no Python 3.11 or later found (tried /bin/false); install one")

@@ -1,5 +1,5 @@
 """
-What runs behind the Services of a test: says over HTTP and UDP which pod answers, and whom it sees as its client.
+The backend of a test's Services: answers over HTTP and UDP with its pod's name and the client's address.
 
 ``python backend.py PORT``; its text is handed to pods as it stands, so it needs nothing but Python.
 """
@@ -16,10 +16,10 @@ def said(client: str) -> bytes:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Answers whatever comes."""
+    """Answers every datagram."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Keep the transport."""
         self._transport = transport
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:

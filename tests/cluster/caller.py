@@ -18,7 +18,7 @@ PATIENCE = 5.0  # seconds: as any client, this one lets TCP send again what was 
 
 
 class Row(NamedTuple):
-    """What came of one connection."""
+    """The result of one connection."""
 
     outcome: str
     body: str = ""
@@ -45,7 +45,7 @@ async def call(address: str) -> Row:
 
 
 async def calls(address: str) -> list[Row]:
-    """Rows, in the order in which they were begun."""
+    """The rows, in the order in which the connections began."""
     loop = asyncio.get_running_loop()
     stopped = loop.run_in_executor(None, sys.stdin.read)
     running = []
@@ -58,7 +58,7 @@ async def calls(address: str) -> list[Row]:
 
 
 def datagram(address: str) -> str:
-    """What is answered to one datagram; "" where nothing is."""
+    """The answer to one datagram; "" without an answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(1.0)
         asking.sendto(b"?", (address, 80))

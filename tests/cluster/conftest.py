@@ -1,4 +1,4 @@
-"""A cluster with kavip on it, and what a cluster held when a test on it failed: that is gone before anybody reads."""
+"""A cluster with kavip on it, and a report of the cluster's objects and logs when a test fails."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -25,13 +25,13 @@ GROUPED = "--selector=keepalivedGroup"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Last of all, and those on one node first: one cluster runs at a time, and it takes long to start another."""
+    """Run them last, and those on one node first: one cluster runs at a time, and another one takes long to start."""
     items.sort(key=lambda item: (item.path.parent == HERE, "installed" not in getattr(item, "fixturenames", ())))
 
 
 @pytest.fixture
 def installed(cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster of one node with kavip on it, and that is all."""
+    """A cluster of one node with kavip and nothing else."""
     found = cluster(nodes=1, images=(image(),))
     found.helm("upgrade", "--install", *release(found), "--create-namespace", "--set=replicaCount=2")
     return found
@@ -51,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _nodes(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """What agents and kubelets said last."""
+    """The last log lines of agents and kubelets."""
     path = "--output=jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{'\\n'}{end}"
     pods = cluster.kubectl("get", "pods", "--all-namespaces", GROUPED, path, check=False).stdout
     for namespace, name in (line.split() for line in pods.splitlines()):

@@ -1,7 +1,7 @@
 """
-What tests on a cluster have in common: how kavip is installed, and how they stay out of each other's way.
+Helpers of the tests on a cluster: they install kavip, and isolate tests from each other.
 
-They run in any order, and each alone. Who comes next finds no Service, pool or namespace of the one before.
+The tests run in any order, and each alone. The next test finds no Service, pool or namespace of the previous one.
 """
 
 import json
@@ -25,9 +25,9 @@ _LONGEST = "timeoutSeconds: 30"
 
 def chart(cluster: Cluster) -> Path:
     """
-    The chart, with webhooks that may take as long as an API server waits.
+    The chart, with the longest webhook timeout that an API server allows.
 
-    A machine that stalls for seconds would else cost a call, and with it a test that is about something else.
+    Otherwise a machine that stalls for seconds loses a call, and a test that is about something else fails.
     """
     folder = cluster.state / "chart"
     if not folder.exists():
@@ -39,30 +39,30 @@ def chart(cluster: Cluster) -> Path:
 
 
 def release(cluster: Cluster) -> tuple[str, ...]:
-    """What `helm upgrade` is told."""
+    """The arguments of `helm upgrade`."""
     return "kavip", str(chart(cluster)), OWN, "--wait=watcher", IMAGE
 
 
 def made(cluster: Cluster, *namespaces: str) -> None:
-    """Make *namespaces*, as soon as what a test before had in them is gone: its pods hold ports and addresses."""
+    """Make *namespaces* as soon as those of an earlier test are gone: its pods hold ports and addresses."""
     for name in namespaces:
         insist(cluster, "create", "namespace", name)
 
 
 def applied(cluster: Cluster, *objects: dict[str, Any]) -> None:
-    """What a user does; again where a replica of kavip has not seen yet what an object refers to."""
+    """Apply objects, and retry while a replica of kavip has not seen what an object refers to."""
     for each in objects:
         insist(cluster, "apply", "--filename=-", given=json.dumps(each))
 
 
 def removed(cluster: Cluster, *what: tuple[str, ...]) -> None:
-    """Delete, in this order; again where kavip does not answer yet, or has not seen yet that a pool is free."""
+    """Delete in this order, and retry while kavip does not answer or has not seen that a pool is free."""
     for each in what:
         insist(cluster, "delete", *each, "--ignore-not-found", "--timeout=60s")
 
 
 def insist(cluster: Cluster, *command: str, given: str | None = None) -> None:
-    """Have kubectl try until it succeeds; a failure tells what it said last."""
+    """Run kubectl until it succeeds; a failure shows its last error."""
     said = ""
 
     def succeeds() -> bool:

@@ -1,4 +1,4 @@
-"""A real Prometheus beside the cluster, told what its operator would make of a PodMonitor or ServiceMonitor."""
+"""A real Prometheus beside the cluster, configured as its operator does for a PodMonitor or ServiceMonitor."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ class Prometheus:
     log: Path
 
     def wait_until(self, what: str, ready: Callable[[], bool]) -> None:
-        """Wait for *ready*; a failure shows what Prometheus found and what it said."""
+        """Wait for *ready*; a failure shows the targets and the log of Prometheus."""
         try:
             process.wait_for(what, ready, timeout=PATIENCE, interval=0.3)
         except TestbedError as error:

@@ -1,4 +1,4 @@
-"""Health checks and static pods on a real kubelet: what nodes of a real cluster find at the presets' addresses."""
+"""Health checks and static pods on a real kubelet: the presets' addresses answer on a real node."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ STATIC_PORT = 9777
 
 
 def state(node: Node, port: int) -> dict[str, Any]:
-    """What the agent on *node* tells; empty while it does not answer."""
+    """The /state of the agent on *node*; empty while it does not answer."""
     answer = b""
     try:
         with connected(node.netns, node.ipv4, port) as connection:
@@ -60,13 +60,13 @@ def test_the_presets_pass_on_a_real_node(installed: Cluster) -> None:
 
 
 def answers(node: Node) -> dict[str, str]:
-    """What the checks of the group's agent on *node* were answered last."""
+    """The last answers to the checks of the group's agent on *node*."""
     checks = state(node, names.AGENT_PORT).get("checks", [])
     return {each["name"]: each["message"] for each in checks}
 
 
 def test_a_static_pod_holds_its_vip(installed: Cluster) -> None:
-    """What ``kavip render --static`` prints runs from kubelet's folder, and goes with its file."""
+    """The output of ``kavip render --static`` runs from kubelet's folder, and ends when its file is removed."""
     (node,) = installed.nodes
     spec: dict[str, Any] = {
         "metricsPort": STATIC_PORT,

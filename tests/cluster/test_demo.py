@@ -1,4 +1,4 @@
-"""End to end on a real cluster: what the demo tells is so."""
+"""End to end on a real cluster: the claims of the demo hold."""
 
 from collections.abc import Iterator
 

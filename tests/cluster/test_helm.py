@@ -16,7 +16,7 @@ HOOKS = "pods,serviceaccounts,roles,rolebindings"
 
 
 def test_it_passes_where_kavip_answers(installed: Cluster) -> None:
-    """One Service is refused, one let through, and nothing of the test is left."""
+    """One Service is refused, one is accepted, and no object of the test stays."""
     assert_passes(installed)
 
     def is_left() -> bool:
@@ -62,7 +62,7 @@ def test_it_goes_without_a_trace(installed: Cluster) -> None:
 
 
 def assert_passes(cluster: Cluster) -> None:
-    """Run `helm test`, and read what it says."""
+    """Run `helm test`, and return its log."""
     said = cluster.helm("test", "kavip", OWN, "--logs").stdout
     assert "refused, as it should be" in said
     assert "let through, as it should be" in said

@@ -1,4 +1,4 @@
-"""A cluster without any IPv4 address: API server, nodes, pods, Services, and kavip with all that it asks and tells."""
+"""A cluster without any IPv4 address: API server, nodes, pods, Services, and all connections of kavip."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def is_true(story: Story, kind: str, key: str, condition: str) -> bool:
 
 
 def checks(story: Story) -> set[tuple[str, str]]:
-    """What the agents of the group with checks were answered, each by its URL with brackets."""
+    """The answers to the agents of the group with checks, by URL; IPv6 addresses stand in brackets."""
     found = story.get("keepalivedgroup", "unicast", "-n", "lb")
     port = found["status"]["metricsPort"]
     urls = [f"http://[{node.ipv6}]:{port}{names.STATE_PATH}" for node in story.cluster.nodes]

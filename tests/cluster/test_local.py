@@ -53,12 +53,12 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
 
 
 def apply(story: Story, *objects: dict[str, Any]) -> None:
-    """What a user does."""
+    """Apply objects as a user does."""
     applied(story.cluster, *objects)
 
 
 def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
-    """Have the backend run on *node*, rolled there from where it was without ever having less than it should."""
+    """Move the backend to *node* by a rolling update that never has fewer pods than wanted."""
     container = {
         "name": "backend",
         "image": "localhost/kavip:demo",
@@ -82,7 +82,7 @@ def deployed(story: Story, node: str, *, replicas: int = 1) -> None:
 
 @contextmanager
 def calling(story: Story, address: str) -> Iterator[list[Row]]:
-    """Open a connection every 10 ms from outside as long as the block lasts; the rows are there afterwards."""
+    """Open a connection every 10 ms from outside while the block runs; the rows are complete afterwards."""
     command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", address)
     rows: list[Row] = []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -96,7 +96,7 @@ def calling(story: Story, address: str) -> Iterator[list[Row]]:
 
 
 def answer(story: Story, address: str, *, pods: int) -> bool:
-    """Whether twenty calls one after the other are answered, by that many pods."""
+    """Whether twenty calls in sequence are answered, by that many pods."""
     found = {story.answers(address).partition(" ")[0] for _ in range(20)}
     return "" not in found and len(found) == pods
 
@@ -112,7 +112,7 @@ def is_on(story: Story, address: str, node: str) -> None:
 
 
 def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
-    """Whatever the Service has besides: UDP, session affinity, source ranges; and without a health port, too."""
+    """VIPs follow endpoints also with UDP, session affinity and source ranges, and without a health port."""
     local = {"externalTrafficPolicy": "Local", "selector": {"app": "backend"}}
     ports = [{"name": kind.lower(), "port": 80, "targetPort": 8080, "protocol": kind} for kind in ("TCP", "UDP")]
     web = a_service("web", namespace=HOME, annotations=NOTES, **local, ports=ports)
@@ -133,14 +133,15 @@ def test_vips_follow_the_endpoints_of_a_real_kube_proxy(story: Story) -> None:
         outcomes = Counter(row.outcome for row in rows)
         assert outcomes["answered"] and not outcomes["refused"]
         good = [row for row in rows if row.outcome == "answered"]
-        under_way = 1 + int(max(row.seconds for row in good) / EVERY)  # at once: on a busy machine more than one
-        assert outcomes["cut"] <= 2 * under_way  # as the VIP moves: it moved twice
+        # at the same time: more than one on a busy machine
+        under_way = 1 + int(max(row.seconds for row in good) / EVERY)
+        assert outcomes["cut"] <= 2 * under_way  # while the VIP moves: it moved twice
         assert {row.body.split()[1] for row in good} == {story.cluster.client.ipv4}
     check_manners(story, vip)
 
 
 def check_manners(story: Story, vip: str) -> None:
-    """A datagram, one pod for one client, and strangers kept out, while the VIP stays where it is."""
+    """UDP, session affinity and source ranges work while the VIP stays on its node."""
     command = story.cluster.client.command(sys.executable, "-m", "tests.cluster.caller", vip, "--udp")
 
     def datagram() -> list[str]:

@@ -1,4 +1,4 @@
-"""One tenant's mistake on a real cluster: a node refuses the VRRP instance of one Service, and of no other."""
+"""A mistake in one Service on a real cluster: a node refuses its VRRP instance and no other."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,7 @@ from tests.cluster.ground import PATIENCE, applied, made, removed
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 OWN = "192.0.2.145"
-"""An address that the node has besides the one that Kubernetes knows: nobody can refuse it at admission."""
+"""An address of the node that Kubernetes does not know: admission cannot refuse it."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def story(installed: Cluster) -> Iterator[Story]:
 
 
 def apply(story: Story, obj: dict[str, Any]) -> None:
-    """What a user does."""
+    """Apply objects as a user does."""
     applied(story.cluster, obj)
 
 
@@ -61,13 +61,13 @@ def told(story: Story, kind: str, key: str, condition: str) -> tuple[str, str, s
 
 
 def is_programmed(story: Story, name: str) -> bool:
-    """Whether the Service says so, and a client gets an answer from its VIP."""
+    """Whether the Service is Programmed, and a client gets an answer from its VIP."""
     programmed = told(story, "service", f"shop/{name}", names.Condition.SERVICE_PROGRAMMED)[0] == "True"
     return programmed and bool(story.answers(story.address(f"shop/{name}")))
 
 
 def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
-    """It is told why; Services that were there and that come later are programmed and answer; mended, it is too."""
+    """Its condition says why; earlier and later Services are programmed and answer; after the correction it is, too."""
     serve(story, "before")
     serve(story, "bad", {names.ADDRESSES_ANNOTATION: OWN})
 

@@ -35,7 +35,7 @@ NETWORK = crd("config.openshift.io", "Network", "networks", scope="Cluster")
 
 @pytest.fixture
 def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
-    """Three nodes, two of them load balancers, kavip, and OpenShift's word on external IPs; gone afterwards."""
+    """Three nodes, two of them load balancers, kavip, and OpenShift's policy for external IPs; removed afterwards."""
     found = Story(cluster(nodes=3, images=(image(),)))
     kubectl = found.cluster.kubectl
     found.cluster.helm(
@@ -68,7 +68,7 @@ def story(cluster: Callable[..., Cluster]) -> Iterator[Story]:
 
 
 def apply(story: Story, *objects: dict[str, Any]) -> None:
-    """What a user does."""
+    """Apply objects as a user does."""
     applied(story.cluster, *objects)
 
 
@@ -79,7 +79,7 @@ def served(story: Story, vip: str) -> bool:
 
 
 def assigned(story: Story, name: str, vip: str) -> None:
-    """Do what OpenShift does: the address among the external IPs, and in status (its demo shows it twice)."""
+    """Do what OpenShift does: write the address to the external IPs and to status (its demo shows both)."""
     patch = ("patch", "service", name, "--namespace=demo", "--type=merge")
     story.cluster.kubectl(*patch, "--patch", json.dumps({"spec": {"externalIPs": [vip]}}))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": vip}]}}}
@@ -119,7 +119,7 @@ def test_the_demo_of_the_predecessor_on_openshift(story: Story, tmp_path: Path) 
 
 
 def left(story: Story) -> bool:
-    """Whether the Service says that OpenShift is to assign."""
+    """Whether the Service's condition says that OpenShift assigns the address."""
     return story.condition("service", "demo/demo", names.Condition.ADDRESS_ASSIGNED)[1] == "LeftToPlatform"
 
 
@@ -142,7 +142,7 @@ def check_families(story: Story) -> None:
 
 
 def check_ingress(story: Story, home: Path) -> None:
-    """A VIP without a Service, as keepalived-ingress-vip has it: it leaves the node whose ingress is not well."""
+    """A VIP without a Service, as in keepalived-ingress-vip: it leaves a node whose ingress is unhealthy."""
     serve = (sys.executable, "-m", "http.server", "10254", "--bind=127.0.0.1", f"--directory={home}")
     nodes = {name: story.cluster.node(name) for name in ("n1", "n2")}
     ingresses = {name: node.spawn(*serve, log=home / f"{name}.log") for name, node in nodes.items()}
@@ -166,7 +166,9 @@ def check_ingress(story: Story, home: Path) -> None:
 
 
 def check_monitoring(story: Story, home: Path) -> None:
-    """Prometheus' kinds come later: kavip makes its objects without a restart, and their rights and selectors do."""
+    """
+    Prometheus' CRDs are installed later: kavip makes its objects without a restart, with working rights and selectors.
+    """
     before = kavips(story)
     for kind, plural in KINDS.items():
         apply(story, crd("monitoring.coreos.com", kind, plural, scope="Namespaced"))
@@ -177,7 +179,7 @@ def check_monitoring(story: Story, home: Path) -> None:
     service_monitor = story.get("servicemonitor", "kavip", "-n", manifests.NAMESPACE)
     account = f"{ACCOUNT[0]}:{ACCOUNT[1]}"
     reader = ("rolebinding", "prometheus", "--clusterrole=view", f"--serviceaccount={account}")
-    story.cluster.kubectl("create", *reader, f"--namespace={manifests.NAMESPACE}")  # as its operator's users give it
+    story.cluster.kubectl("create", *reader, f"--namespace={manifests.NAMESPACE}")  # as users of its operator grant it
     try:
         with scraping(story.cluster, home, pod_monitor, service_monitor) as prometheus:
             check_metrics(story, prometheus)

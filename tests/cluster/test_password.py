@@ -1,4 +1,4 @@
-"""A VRRP password that comes late, on a real kubelet: pods have it soon, though kavip may not read Secrets."""
+"""A VRRP password that is created late, on a real kubelet: pods have it soon, although kavip may not read Secrets."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from tests.cluster.ground import made
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 PATIENCE = 240.0
-"""Seconds: less than half of what lies between two looks of kubelet's own (hack.testbed.node)."""
+"""Seconds: less than half of kubelet's own sync period (hack.testbed.node)."""
 
 
 def programmed(cluster: Cluster) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def programmed(cluster: Cluster) -> dict[str, Any]:
 
 
 def annotation(cluster: Cluster) -> str:
-    """What the group's pod was told last."""
+    """The last event of the group's pod."""
     path = names.CONFIG_HASH_ANNOTATION.replace(".", r"\.")
     return cluster.kubectl(
         "get", "pods", "-n", "lb", "-o", f"jsonpath={{.items[*].metadata.annotations.{path}}}"
@@ -33,7 +33,7 @@ def annotation(cluster: Cluster) -> str:
 
 
 def test_a_password_that_comes_late_is_taken_up_soon(installed: Cluster) -> None:
-    """The group says SecretMissing; once the Secret is there, it is programmed before kubelet looks by itself."""
+    """The group reports SecretMissing; with the Secret, it is programmed before kubelet's own sync period ends."""
     made(installed, "lb")
     auth: dict[str, Any] = {
         "passwordAuth": {"secretRef": {"name": "vrrp"}},

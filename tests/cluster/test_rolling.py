@@ -1,4 +1,4 @@
-"""On a real cluster: kavip is rolled, evicted, rotated, and not one admission call is lost; few when it is killed."""
+"""On a real cluster: rollouts, evictions and rotations lose no admission call; kill -9 loses few."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -42,7 +42,7 @@ def rolled(cluster: Callable[..., Cluster]) -> Iterator[Cluster]:
 
 
 def test_not_one_call_is_lost(rolled: Cluster) -> None:
-    """Every write is answered as it should be, and the API server has let none in unasked."""
+    """Every write has the expected answer, and the API server accepted none without asking kavip."""
     run, before = Course(rolled), Judge.read(rolled)
     with run.writing(rate=RATE):
         run.leg("rollout restart", disturb.roll)
@@ -54,7 +54,7 @@ def test_not_one_call_is_lost(rolled: Cluster) -> None:
         )
     assert not run.record.failures, run.table()
     assert (run.judge.lost, run.judge.fail_open) == (0, 0), run.table()
-    # the judge saw what was written, and that updates which are to be refused are refused by kavip
+    # the metrics count these writes, and kavip refuses the updates that it must refuse
     writes = len(run.record.writes)
     assert writes > WRITES
     assert run.judge.calls > writes
@@ -63,10 +63,10 @@ def test_not_one_call_is_lost(rolled: Cluster) -> None:
 
 def test_a_killed_replica_costs_calls_for_seconds(rolled: Cluster) -> None:
     """
-    What is lost to kill -9 is lost until kavip is whole again, or within 5 s.
+    After kill -9 calls are lost only until all replicas are ready again, or within 5 s.
 
-    No write fails but for a call that the API server missed.
-    It may have missed more: where an update fails and the object turns out to have changed, it tries again by itself.
+    Every failed write is a call that the API server lost. It may have lost more calls: it repeats an update by itself
+    if the object has changed meanwhile.
     """
     course.install(rolled, "--set=webhook.failurePolicy.mutating=Fail")
     run = Course(rolled)

@@ -1,4 +1,6 @@
-"""`helm upgrade` and `helm rollback` on a real cluster: which pods of groups they touch, and what users' data keep."""
+"""
+`helm upgrade` and `helm rollback` on a real cluster: which pods of groups they replace, and that users' data stay.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from tests.cluster.ground import OWN, PATIENCE, insist, made, release, removed
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 OTHER = "other"
-"""Another tag of the same image: what counts is that it differs."""
+"""Another tag of the same image: only the difference counts."""
 GROUPS: dict[str, dict[str, Any]] = {"kept": {"updateStrategy": {"type": "OnDelete"}}, "rolled": {}}
 
 
@@ -54,7 +56,7 @@ def upgrade(*settings: str, story: Story) -> None:
 
 
 def revision(story: Story) -> str:
-    """The number of the release that stands."""
+    """The number of the current release."""
     return str(json.loads(story.cluster.helm("status", "kavip", OWN, "--output=json").stdout)["version"])
 
 
@@ -64,7 +66,7 @@ def rollback(story: Story, to: str) -> None:
 
 
 def test_upgrade_and_rollback_leave_pods_of_groups_alone(story: Story) -> None:
-    """With other values all of them; with another image those of a group that asks for it: the others' are replaced."""
+    """Other values keep all pods; another image keeps only the pods of a group that asks for it."""
     settled(story)
     began = revision(story)
     before, given = {name: pods_of(story, name) for name in GROUPS}, users(story)
@@ -113,7 +115,7 @@ def runs(story: Story, group: str, tag: str) -> bool:
 
 
 def users(story: Story) -> dict[str, Any]:
-    """What users have written, and the addresses and VRIDs that they were given."""
+    """The users' objects, with their addresses and VRIDs."""
     groups, pools = story.get("keepalivedgroups", "-n", "lb")["items"], story.get("vippools")["items"]
     return {
         **{f"lb/{each['metadata']['name']}": (each["spec"], each["status"]["routerIDs"]) for each in groups},

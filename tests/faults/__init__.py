@@ -1,1 +1,1 @@
-"""The judge of histories under faults, judged; and a short history."""
+"""Tests of the checker of histories, and a short history."""

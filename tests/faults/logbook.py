@@ -1,4 +1,4 @@
-"""A made-up audit log: lines as kube-apiserver 1.35 writes them, of which each test bends one."""
+"""An artificial audit log: lines as kube-apiserver 1.35 writes them; each test changes one."""
 
 import itertools
 from datetime import UTC, datetime
@@ -59,7 +59,7 @@ class Logbook:
         self._append("services", f"shop/{name}", "delete", answer)
 
     def judged(self) -> Findings:
-        """What the checker says."""
+        """The verdict of the checker."""
         there = [{**each, "kind": "Service"} for key, each in self._objects.items() if "/" in key]
         return Checker().replay(facts.complete(list(facts.parse(self.lines)), there))
 

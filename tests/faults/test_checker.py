@@ -1,4 +1,4 @@
-"""The judge finds each defect in a log that was made up with it, and none in one without."""
+"""The checker finds each defect in an artificial log with that defect, and none in a log without."""
 
 import ast
 from pathlib import Path
@@ -26,7 +26,7 @@ def log() -> Logbook:
 
 
 def found(findings: Findings) -> list[str]:
-    """What is wrong, by the name of its list."""
+    """The findings, by the name of their list."""
     lists = ("doubles", "clashes", "moves", "needless", "waiting", "kept", "counters")
     return [name for name in lists if getattr(findings, name)]
 
@@ -44,7 +44,7 @@ def test_a_good_history_has_no_findings(log: Logbook) -> None:
 
 
 def test_an_address_that_is_given_twice_is_found_with_its_time(log: Logbook) -> None:
-    """And so is when it was repaired, the younger losing."""
+    """The repair is recorded, too; the younger Service loses."""
     log.count(1)
     log.service("late", born=2)
     log.give("late", A)
@@ -73,7 +73,7 @@ def test_a_repair_that_takes_more_than_one_pass_is_found(log: Logbook) -> None:
 
 
 def test_the_older_one_may_not_lose_a_contest(log: Logbook) -> None:
-    """Whoever of the two was there first keeps the address."""
+    """The older of the two keeps the address."""
     log.service("late", born=2)
     log.give("late", A)
     log.give("web", reason="AddressInUse")
@@ -262,7 +262,7 @@ def test_what_others_write_is_not_kavips_fault(log: Logbook) -> None:
     ],
 )
 def test_who_waits_while_an_address_is_free_is_found(log: Logbook, spec: dict[str, Any], waits: bool) -> None:
-    """And nobody else: what cannot be had is no fault."""
+    """A request that cannot be met is no finding."""
     log.pool("edge", f"{A}-{B}")
     log.pool("more", "203.0.113.1-203.0.113.1", autoAssign=False)
     log.count(1)

@@ -1,4 +1,4 @@
-"""Two real controllers on a real API server; the audit log tells what they did."""
+"""Two real controllers on a real API server; the audit log shows their writes."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ from hack.testbed.programs import Programs
 pytestmark = pytest.mark.apiserver
 
 LEASE = 3
-LONG_LEASE = 8  # who stalls on a busy machine is not to lose it: another change of leaders would be another story
+LONG_LEASE = 8  # long enough that a replica that stalls on a busy machine does not lose the lease
 QUIET = 2.0
 PATIENCE = 90.0
 BACKLOG = 480  # a second or more of work: whoever stalls for less still strikes in the middle of it; one page of a list
@@ -44,7 +44,7 @@ async def until(condition: Callable[[], object], *, every: float = 0.1) -> None:
 
 
 def asked(plane: ControlPlane, who: Replica, *, after: float = 0.0) -> int:
-    """How many writes of Services and pools *who* has asked for after that time, refused ones too."""
+    """The number of writes of Services and pools that *who* requested after that time, refused ones included."""
     return sum(each.user == who.name and each.asked > after for each in facts.requests(plane.audit.path))
 
 
@@ -98,7 +98,7 @@ async def test_a_former_leader_that_wakes_up_writes_nothing(plane: ControlPlane)
 
 
 async def test_a_short_history_is_clean(plane: ControlPlane) -> None:
-    """Services and pools are edited while the leader is killed and stopped: nobody has two, moves, or waits in vain."""
+    """Edits while the leader is killed and stopped: no address has two holders or moves, no Service waits in vain."""
     verdict = await course.run(
         plane, services=FEW, seconds=6, seed=7, faults=("kill", "stop"), lease=LEASE, quiet=QUIET
     )

@@ -33,7 +33,7 @@ def test_events_are_those_since_the_mark_that_match(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_being_written_is_not_read_yet(tmp_path: Path) -> None:
-    """Half a line is no error."""
+    """An incomplete line is skipped."""
     log = AuditLog(tmp_path / "audit.log")
     log.path.write_text(line("get", "web") + "\n" + line("get", "web")[:30])
     assert len(log.events()) == 1

@@ -62,7 +62,7 @@ def test_two_at_once_build_once() -> None:
 
 
 def test_a_key_names_contents_and_their_borders(tmp_path: Path) -> None:
-    """Another content, or the same bytes cut elsewhere, is another key; the path of a file does not matter."""
+    """Another content, or another split of the same bytes, gives another key; the path of a file does not matter."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text("same")
     two.write_text("same")
@@ -82,7 +82,7 @@ def module(path: Path, source: str) -> ModuleType:
 
 
 def test_an_entry_is_named_by_the_code_that_makes_it(tmp_path: Path) -> None:
-    """After a change of its module, or of one that it calls, nothing old is taken."""
+    """After a change of its module, or of one that it calls, an old entry is not used."""
     text = "def build(draft):\n    draft.write_text({!r})\n"
     maker, helper = module(tmp_path / "maker.py", text.format("old")), module(tmp_path / "helper.py", "")
 
@@ -110,7 +110,7 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_only_the_latest_entries_are_kept(own_cache: Path) -> None:
-    """Older ones of the same kind make room; others stay."""
+    """Older entries that match are removed; others stay."""
     for age, name in enumerate(["a-3", "a-2", "a-1", "b-1"]):
         path = cache.entry(name, lambda draft: draft.touch())
         os.utime(path, (age, age))

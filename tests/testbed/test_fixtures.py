@@ -35,7 +35,7 @@ class Started(AbstractContextManager["Started"]):
 
 
 def test_one_cluster_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is shared by those who ask alike, and gone before another one starts; one that was ended is made anew."""
+    """Equal arguments share a cluster; it ends before another one starts; after its end a new one is made."""
     log = Started.log = []
     monkeypatch.setattr(fixtures, "Cluster", Started)
     monkeypatch.setattr(runs, "temporary", lambda: nullcontext(tmp_path))

@@ -28,13 +28,13 @@ def test_an_image_depends_on_what_its_dockerfile_copies(tmp_path: Path) -> None:
 
 
 def test_a_dockerfile_that_copies_everything_is_refused(tmp_path: Path) -> None:
-    """Then nobody could tell when to build it again."""
+    """Otherwise it is unknown when to build the image again."""
     with pytest.raises(TestbedError, match="copies its whole directory"):
         images._copied(write(tmp_path, Dockerfile="COPY . /app\n"), tmp_path)
 
 
 def test_a_build_sees_a_list_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the caller has for programs of this machine stays out; what a download needs goes in."""
+    """Variables for programs of this machine stay out; variables that a download needs go in."""
     for name in ("PYTHONPYCACHEPREFIX", "PIP_FIND_LINKS", "VIRTUAL_ENV", "KAVIP_CACHE", "LC_ALL"):
         monkeypatch.setenv(name, "/somewhere")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:3128")

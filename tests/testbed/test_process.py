@@ -19,7 +19,7 @@ def sleeper(tmp_path: Path) -> Process:
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_left_alone(sleeper: Process) -> None:
-    """A record from before is dead, and a signal to it reaches nobody."""
+    """A record of an earlier process with the same pid is dead, and a signal to it reaches no process."""
     before = replace(sleeper, start=sleeper.start - 1)
     assert not before.alive
     assert not before.signal(signal.SIGKILL)
@@ -40,7 +40,7 @@ def test_a_record_leads_to_the_process_while_it_runs(sleeper: Process, tmp_path:
 
 @pytest.mark.parametrize("content", ["", "12", "one two", "1 2 3", "999999999 1"])
 def test_a_stale_or_damaged_record_names_nobody(content: str, tmp_path: Path) -> None:
-    """A file that was cut short by a crash is no reason to fail."""
+    """A damaged record names no process."""
     file = tmp_path / "x.pid"
     file.write_text(content)
     assert process.recorded(file) is None
@@ -61,7 +61,7 @@ def test_stop_kills_what_ignores_it(tmp_path: Path) -> None:
 def test_a_process_that_has_exited_is_dead_before_anybody_waits_for_it(tmp_path: Path) -> None:
     """A zombie does not count as alive."""
     pid = os.posix_spawnp("true", ["true"], os.environ)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has exited, and nobody has collected its status
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has exited, and its status is not collected
     assert process.find(pid) is None
     os.waitpid(pid, 0)
 

@@ -35,7 +35,7 @@ def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_compiler_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key holds what the program was built with."""
+    """The key contains the version of the compiler."""
     before = programs._folder(programs.SOURCES[0])
     monkeypatch.setattr(golang, "description", lambda: "go version go1.1 test")
     assert programs._folder(programs.SOURCES[0]) != before

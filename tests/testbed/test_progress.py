@@ -11,7 +11,7 @@ from hack.testbed import progress
 def test_a_step_says_why_how_far_and_how_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins, beats and ends with a line each."""
+    """A line at the beginning, at each heartbeat and at the end."""
     monkeypatch.setattr(progress, "HEARTBEAT", 0.02)
     text = ""
     with progress.step("Build x", "because", done=2, of=3):
@@ -25,7 +25,7 @@ def test_a_step_says_why_how_far_and_how_long(
 
 
 def test_a_step_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """The error goes on, and the line tells after how long."""
+    """The error is raised again, and the line shows the time."""
     with pytest.raises(ValueError, match="no"), progress.step("Try"):
         raise ValueError("no")
     assert re.search(r"Try: FAILED after \d+\.\d s", capsys.readouterr().err)

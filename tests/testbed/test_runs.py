@@ -9,7 +9,7 @@ import pytest
 from hack.testbed import process, runs
 from hack.testbed.errors import TestbedError
 
-# What a run does that is killed before it can clean up; it prints the pid of what it started.
+# A run that is killed before it can clean up; it prints the pid of the process that it started.
 DOOMED = """
 import os, signal
 from hack.testbed import process, runs
@@ -28,7 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_killed_run_left_is_swept_away() -> None:
-    """Its processes end and its directory is gone; the next run need not know how it ended."""
+    """Its processes end and its directory is removed."""
     killed = subprocess.run([sys.executable, "-c", DOOMED], capture_output=True, text=True, check=False)
     left = process.find(int(killed.stdout))
     assert left is not None
@@ -47,7 +47,7 @@ def test_a_sweep_leaves_running_tests_and_detached_runs_alone() -> None:
 
 
 def test_a_run_that_is_being_made_is_nobodys_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep at the moment at which its owner is written, and the file is there but empty, leaves it alone."""
+    """A sweep keeps a run whose owner file is still empty, because it is just being written."""
     write = Path.write_text
 
     def slow(path: Path, text: str) -> int:
@@ -62,7 +62,7 @@ def test_a_run_that_is_being_made_is_nobodys_orphan(monkeypatch: pytest.MonkeyPa
 
 
 def test_stale_records_do_not_keep_a_run_from_being_removed() -> None:
-    """Pid files of processes that are gone, or damaged ones, are no obstacle; strangers are not hit."""
+    """Damaged pid files and those of ended processes are skipped; no other process receives a signal."""
     state = runs.create("old")
     ourselves = process.find(1)
     (state / "gone.pid").write_text("999999999 1\n")
@@ -74,7 +74,7 @@ def test_stale_records_do_not_keep_a_run_from_being_removed() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    """The message says how to get rid of the other one."""
+    """The message says how to remove the other run."""
     runs.create("default")
     with pytest.raises(TestbedError, match="`down --name default` removes it"):
         runs.create("default")
@@ -92,7 +92,7 @@ def test_a_temporary_run_ends_with_its_block() -> None:
 
 @pytest.mark.netns
 def test_what_a_killed_run_had_in_memory_is_swept_away() -> None:
-    """The mount goes with its processes, and hides nobody's files; one that ends by itself leaves none either."""
+    """The mount is removed with its processes, and after a normal end, too."""
     begin = "manager = runs.in_memory()\nstate = manager.__enter__()"
     command = [sys.executable, "-c", DOOMED.replace('state = runs.create("doomed")', begin)]
     killed = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -25,7 +25,7 @@ def zombies(parent: Process) -> set[int]:
 
 
 def test_hosts_reach_each_other_in_both_families(segment: MakeSegment) -> None:
-    """And they have the names and addresses that they say."""
+    """Their names and addresses are those of their objects."""
     lan = segment(nodes=2)
     first, second = lan.nodes
     assert first.exec("hostname").stdout == "n1\n"
@@ -34,7 +34,7 @@ def test_hosts_reach_each_other_in_both_families(segment: MakeSegment) -> None:
 
 
 def test_a_host_can_be_cut_silenced_and_powered_off(segment: MakeSegment) -> None:
-    """Each keeps it from answering, and each can be undone."""
+    """Each stops the answers, and each can be undone."""
     lan = segment(nodes=1)
     host = lan.node("n1")
     for hurt, heal in ((lan.cut, lan.mend), (lan.silence, lan.mend), (lan.power_off, lan.power_on)):
@@ -58,7 +58,7 @@ def test_a_power_cut_ends_everything_in_a_machine(segment: MakeSegment, tmp_path
 
 
 def test_what_ends_in_a_machine_is_gone(segment: MakeSegment, tmp_path: Path) -> None:
-    """Nobody waits for an orphan there: the kernel clears it away, and the child that it has not waited for."""
+    """The kernel reaps orphans, and the children for which they did not wait."""
     host = segment(nodes=1).nodes[0]
     orphan = host.spawn("sh", "-c", "sleep 0.01 & exec sleep 64", log=tmp_path / "log")
     process.wait_for("its child has ended", lambda: bool(zombies(orphan)), timeout=60)

@@ -22,7 +22,7 @@ def test_the_largest_files_stand_first_with_their_waiting() -> None:
 
 
 def test_the_cpu_time_of_children_counts() -> None:
-    """Those that run still, and those that have ended."""
+    """Running children and ended ones."""
     before = timing.family_cpu(os.getpid())
     burn = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(1, flush=True); input()"]
     with subprocess.Popen(burn, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
