@@ -8,8 +8,8 @@ SHELL := /bin/bash
 RUN := hack/venv
 REAL := apiserver or netns or cluster or chart or image
 TAG ?= localhost/kavip:dev
-# Most of the time a test waits for a daemon, so three workers share a core; hack/schedule.py says who runs what.
-WORKERS ?= $(shell echo $$((3 * $$(nproc))))
+# Most of the time a test waits for a daemon, so two workers share a core; see hack/schedule.py.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # no index address may enter the repository
 PIN := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(RUN) uv pip compile --quiet --upgrade --python-version 3.11 \
 	--generate-hashes --no-emit-index-url pyproject.toml

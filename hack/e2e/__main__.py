@@ -25,17 +25,18 @@ ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "reference" / "conformance.md"
 FOCUS = "LoadBalancers"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost"
+REPORT = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTSIDE = "203.0.113.1"  # RFC 5737
 _LIMIT = 90 * 60.0  # seconds; half an hour on two idle cores
 
 
 @click.command()
 @click.option("--focus", default=FOCUS, show_default=True, help="Run the specs whose text matches.")
-@click.option("--report", "given", type=click.Path(exists=True, path_type=Path), help="Only write the page, from this.")
-def main(focus: str, given: Path | None) -> None:
+@click.option("--report", "given", multiple=True, type=REPORT, help="Only write the page, from reports of runs.")
+def main(focus: str, given: tuple[Path, ...]) -> None:
     """Run the specs and write docs/reference/conformance.md."""
     if given:
-        PAGE.write_text(report.page(report.read(given), version=version()))
+        PAGE.write_text(report.page(report.read(*given), version=version()))
         return
     folder = Path(tempfile.mkdtemp(prefix="kavip-e2e-"))
     built = prepare.everything((*programs.CLUSTER, "coredns", "agnhost"), image)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ EXCUSES = {
     ),
 }
 """Specs that cannot pass, and why."""
+_WIDTH = 100  # columns of prose in the docs
 _SECOND = 1e9  # ginkgo counts nanoseconds
 
 
@@ -34,36 +36,45 @@ class Spec:
         return next((why for text, why in EXCUSES.items() if text in self.text), "")
 
 
-def read(path: Path) -> list[Spec]:
-    """The specs that were not left out, in the order of their texts."""
+def read(*paths: Path) -> list[Spec]:
+    """The specs that ran, in the order of their texts; of a spec in several reports, the result in the last one."""
+    suites = [suite for path in paths for suite in json.loads(path.read_text())]
     specs = [
         Spec(_text(each), each["State"], each["RunTime"] / _SECOND)
-        for suite in json.loads(path.read_text())
+        for suite in suites
         for each in suite["SpecReports"]
         if each["LeafNodeType"] == "It" and each["State"] not in {"skipped", "pending"}
     ]
-    return sorted(specs, key=lambda spec: spec.text)
+    return sorted({spec.text: spec for spec in specs}.values(), key=lambda spec: spec.text)
 
 
 def page(specs: list[Spec], *, version: str) -> str:
     """The page of the docs."""
     passed, total = sum(not spec.failed for spec in specs), len(specs)
+    intro = (
+        f"`make e2e` runs the LoadBalancer specs of Kubernetes {version} against kavip, on a cluster of three nodes "
+        f"with IPv4. {passed} of {total} passed in the last run."
+    )
     lines = [
         "# Kubernetes' own load balancer specs",
         "",
         "<!-- written by `make e2e` -->",
         "",
-        f"`make e2e` runs the LoadBalancer specs of Kubernetes {version} against kavip, on a cluster of three nodes",
-        f"with IPv4. {passed} of {total} pass.",
+        _wrapped(intro),
         "",
         "| spec | result | minutes |",
         "|---|---|---|",
     ]
     lines += [f"| {spec.text} | {spec.state} | {spec.seconds / 60:.1f} |" for spec in specs]
-    why = [f"- *{spec.text}*: {spec.excuse}" for spec in specs if spec.failed and spec.excuse]
-    if why:
-        lines += ["", "## Specs that cannot pass", "", *why]
+    excused = [spec for spec in specs if spec.failed and spec.excuse]
+    if excused:
+        lines += ["", "## Specs that cannot pass", ""]
+        lines += [_wrapped(f"- *{spec.text}*: {spec.excuse}", indent="  ") for spec in excused]
     return "\n".join((*lines, ""))
+
+
+def _wrapped(text: str, *, indent: str = "") -> str:
+    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def progress(log: Path) -> tuple[int, int]:
