@@ -25,7 +25,7 @@ from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.http import ports
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
-from kavip.kube.lease import ApiLease
+from kavip.kube.lease import LeaseLock
 from kavip.settings import Settings, shown
 from kavip.webhook.authorizer import ExternalIPAuthorizer
 from kavip.webhook.certs.source import certificate_source
@@ -140,7 +140,7 @@ class App:
     async def _controller(self, start: Start) -> AsyncIterator[None]:
         settings = self._settings
         key = f"{settings.namespace}/{names.LEASE_NAME}"
-        lease = ApiLease(self._client, key, identity=settings.replica, duration=settings.lease_seconds)
+        lease = LeaseLock(self._client, key, identity=settings.replica, duration=settings.lease_seconds)
         leading = start(self._lead(Leader(lease)), "leader")
         try:
             yield
@@ -156,12 +156,12 @@ class App:
         Who gets the lease at once fills the caches for its term, once; who does not must have them before it tries
         again, so that a replica that cannot read is in nobody's way.
         """
-        if not await leader.attempt():
+        if not await leader.try_acquire():
             self._caches.open()
             await self._caches.synced()
         while True:
             try:
-                await leader.lead(lambda: self._leading.run(leader.check))
+                await leader.lead(lambda: self._leading.run(leader.ensure_held))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
             except CachesStale as error:

@@ -28,7 +28,7 @@ _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
 _COMPLAINTS = "reason=FailedCreate,regarding.kind=DaemonSet"
 _MOST_NAMES = 100  # in a URL; a name has up to 63 characters
-_RIVALS = (resources.OLD_LEASES, resources.OLD_DEPLOYMENTS)
+_RIVALS = (resources.OPERATOR_LEASES, resources.OPERATOR_DEPLOYMENTS)
 
 
 def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
@@ -91,7 +91,7 @@ class Caches:
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
-        for resource in resources.DECISIVE:
+        for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             informer.subscribe(self._take)
             self.informers.append(informer)
@@ -125,7 +125,7 @@ class Caches:
         """Return as soon as every cache is filled."""
         for informer in self.informers:
             await informer.synced.wait()
-        await self._slices.caught_up()  # with what the Services ask for
+        await self._slices.wait_current()  # with what the Services ask for
 
     def open(self) -> None:
         """Let :meth:`fill` begin."""
@@ -143,11 +143,11 @@ class Caches:
         For a new leader: what his predecessor wrote last may not have come through the watches yet, and what he himself
         expected in an earlier term has either come or never will.
         """
-        asked = [(informer, informer.ask()) for informer in self.informers]
+        asked = [(informer, informer.request_list()) for informer in self.informers]
         self._open.set()  # only now: what is listed for the first time need not be listed again
         for informer, number in asked:
-            await informer.came(number)
-        await self._slices.caught_up()
+            await informer.wait_listed(number)
+        await self._slices.wait_current()
         self.snapshot.ledger.settle()
         self.pending.clear()
 
@@ -155,7 +155,7 @@ class Caches:
         """Which caches are not filled yet, and why, one line each."""
         for each in self.informers:
             if not each.synced.is_set():
-                yield f"cache of {each.resource.kind} is not filled: {each.trouble or 'listing'}"
+                yield f"cache of {each.resource.kind} is not filled: {each.current_error or 'listing'}"
 
     @property
     def leads(self) -> bool:
@@ -167,8 +167,8 @@ class Caches:
         for number, each in enumerate(self.informers):
             kind = each.resource.kind
             telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
-            telemetry.WATCH_ERRORS.labels(kind).inc(each.setbacks - self._counted.get(number, 0))
-            self._counted[number] = each.setbacks
+            telemetry.WATCH_ERRORS.labels(kind).inc(each.error_count - self._counted.get(number, 0))
+            self._counted[number] = each.error_count
 
     def _take(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and wake whom it concerns."""
@@ -192,9 +192,9 @@ class Caches:
         To be asked every second: what a broken watch hides is no silence.
         """
         now = time.monotonic()
-        if any(each.trouble for each in self._rivals):
+        if any(each.current_error for each in self._rivals):
             self.rivals.blink(at=now)
-        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_there for each in self._monitoring)
+        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_available for each in self._monitoring)
         return Outlook(self.rivals.hindrance(now), self.objects.has_pod_monitors)
 
     def _take_rival(self, old: OperatorObject | None, new: OperatorObject | None) -> None:

@@ -1,25 +1,25 @@
 """
-The exceptions of kavip, one tree.
+The exceptions of kavip in one tree.
 
-An ordinary refusal is a value (:class:`kavip.snapshot.Refusal`), not an exception. Exceptions are for input that is
-not what its schema says, and for I/O::
+An ordinary refusal is a value (:class:`kavip.api.refusal.Refusal`), not an exception. Exceptions are for malformed
+input and for I/O::
 
     KavipError
-    ├── BadInput               what somebody wrote cannot be read; names field, value and remedy
+    ├── BadInput               malformed input; names field, value and remedy
     │   └── UnsafeValue        a value that must not reach keepalived.conf
-    ├── BadFile                a file of objects cannot be read; names file, document and line
-    ├── SettingsError          a flag, variable or file of our own; exit status 2
+    ├── BadFile                a malformed file of objects; names file, document and line
+    ├── SettingsError          a bad flag, variable or file of kavip itself; exit status 2
     ├── LeaseLost              the lease could not be renewed in time
-    ├── CachesStale            a new leader cannot read what is there; another shall lead
+    ├── CachesStale            a new leader cannot refresh its caches; another replica shall lead
     ├── QueueClosed            the work queue was shut down; its workers end
-    └── ApiError               the API server's answer, or its absence
+    └── ApiError               an error of the API server, or no answer
         ├── NotFound           404
-        ├── Conflict           409, a stale resourceVersion or a field manager's claim
+        ├── Conflict           409, an old resourceVersion or a field of another manager
         ├── AlreadyExists      409 with reason AlreadyExists
-        ├── Gone               410, the watch must start again from a list
+        ├── Gone               410: list again
         ├── Forbidden          401, 403
-        ├── Refused            400, 422 and other 4xx: sending it again will not help
-        ├── Throttled          429; carries the server's Retry-After
+        ├── Rejected           400, 422 and other 4xx: a retry does not help
+        ├── Throttled          429; has the server's Retry-After
         └── Unavailable        5xx, connection refused, reset or timed out
 """
 
@@ -27,14 +27,14 @@ import json
 
 
 class KavipError(Exception):
-    """Whatever kavip raises on purpose."""
+    """The base class."""
 
 
 class BadInput(KavipError):
-    """What somebody wrote cannot be read. Says which field, which value, and what would be right."""
+    """Malformed input. The message has the field, the value, and the remedy."""
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
-        """Name *field* (a path such as ``spec.addresses[0]``), its *value*, and the *remedy*."""
+        """*field* is a path such as ``spec.addresses[0]``."""
         super().__init__(f"{field}: {_shown(value)}: {remedy}" if field else f"{_shown(value)}: {remedy}")
         self.field, self.value, self.remedy = field, value, remedy
 
@@ -44,16 +44,16 @@ class UnsafeValue(BadInput):
 
 
 class BadFile(KavipError):
-    """A file of objects cannot be read. Says which, where in it, and why."""
+    """A malformed file of objects. The message has the place and the problem."""
 
     def __init__(self, where: str, problem: str, *, document: int = 0, line: int = 0) -> None:
-        """Name the file or stream *where*, the *document* and the *line* where they are known, and the *problem*."""
+        """*where* is the file or stream; *document* and *line* are 0 if they are unknown."""
         parts = (where, f"document {document}" if document else "", f"line {line}" if line else "")
         super().__init__(f"{', '.join(filter(None, parts))}: {problem}")
 
 
 class SettingsError(KavipError):
-    """A setting of kavip's own is unknown or malformed; programs exit with status 2."""
+    """A setting of kavip is unknown or malformed; programs exit with status 2."""
 
 
 class LeaseLost(KavipError):
@@ -61,7 +61,7 @@ class LeaseLost(KavipError):
 
 
 class CachesStale(KavipError):
-    """A new leader could not read what its predecessor left."""
+    """A new leader could not refresh its caches in time."""
 
 
 class QueueClosed(KavipError):
@@ -69,10 +69,10 @@ class QueueClosed(KavipError):
 
 
 class ApiError(KavipError):
-    """The API server's answer to one call, or its absence."""
+    """An error response to one call, or no response."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
-        """Keep the HTTP *status* (0: no answer), the Status *reason* and *message*, and ``Retry-After`` in seconds."""
+        """*status* is the HTTP status (0: no answer); *reason* and *message* are those of the Status."""
         super().__init__(f"{status or 'no answer'} {reason}: {message}")
         self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
 
@@ -82,7 +82,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: a stale resourceVersion, or a field that another manager owns."""
+    """409: an old resourceVersion, or a field of another manager."""
 
 
 class AlreadyExists(ApiError):
@@ -90,15 +90,15 @@ class AlreadyExists(ApiError):
 
 
 class Gone(ApiError):
-    """410: the watch must start again from a list."""
+    """410: the version has expired; list again."""
 
 
 class Forbidden(ApiError):
     """401 or 403."""
 
 
-class Refused(ApiError):
-    """400, 422 and other 4xx: sending it again will not help."""
+class Rejected(ApiError):
+    """400, 422 and other 4xx: a retry does not help."""
 
 
 class Throttled(ApiError):
@@ -106,11 +106,11 @@ class Throttled(ApiError):
 
 
 class Unavailable(ApiError):
-    """5xx, or a connection that was refused, reset or timed out."""
+    """5xx, or a connection that failed or timed out."""
 
 
 def _shown(value: object) -> str:
-    """*value* as one short printable line: hostile input must not break a log or a terminal."""
+    """*value* as one short printable line, which is safe for logs and terminals."""
     if isinstance(value, dict):
         text = json.dumps(value, default=str, skipkeys=True)  # as users write it
         return text if len(text) <= 120 else text[:100] + "..."

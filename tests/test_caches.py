@@ -76,6 +76,6 @@ def test_what_services_want_followed_is_asked_for() -> None:
     )
     caches._take(None, local)
     assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes,web)"
-    assert caches._slices.is_behind
+    assert caches._slices.list_pending
     caches._take(local, None)
     assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes)"

@@ -216,8 +216,8 @@ class TestRights:
         assert bound == {
             ("Role", "secrets"): (names.CA_SECRET_NAME,),
             ("Role", "leases"): (names.LEASE_NAME,),
-            ("ClusterRole", "leases"): resources.OLD_LEASES.names,
-            ("ClusterRole", "deployments"): resources.OLD_DEPLOYMENTS.names,
+            ("ClusterRole", "leases"): resources.OPERATOR_LEASES.names,
+            ("ClusterRole", "deployments"): resources.OPERATOR_DEPLOYMENTS.names,
             ("ClusterRole", "mutatingwebhookconfigurations"): ("kavip",),
             ("ClusterRole", "validatingwebhookconfigurations"): ("kavip",),
         }
@@ -314,6 +314,8 @@ def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str
     for resource in wanted:
         found |= {(resource.group, resource.plural, verb) for verb in resource.verbs}
         found |= {
-            (resource.group, f"{resource.plural}/{part}", verb) for part, verbs in resource.parts for verb in verbs
+            (resource.group, f"{resource.plural}/{part}", verb)
+            for part, verbs in resource.subresources
+            for verb in verbs
         }
     return found

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from fuzz.histories.server import Server
-from kavip.errors import ApiError, Gone, Refused, Throttled, Unavailable
-from kavip.kube.codec import Deleted, Seen
+from kavip.errors import ApiError, Gone, Rejected, Throttled, Unavailable
+from kavip.kube.codec import Changed, Deleted
 from kavip.snapshot import Object
 
 
@@ -134,7 +134,7 @@ class Line:
                 continue
             change = self._server.changes[kind][at]
             at += 1
-            yield Seen(change.new) if change.new is not None else Deleted(change.key, str(change.version))
+            yield Changed(change.new) if change.new is not None else Deleted(change.key, str(change.version))
 
     async def patch(self, resource: Any, key: str, body: Mapping[str, Any], **_: Any) -> Object:
         """Send a status patch, and wait for its fate."""
@@ -152,7 +152,7 @@ _FAILURES: Mapping[Fate, ApiError] = {
     Fate.LOST: _NO_ANSWER,
     Fate.LATE: _NO_ANSWER,
     Fate.NEVER: _NO_ANSWER,
-    Fate.REFUSED: Refused(422, "Invalid", "refused"),
+    Fate.REFUSED: Rejected(422, "Invalid", "refused"),
     Fate.THROTTLED: Throttled(429, "TooManyRequests", "later"),
 }
 BROKEN = Unavailable(0, "Reset", "connection reset")

@@ -347,7 +347,7 @@ class Histories(RuleBasedStateMachine):
         """Let time pass until nothing backs off; True where nothing comes of it."""
         writes, version = len(self.leader.line.requests), self.server.version
         self.loop.skip(3.0)
-        troubled = any(each.trouble for each in self.leader.caches.informers)
+        troubled = any(each.current_error for each in self.leader.caches.informers)
         return not troubled and (writes, version) == (len(self.leader.line.requests), self.server.version)
 
     @invariant()

@@ -57,7 +57,7 @@ _OF_POOL: Final = enqueue._of_pool  # noqa: SLF001 - what is put in its place as
 
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
-    "a write that timed out counts as not done": _set("kavip.controller.worker.Refused", ApiError),
+    "a write that timed out counts as not done": _set("kavip.controller.worker.Rejected", ApiError),
     "what is freed stays taken": _ignored("kavip.ipam.ledger.usage.Shelf.free"),
     "what rests is free": _free_at_rest,
     "whoever has an address keeps it": _set("kavip.ipam.ledger.claims.holders", _all_standing),

@@ -148,7 +148,7 @@ class Replica:
             return []
         waiting = snapshot.ledger._waiting  # noqa: SLF001 - no question of the controller's own asks this
         called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - nor this
-        coming = queue._dirty | queue._lent | queue._timers.keys()  # noqa: SLF001 - nor this
+        coming = queue._dirty | queue._processing | queue._timers.keys()  # noqa: SLF001 - nor this
         coming |= self.caches.pending.returning()
         found = []
         for key in snapshot.services:

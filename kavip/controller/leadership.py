@@ -61,7 +61,7 @@ class Leading:
         """Serve one term, until cancelled; *guard* is asked before the bytes of each write leave."""
         await self._refresh()
         client = self._client.guarded(guard)
-        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, may_wait=lambda key: key.kind is KeyKind.GROUP)
+        queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, can_defer=lambda key: key.kind is KeyKind.GROUP)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
             probe = Probe(

@@ -19,7 +19,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.controller.writer import Writer
-from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Refused, Throttled
+from kavip.errors import ApiError, Conflict, Forbidden, LeaseLost, QueueClosed, Rejected, Throttled
 from kavip.ipam.request import read_request
 from kavip.kube.workqueue import WorkQueue
 from kavip.names import Contest
@@ -119,7 +119,7 @@ class Worker:
         for key in start.first:
             self.add(key)
         for key in start.settled:
-            self._queue.add_behind(key)
+            self._queue.add_low_priority(key)
 
     async def run(self, workers: int = WORKERS) -> None:
         """Work until the queue is closed or the task cancelled."""
@@ -130,7 +130,7 @@ class Worker:
     async def _work(self) -> None:
         while True:
             try:
-                async with self._queue.lend() as key:
+                async with self._queue.get() as key:
                     rest = self._rests.get(key, 0.0) - self._clock()
                     if key.kind is KeyKind.POOL:
                         rest = min(rest, self._end_cool_downs(key.name))
@@ -183,18 +183,18 @@ class Worker:
             self._queue.forget(key)
         except LeaseLost as error:
             result = "withheld"
-            self._queue.retry(key)
+            self._queue.add_rate_limited(key)
             log.info("write withheld", kind=key.kind, key=key.name, why=str(error))
         except Conflict:
             result = "conflict"
-            self._queue.retry(key)  # the watch brings what we did not know; it may come first
+            self._queue.add_rate_limited(key)  # the watch brings what we did not know; it may come first
         except Throttled as error:
-            self._queue.add_after(key, error.retry_after) if error.retry_after else self._queue.retry(key)
+            self._queue.add_after(key, error.retry_after) if error.retry_after else self._queue.add_rate_limited(key)
         except ApiError as error:
-            delay = self._queue.retry(key)
+            delay = self._queue.add_rate_limited(key)
             log.warning("write failed", kind=key.kind, key=key.name, error=str(error), retry_seconds=round(delay, 2))
         except Exception:  # the edge: one bad object must not stop the others
-            self._queue.retry(key)
+            self._queue.add_rate_limited(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
             self._snapshot.ledger.answer(key.name)  # what it was called for, the next may take
             self.wake()
@@ -214,7 +214,7 @@ class Worker:
         if decided.writes:
             try:
                 is_done = await self._writer.send(decided)
-            except (Conflict, Refused, Forbidden, LeaseLost) as error:
+            except (Conflict, Rejected, Forbidden, LeaseLost) as error:
                 if gives and isinstance(error, Conflict):
                     ADDRESS_CONFLICTS.labels(Contest.WRITE_CONFLICT).inc()
                 if isinstance(decided, ServicePlan) and decided.claims is not None and not is_claimed:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from kavip import names
-from kavip.errors import Conflict, Forbidden, NotFound, Refused
+from kavip.errors import Conflict, Forbidden, NotFound, Rejected
 from kavip.kube.client import Client, PatchKind
 from kavip.kube.resources import (
     CONFIGMAPS,
@@ -134,7 +134,7 @@ class Writer:
     async def _apply(self, write: Apply) -> bool:
         try:
             made = await self._client.apply(_OWNED[write.kind], write.key, write.body, force=True)
-        except (Refused, Forbidden) as error:
+        except (Rejected, Forbidden) as error:
             if error.status == HTTPStatus.UNAUTHORIZED:
                 raise  # says nothing about the object
             self._records.rejected[record_key(write)] = RejectedObject(digest(write.body), error.message, self._now())

@@ -1,9 +1,9 @@
 """
 The verbs of the Kubernetes API, typed by :class:`Resource`.
 
-Each call takes ten seconds at most and fails as one of :mod:`kavip.errors`; none is repeated here, because only the
-caller knows whether its decision still stands. Objects are named by key: ``ns/name``, or ``name`` where the kind is
-cluster-scoped. Bodies to send are plain JSON values; what comes back is a Struct.
+A call takes at most ten seconds, and fails with one of :mod:`kavip.errors`. The client never retries, because only the
+caller knows whether its decision is still valid. Objects are named by key: ``ns/name``, or ``name`` for a
+cluster-scoped kind. Request bodies are plain JSON values; results are Structs.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from kavip import names
 from kavip.errors import BadInput, Gone
 from kavip.kube import codec
 from kavip.kube.auth import Credentials
-from kavip.kube.codec import Event, Malformed
+from kavip.kube.codec import Malformed, WatchEvent
 from kavip.kube.resources import Resource, T, split
 from kavip.kube.transport import TIMEOUT, Guard, Observe, Transport
 
@@ -23,7 +23,7 @@ Body = Mapping[str, Any]
 PatchKind = Literal["merge", "strategic", "json"]
 
 PAGE: Final = 500
-_LIST_TIMEOUT: Final = 30.0  # per page: an API server that has just started reads its storage first
+_LIST_TIMEOUT: Final = 30.0  # per page: an API server that has just started first reads its storage
 _CONTENT_TYPES: Final[dict[PatchKind, str]] = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -40,15 +40,15 @@ class Client:
 
     @classmethod
     def from_settings(cls, kubeconfig: str | None, *, observe: Observe | None = None) -> Self:
-        """A client for *kubeconfig*, or for the pod's service account where that is empty."""
+        """A client for *kubeconfig*; if that is empty, for the pod's service account."""
         return cls(Transport(Credentials(kubeconfig), observe=observe))
 
     def guarded(self, guard: Guard) -> Self:
-        """The same client; each of its writes asks *guard* right before its bytes leave."""
+        """The same client whose writes call *guard* right before they are sent."""
         return type(self)(self._transport, guard=guard)
 
     async def __aenter__(self) -> Self:
-        """Read the credentials and open the session."""
+        """Load the credentials and open the session."""
         await self._transport.__aenter__()
         return self
 
@@ -61,7 +61,7 @@ class Client:
     # --- reading --------------------------------------------------------------------------------------------------
     async def get(self, resource: Resource[T], key: str, *, timeout: float = TIMEOUT) -> T:
         """The object with *key*."""
-        return _whole(resource, await self._transport.send("GET", resource.object_path(key), timeout=timeout))
+        return _decoded(resource, await self._transport.send("GET", resource.object_path(key), timeout=timeout))
 
     async def list(
         self,
@@ -70,43 +70,43 @@ class Client:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        undecodable: Callable[[Malformed], None] | None = None,
-        known: Callable[[T], T] | None = None,
+        on_malformed: Callable[[Malformed], None] | None = None,
+        reuse: Callable[[T], T] | None = None,
     ) -> tuple[Sequence[T], str]:
         """
         All objects that match, and the resourceVersion to watch from.
 
-        What cannot be read goes to *undecodable*; without one it is :class:`BadInput`. *known* may put an equal object
-        in place of each: a caller that has them all already need not have them twice. A list that takes so long that
-        the server has forgotten where it stood is asked for once more, in one piece.
+        A malformed object is passed to *on_malformed*; without it the call raises :class:`BadInput`. *reuse* may return
+        an equal object that the caller already has, so that it is not in memory twice. If the token of a next page has
+        expired, everything is listed again without pages.
         """
         path, query = resource.path(namespace), _selection(labels, fields)
         try:
-            return await self._pages(resource, path, {**query, "limit": str(PAGE)}, undecodable, known)
+            return await self._pages(resource, path, {**query, "limit": str(PAGE)}, on_malformed, reuse)
         except Gone:
-            return await self._pages(resource, path, query, undecodable, known)
+            return await self._pages(resource, path, query, on_malformed, reuse)
 
     async def _pages(
         self,
         resource: Resource[T],
         path: str,
         query: dict[str, str],
-        undecodable: Callable[[Malformed], None] | None,
-        known: Callable[[T], T] | None,
+        on_malformed: Callable[[Malformed], None] | None,
+        reuse: Callable[[T], T] | None,
     ) -> tuple[Sequence[T], str]:
         items: list[T] = []
         malformed: list[Malformed] = []
         while True:
-            page = codec.read_page(
+            page = codec.decode_page(
                 resource, await self._transport.send("GET", path, query=query, timeout=_LIST_TIMEOUT)
             )
-            items += map(known, page.items) if known else page.items
+            items += map(reuse, page.items) if reuse else page.items
             malformed += page.malformed
-            if not page.rest:
+            if not page.next_page:
                 break
-            query = {**query, "continue": page.rest}
+            query = {**query, "continue": page.next_page}
         for each in malformed:
-            (undecodable or _refuse)(each)
+            (on_malformed or _raise)(each)
         return items, page.version
 
     @asynccontextmanager
@@ -120,11 +120,11 @@ class Client:
         fields: str = "",
         lifetime: float = 300.0,
         silence: float = 60.0,
-    ) -> AsyncIterator[AsyncIterator[Event[T]]]:
+    ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
         """
-        What happens after *version*, until the server ends the watch after *lifetime* seconds, or is silent for long.
+        The events after *version*; an ERROR event is raised as its exception.
 
-        An ERROR event is raised as what it means.
+        The watch ends after *lifetime* seconds, or when the server has sent nothing for *silence* seconds.
         """
         query = {
             **_selection(labels, fields),
@@ -134,7 +134,7 @@ class Client:
             "timeoutSeconds": str(max(1, round(lifetime))),
         }
         async with (
-            self._transport.lines(resource.path(namespace), query, silence=silence) as lines,
+            self._transport.stream_lines(resource.path(namespace), query, silence=silence) as lines,
             aclosing(_events(resource, lines)) as events,
         ):
             yield events
@@ -143,7 +143,7 @@ class Client:
     async def create(
         self, resource: Resource[T], key: str, body: Body, *, field_manager: str = names.FIELD_MANAGER
     ) -> T:
-        """Create the object; :class:`AlreadyExists` where there is one."""
+        """Create the object; raises :class:`AlreadyExists`."""
         namespace, _ = split(resource, key)
         answer = await self._transport.send(
             "POST",
@@ -152,13 +152,12 @@ class Client:
             body=codec.encode(_named(resource, key, body)),
             guard=self._guard,
         )
-        return _whole(resource, answer)
+        return _decoded(resource, answer)
 
     async def create_review(self, resource: Resource[T], body: Body, *, timeout: float) -> T:
-        """Create what is answered at once and stored nowhere, a SubjectAccessReview for example."""
-        typed = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
-        sent = codec.encode(typed)
-        return _whole(resource, await self._transport.send("POST", resource.path(), body=sent, timeout=timeout))
+        """Create an object that the API server answers and does not store, such as a SubjectAccessReview."""
+        typed = codec.encode({**body, "apiVersion": resource.api_version, "kind": resource.kind})
+        return _decoded(resource, await self._transport.send("POST", resource.path(), body=typed, timeout=timeout))
 
     async def apply(
         self,
@@ -171,7 +170,7 @@ class Client:
         subresource: str = "",
         timeout: float = TIMEOUT,
     ) -> T:
-        """Server-side apply; :class:`Conflict` where another manager owns a field and not *force*."""
+        """Server-side apply; raises :class:`Conflict` if another manager owns a field, unless *force*."""
         answer = await self._transport.send(
             "PATCH",
             resource.object_path(key, subresource),
@@ -181,7 +180,7 @@ class Client:
             timeout=timeout,
             guard=self._guard,
         )
-        return _whole(resource, answer)
+        return _decoded(resource, answer)
 
     async def patch(
         self,
@@ -194,7 +193,7 @@ class Client:
         subresource: str = "",
         timeout: float = TIMEOUT,
     ) -> T:
-        """Patch the object; with ``metadata.resourceVersion`` in *body* a stale one is :class:`Conflict`."""
+        """Patch the object; raises :class:`Conflict` if *body* has an old ``metadata.resourceVersion``."""
         answer = await self._transport.send(
             "PATCH",
             resource.object_path(key, subresource),
@@ -204,17 +203,17 @@ class Client:
             timeout=timeout,
             guard=self._guard,
         )
-        return _whole(resource, answer)
+        return _decoded(resource, answer)
 
     async def delete(self, resource: Resource[T], key: str, *, uid: str = "") -> None:
-        """Delete the object; with *uid* only that one, :class:`Conflict` where another has taken its name."""
+        """Delete the object; with *uid* only that object: raises :class:`Conflict` for another one of the same name."""
         body = codec.encode({"preconditions": {"uid": uid}}) if uid else None
         await self._transport.send("DELETE", resource.object_path(key), body=body, guard=self._guard)
 
 
-async def _events(resource: Resource[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[Event[T], None]:
+async def _events(resource: Resource[T], lines: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent[T], None]:
     async for line in lines:
-        yield codec.read_event(resource, line)
+        yield codec.decode_event(resource, line)
 
 
 def _selection(labels: str, fields: str) -> dict[str, str]:
@@ -222,23 +221,23 @@ def _selection(labels: str, fields: str) -> dict[str, str]:
 
 
 def _named(resource: Resource[T], key: str, body: Body) -> dict[str, Any]:
-    """*body* with the type and name that *resource* and *key* say."""
+    """*body* with type, name and namespace."""
     namespace, name = split(resource, key)
     identity = {"name": name, **({"namespace": namespace} if namespace else {})}
     metadata = {**body.get("metadata", {}), **identity}
     return {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-def _whole(resource: Resource[T], raw: bytes) -> T:
-    value = codec.read(resource, raw)
+def _decoded(resource: Resource[T], raw: bytes) -> T:
+    value = codec.decode(resource, raw)
     if isinstance(value, Malformed):
-        raise _bad(value)
+        raise _bad_input(value)
     return value
 
 
-def _refuse(malformed: Malformed) -> None:
-    raise _bad(malformed)
+def _raise(malformed: Malformed) -> None:
+    raise _bad_input(malformed)
 
 
-def _bad(malformed: Malformed) -> BadInput:
-    return BadInput("object", malformed.key, malformed.why)
+def _bad_input(malformed: Malformed) -> BadInput:
+    return BadInput("object", malformed.key, malformed.error)

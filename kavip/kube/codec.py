@@ -1,9 +1,14 @@
 """
-Bytes to values, one object at a time, so that a malformed object spoils nothing but itself.
+JSON to values, one object at a time, so that a malformed object affects no other. No I/O.
 
-What is wrong is told in msgspec's words, which name type and path and never the value. No I/O.
+Error messages are those of msgspec: they have the type and the path, never the value.
+
+Decoders recurse, and fail after about a thousand levels. Some fields accept any JSON (a group's ``affinity``), so one
+such object could make a list or a watch of all objects unreadable. Then parts below :data:`MAX_DEPTH` are cut out, and
+only the objects that lost a part count as malformed.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -18,28 +23,31 @@ from kavip.errors import (
     Forbidden,
     Gone,
     NotFound,
-    Refused,
+    Rejected,
     Throttled,
     Unavailable,
 )
-from kavip.kube.depth import LEVELS, MARK, flattened
 from kavip.kube.resources import Resource, T
 
 _Any = TypeVar("_Any")
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises for bytes that it cannot make sense of."""
+_DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+MAX_DEPTH: Final = 100
+"""Levels of nesting; no object of Kubernetes has half as many."""
+CUT_MARK: Final = b'"nested too deeply"'
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
-    """A watch says that *object* is there, in this state."""
+class Changed(Generic[T]):
+    """A watch event: *object* was added or modified."""
 
     object: T
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A watch says that the object with *key* is gone."""
+    """A watch event: the object with *key* was deleted."""
 
     key: str
     version: str
@@ -47,25 +55,25 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """A watch says that nothing is missing up to *version*."""
+    """A watch event: all events up to *version* have been sent."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """An object that cannot be read: its *key* as far as it is known, and *why* in one line."""
+    """An object that cannot be decoded: its *key*, if known, and the *error* in one line."""
 
     key: str
     version: str
-    why: str
+    error: str
 
 
-Event = Seen[T] | Deleted | Bookmark | Malformed
+WatchEvent = Changed[T] | Deleted | Bookmark | Malformed
 
 
 class _Identity(Wire, frozen=True):
-    """Enough of a malformed object to name it."""
+    """The metadata that names a malformed object."""
 
     name: str = ""
     namespace: str = ""
@@ -76,13 +84,13 @@ class _Identity(Wire, frozen=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class _Head(Struct):
+class _Named(Struct):
     metadata: _Identity = _Identity()
 
 
 class _ListMeta(Wire, frozen=True):
     resource_version: str = ""
-    rest: str = field(name="continue", default="")
+    next_page: str = field(name="continue", default="")
 
 
 class _List(Struct):
@@ -108,50 +116,50 @@ class _Status(Wire, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list: what could be read, what could not, and where the *rest* begins ("": that was all)."""
+    """One page of a list: decoded and malformed objects, and the token of the *next_page*, or ""."""
 
     items: list[T]
     malformed: list[Malformed]
     version: str
-    rest: str
+    next_page: str
 
 
-def read(resource: Resource[T], raw: bytes | Raw) -> T | Malformed:
-    """Read one object, or tell what is wrong with it."""
+def decode(resource: Resource[T], raw: bytes | Raw) -> T | Malformed:
+    """Decode one object."""
     try:
         return _decoder(resource.type).decode(raw)
-    except _UNREADABLE as error:
+    except _DECODE_ERRORS as error:
         identity = _identity(raw)
-        return Malformed(identity.key, identity.resource_version, _line(error))
+        return Malformed(identity.key, identity.resource_version, _one_line(error))
 
 
-def read_page(resource: Resource[T], raw: bytes) -> Page[T]:
-    """A page of a list. An answer that is no list at all is :class:`Unavailable`: a proxy's page, most likely."""
-    envelope, reader = _envelope(_List, raw, f"the list of {resource.plural}")
-    if not envelope.metadata.resource_version:  # ``{}`` would read as a list of nothing: everything deleted
-        raise _garbled(f"the list of {resource.plural}", "no metadata.resourceVersion")
+def decode_page(resource: Resource[T], raw: bytes) -> Page[T]:
+    """Decode a page of a list; anything else is :class:`Unavailable`: it is probably the error page of a proxy."""
+    envelope, decode_object = _envelope(_List, raw, f"the list of {resource.plural}")
+    if not envelope.metadata.resource_version:  # otherwise ``{}`` would be an empty list, and delete everything
+        raise _not_kubernetes(f"the list of {resource.plural}", "no metadata.resourceVersion")
     items: list[T] = []
     malformed: list[Malformed] = []
     for each in envelope.items or ():
-        value = reader(resource, each)
+        value = decode_object(resource, each)
         if isinstance(value, Malformed):
             malformed.append(value)
         else:
             items.append(value)
-    return Page(items, malformed, envelope.metadata.resource_version, envelope.metadata.rest)
+    return Page(items, malformed, envelope.metadata.resource_version, envelope.metadata.next_page)
 
 
-def read_event(resource: Resource[T], line: bytes) -> Event[T]:
-    """One line of a watch; an ERROR event is raised."""
-    frame, reader = _envelope(_Frame, line, f"the watch of {resource.plural}")
+def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
+    """Decode one line of a watch; an ERROR event is raised as an exception."""
+    frame, decode_object = _envelope(_Frame, line, f"the watch of {resource.plural}")
     if frame.type == "ERROR":
         raise error_of(0, bytes(frame.object))
     if frame.type in ("BOOKMARK", "DELETED"):
         identity = _identity(frame.object)
         version = identity.resource_version
         return Bookmark(version) if frame.type == "BOOKMARK" else Deleted(identity.key, version)
-    value = reader(resource, frame.object)
-    return value if isinstance(value, Malformed) else Seen(value)
+    value = decode_object(resource, frame.object)
+    return value if isinstance(value, Malformed) else Changed(value)
 
 
 _BY_CODE: Final[dict[int, type[ApiError]]] = {
@@ -166,13 +174,13 @@ _BY_CODE: Final[dict[int, type[ApiError]]] = {
 
 
 def error_of(code: int, body: bytes, *, phrase: str = "", retry_after: str = "") -> ApiError:
-    """The error that a Status in *body* means; *code* 0 takes the Status's own. Any other body is not quoted."""
+    """The error for a Status in *body*; *code* 0 means the code of the Status. Any other body is not quoted."""
     try:
         status = _decoder(_Status).decode(body)
-    except _UNREADABLE:
+    except _DECODE_ERRORS:
         status = _Status()
     code = code or status.code or 500
-    kind = _BY_CODE.get(code, Refused if 400 <= code < 500 else Unavailable)
+    kind = _BY_CODE.get(code, Rejected if 400 <= code < 500 else Unavailable)
     if status.reason == "AlreadyExists":
         kind = AlreadyExists
     wait = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_seconds
@@ -184,36 +192,53 @@ def encode(body: Any) -> bytes:
     return msgspec.json.encode(body)
 
 
-class _Reader(Protocol):
+class _Decode(Protocol):
     def __call__(self, resource: Resource[T], raw: Raw, /) -> T | Malformed: ...
 
 
-def _envelope(kind: type[_Any], raw: bytes, what: str) -> tuple[_Any, _Reader]:
-    """What is round the objects in *raw*, and how to read those."""
+def _envelope(kind: type[_Any], raw: bytes, what: str) -> tuple[_Any, _Decode]:
+    """The envelope of the objects in *raw*, and the function that decodes those."""
     try:
-        return _decoder(kind).decode(raw), read
+        return _decoder(kind).decode(raw), decode
     except RecursionError:
-        raw = flattened(raw)
-    except _UNREADABLE as error:
-        raise _garbled(what, _line(error)) from error
+        raw = cut_deep_parts(raw)
+    except _DECODE_ERRORS as error:
+        raise _not_kubernetes(what, _one_line(error)) from error
     try:
-        return _decoder(kind).decode(raw), _read_flattened
-    except _UNREADABLE as error:
-        raise _garbled(what, _line(error)) from error
+        return _decoder(kind).decode(raw), _decode_cut
+    except _DECODE_ERRORS as error:
+        raise _not_kubernetes(what, _one_line(error)) from error
 
 
-def _read_flattened(resource: Resource[T], raw: Raw) -> T | Malformed:
-    """Read an object of an envelope that had to be flattened: one that has lost something by it is not to be had."""
-    if MARK in bytes(raw):
+def _decode_cut(resource: Resource[T], raw: Raw) -> T | Malformed:
+    """Decode an object of an envelope whose deep parts were cut out; an object that lost a part is malformed."""
+    if CUT_MARK in bytes(raw):
         identity = _identity(raw)
-        return Malformed(identity.key, identity.resource_version, f"nested more than {LEVELS} levels deep")
-    return read(resource, raw)
+        return Malformed(identity.key, identity.resource_version, f"nested more than {MAX_DEPTH} levels deep")
+    return decode(resource, raw)
+
+
+def cut_deep_parts(raw: bytes) -> bytes:
+    """Replace what is nested deeper than :data:`MAX_DEPTH` by :data:`CUT_MARK`; one pass without recursion."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for token in _TOKEN.finditer(raw):
+        match raw[token.start() : token.start() + 1]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == MAX_DEPTH + 1:
+                    kept += (raw[begin : token.start()], CUT_MARK)
+            case b"}" | b"]":
+                if depth == MAX_DEPTH + 1:
+                    begin = token.end()
+                depth -= 1
+    return b"".join((*kept, raw[begin:]))
 
 
 def _identity(raw: bytes | Raw) -> _Identity:
     try:
-        return _decoder(_Head).decode(raw).metadata
-    except _UNREADABLE:
+        return _decoder(_Named).decode(raw).metadata
+    except _DECODE_ERRORS:
         return _Identity()
 
 
@@ -221,21 +246,21 @@ _DECODERS: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 
 
 def _decoder(kind: type[_Any]) -> msgspec.json.Decoder[_Any]:
-    """The decoder of *kind*: making one costs as much as decoding a hundred objects."""
+    """The decoder of *kind*, created once: that costs as much as decoding a hundred objects."""
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.json.Decoder(kind)
     return _DECODERS[kind]
 
 
-def _garbled(what: str, why: str) -> Unavailable:
-    return Unavailable(0, "Garbled", f"{what} is not what the API server sends: {why}")
+def _not_kubernetes(what: str, why: str) -> Unavailable:
+    return Unavailable(0, "Garbled", f"{what} is no answer of an API server: {why}")
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return _clipped(str(error)) or type(error).__name__
 
 
 def _clipped(text: str) -> str:
-    """One line of at most 500 characters: messages of the API server may quote whole objects."""
+    """One line of at most 500 characters: messages of the API server can quote whole objects."""
     line = " ".join(text.split())
     return line if len(line) <= 500 else line[:497] + "..."

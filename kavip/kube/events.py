@@ -1,9 +1,9 @@
 """
-Kubernetes Events: ``events.k8s.io/v1``, of low priority.
+The Event recorder: ``events.k8s.io/v1``, with low priority.
 
-:meth:`Events.emit` only takes a note; one sender works through the notes, one call at a time, and never so fast that it
-is in the way of a status write. What repeats (same object, reason and note) becomes one Event with a series. A full
-queue drops its oldest note and counts it. A failure is logged at debug, and that is all that ever comes of it.
+:meth:`Events.emit` only queues a note. One sender works through the queue, one call at a time, and slowly enough not to
+delay status writes. Repeated notes (same object, reason and text) become one Event with a series. A full queue drops
+its oldest note and counts it. A failure is only logged, at level debug.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from kavip.kube.resources import EVENTS
 
 log = structlog.get_logger()
 
-_REMEMBERED: Final = 4096  # series; a forgotten one begins anew
-_NOTE_BYTES: Final = 1024  # the API's limit
-_WORD_BYTES: Final = 128  # of reason, action and reporting instance
+_MAX_SERIES: Final = 4096  # a note of a forgotten series starts a new one
+_MAX_NOTE: Final = 1024  # bytes; the limit of the API
+_MAX_WORD: Final = 128  # bytes of reason, action and reporting instance
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What the API server knows of a note: the Event's *name*, and when it was last told."""
+    """The Event of a note in the API server: its *name*, its count, and the time of the last update."""
 
     name: str
     count: int = 1
-    told: float = 0.0
+    sent_at: float = 0.0
 
 
 class Events:
-    """A recorder; :meth:`run` is its sender."""
+    """An Event recorder; :meth:`run` is its sender."""
 
     def __init__(
         self,
@@ -52,27 +52,27 @@ class Events:
         window: float = 60.0,
     ) -> None:
         """
-        *reporter* (``kavip.io/controller``) and *instance* say who reports.
+        *reporter* (``kavip.io/controller``) and *instance* identify the reporting controller.
 
-        *pause* is what lies between two calls, *window* between two updates of the same series, in seconds.
+        *pause*: seconds between two calls. *window*: seconds between two updates of the same series.
         """
-        self._client, self._reporter, self._instance = client, reporter, _clipped(instance, _WORD_BYTES)
+        self._client, self._reporter, self._instance = client, reporter, _clipped(instance, _MAX_WORD)
         self._pause, self._window = pause, window
-        self._waiting: asyncio.Queue[Note] = asyncio.Queue(capacity)
-        self._known: OrderedDict[Note, _Series] = OrderedDict()
-        self._repeats: dict[Note, int] = {}  # seen again, not sent yet
+        self._queue: asyncio.Queue[Note] = asyncio.Queue(capacity)
+        self._series: OrderedDict[Note, _Series] = OrderedDict()
+        self._unsent: dict[Note, int] = {}  # occurrences that are not sent yet
         self.dropped = 0
-        """Notes that were never sent, because the queue was full or the API server refused them."""
+        """Notes that were never sent: the queue was full, or the API server refused them."""
 
     def emit(self, note: Note) -> None:
-        """Take *note* down; never waits, never fails."""
-        if note in self._repeats:
-            self._repeats[note] += 1
+        """Queue *note*; never blocks, never fails."""
+        if note in self._unsent:
+            self._unsent[note] += 1
             return
-        self._repeats[note] = 1
-        known = self._known.get(note)
+        self._unsent[note] = 1
+        series = self._series.get(note)
         loop = asyncio.get_running_loop()
-        if known is not None and (due := known.told + self._window) > loop.time():
+        if series is not None and (due := series.sent_at + self._window) > loop.time():
             loop.call_at(due, self._enqueue, note)
         else:
             self._enqueue(note)
@@ -80,21 +80,21 @@ class Events:
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            note = await self._waiting.get()
+            note = await self._queue.get()
             await self._deliver(note)
             await asyncio.sleep(self._pause)
 
     def _enqueue(self, note: Note) -> None:
-        if self._waiting.full():
-            self._lose(self._waiting.get_nowait())
-        self._waiting.put_nowait(note)
+        if self._queue.full():
+            self._drop(self._queue.get_nowait())
+        self._queue.put_nowait(note)
 
-    def _lose(self, note: Note) -> None:
-        self._repeats.pop(note, None)
+    def _drop(self, note: Note) -> None:
+        self._unsent.pop(note, None)
         self.dropped += 1
 
     async def _deliver(self, note: Note) -> None:
-        """Send *note*, again and again while the API server is away or asks for patience."""
+        """Send *note*, and retry while the API server is unavailable or throttles."""
         failures = 0
         while True:
             try:
@@ -106,42 +106,40 @@ class Events:
                 failures += 1
                 await asyncio.sleep(max(delay, error.retry_after or 0.0))
             except KavipError as error:
-                log.debug("event lost", reason=note.reason, error=str(error))
-                self._lose(note)
+                log.debug("event dropped", reason=note.reason, error=str(error))
+                self._drop(note)
                 return
 
     async def _send(self, note: Note) -> None:
-        """Begin a series, or tell how far it has come."""
-        seen = self._repeats.get(note, 1)
-        known = self._known.get(note)
-        if known is not None:
-            known = await self._continue(note, replace(known, count=known.count + seen))
-        if known is None:
-            known = await self._begin(note)
-        self._known[note] = replace(known, told=asyncio.get_running_loop().time())
-        self._known.move_to_end(note)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        self._settle(note, seen)
+        """Create an Event, or update its series."""
+        count = self._unsent.get(note, 1)
+        series = self._series.get(note)
+        if series is not None:
+            series = await self._update(note, replace(series, count=series.count + count))
+        if series is None:
+            series = await self._create(note)
+        self._series[note] = replace(series, sent_at=asyncio.get_running_loop().time())
+        self._series.move_to_end(note)
+        if len(self._series) > _MAX_SERIES:
+            self._series.popitem(last=False)
+        self._mark_sent(note, count)
 
-    def _settle(self, note: Note, sent: int) -> None:
-        """Forget what has been told of; what came while it was being told is told later."""
-        if (left := self._repeats.pop(note, 0) - sent) > 0:
+    def _mark_sent(self, note: Note, count: int) -> None:
+        """Forget *count* occurrences; queue those that were emitted during the call."""
+        if (left := self._unsent.pop(note, 0) - count) > 0:
             self.emit(note)
-            self._repeats[note] = left
+            self._unsent[note] = left
 
-    async def _begin(self, note: Note) -> _Series:
-        about = note.regarding
-        series = _Series(f"{about.name[:200]}.{secrets.token_hex(8)}")
-        namespace = about.namespace or "default"  # where Events about cluster-scoped objects live
-        await self._client.create(EVENTS, f"{namespace}/{series.name}", self._body(note))
+    async def _create(self, note: Note) -> _Series:
+        series = _Series(f"{note.regarding.name[:200]}.{secrets.token_hex(8)}")
+        await self._client.create(EVENTS, f"{_namespace(note)}/{series.name}", self._body(note))
         return series
 
-    async def _continue(self, note: Note, series: _Series) -> _Series | None:
-        """Raise the count of *series*; None where its Event has expired."""
+    async def _update(self, note: Note, series: _Series) -> _Series | None:
+        """Write the count of *series*; return None if its Event has expired."""
         body = {"series": {"count": series.count, "lastObservedTime": _now()}}
         try:
-            await self._client.patch(EVENTS, f"{note.regarding.namespace or 'default'}/{series.name}", body)
+            await self._client.patch(EVENTS, f"{_namespace(note)}/{series.name}", body)
         except NotFound:
             return None
         return series
@@ -149,9 +147,9 @@ class Events:
     def _body(self, note: Note) -> dict[str, Any]:
         return {
             "regarding": msgspec.to_builtins(note.regarding),
-            "reason": _clipped(note.reason, _WORD_BYTES),
-            "note": _clipped(note.text, _NOTE_BYTES),
-            "action": _clipped(note.action, _WORD_BYTES),
+            "reason": _clipped(note.reason, _MAX_WORD),
+            "note": _clipped(note.text, _MAX_NOTE),
+            "action": _clipped(note.action, _MAX_WORD),
             "type": note.severity,
             "eventTime": _now(),
             "reportingController": self._reporter,
@@ -159,8 +157,13 @@ class Events:
         }
 
 
+def _namespace(note: Note) -> str:
+    """The namespace of the Event; that of a cluster-scoped object is ``default``."""
+    return note.regarding.namespace or "default"
+
+
 def _clipped(text: str, limit: int) -> str:
-    """*text* in at most *limit* bytes, whole characters only."""
+    """*text* in at most *limit* bytes; no character is split."""
     return text.encode()[:limit].decode(errors="ignore")
 
 

@@ -1,19 +1,19 @@
 """
-A cache of one kind that stays true through everything an API server may do.
+A cache of one kind, kept current by list and watch.
 
-A list fills the store, a watch keeps it current. What breaks is mended without losing anything:
+It recovers from everything that an API server may do, without losing a change:
 
-* a connection that breaks or falls silent, half-open ones included: the watch goes on where it stood;
-* 410, as a status or as an ERROR event: listed again; the difference is told, deletions included;
-* 429, 5xx, no server at all: retried with back-off, not before ``Retry-After``, logged once per change of state;
-* a malformed object: logged once, its last good version stays in the store;
-* a kind that is not installed: waited for. An *optional* one counts as synced and empty meanwhile, and so does a
-  *dispensable* one that we may not read.
+* a broken or half-open connection: the watch continues where it was;
+* 410, as a status or as an ERROR event: a new list; subscribers get the difference, including deletions;
+* 429, 5xx, no server: retried with back-off, not before ``Retry-After``; each change of state is logged once;
+* a malformed object: logged once; its last valid version stays in the store;
+* a kind that is not installed: retried. An *optional* kind counts as synced and empty meanwhile. So does a kind that
+  kavip may not read, if it has *tolerate_forbidden*.
 
-Subscribers are called synchronously, after the store has changed: what they see is what the store holds.
+Subscribers are called synchronously after the change of the store, so they see the state that the store has.
 
-A watch lags behind, by nobody knows how much. Who must not miss what was written until now may :meth:`Informer.ask` for
-a list.
+A watch lags behind by an unknown time. A caller that must see everything written so far can
+:meth:`Informer.request_list`.
 """
 
 import asyncio
@@ -22,36 +22,39 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, NoReturn
+from typing import Final, Generic, NoReturn
 
 import structlog
 
 from kavip.errors import ApiError, Forbidden, Gone, NotFound, Throttled, Unavailable
 from kavip.kube.backoff import backoff
 from kavip.kube.client import Client
-from kavip.kube.codec import Bookmark, Deleted, Event, Malformed, Seen
+from kavip.kube.codec import Bookmark, Changed, Deleted, Malformed, WatchEvent
 from kavip.kube.resources import Resource, T
 
 log = structlog.get_logger()
 
 Subscriber = Callable[[T | None, T | None], None]
-"""Told of (old, new): None, new: it has come; old, None: it is gone."""
+"""Called with (old, new): (None, new) for an added object, (old, None) for a deleted one."""
+
+_TOO_LARGE_RESOURCE_VERSION: Final = 504
+"""The status for a resourceVersion that the server has not seen yet, or never will: its storage was restored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """The seconds of an informer."""
+class InformerTiming:
+    """The times of an informer, in seconds."""
 
-    lifetime: float = 300.0  # of one watch; the server ends it
-    silence: float = 60.0  # then the watch is opened again, which shows whether the server is there
-    settled: float = 5.0  # a watch that has lasted so long works
+    lifetime: float = 300.0  # of one watch; then the server ends it
+    silence: float = 60.0  # then the watch is opened again, which shows whether the server is alive
+    settled: float = 5.0  # a watch that lasts so long works
     base: float = 0.5  # of the back-off
     cap: float = 15.0
-    patience: float = 60.0  # the longest Retry-After that is obeyed
+    max_retry_after: float = 60.0  # a longer Retry-After is cut
 
 
 class Informer(Generic[T]):
-    """A cache of those objects of *resource* that the selectors pick; :meth:`run` keeps it."""
+    """A cache of the objects of *resource* that the selectors match; :meth:`run` keeps it current."""
 
     def __init__(
         self,
@@ -61,102 +64,100 @@ class Informer(Generic[T]):
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        timing: Timing | None = None,
+        timing: InformerTiming | None = None,
     ) -> None:
         """Start empty and not synced."""
         self.resource = resource
         self.synced = asyncio.Event()
-        self.is_there = False
-        """Whether the kind is installed and may be read, as far as we know."""
-        self.trouble = ""
-        """What is wrong now, by the name of its error; "" while the watch works."""
-        self.setbacks = 0
-        """How often a list or watch has failed, and how many objects could not be read."""
-        self._client, self._timing = client, timing or Timing()
+        self.is_available = False
+        """Whether the kind is installed and may be read."""
+        self.current_error = ""
+        """The type of the error that interrupts the watch; "" while it works."""
+        self.error_count = 0
+        """How many lists and watches have failed, and how many objects were malformed."""
+        self._client, self._timing = client, timing or InformerTiming()
         self._selection = {"namespace": namespace, "labels": labels, "fields": fields}
         self._objects: dict[str, T] = {}
         self.store: Mapping[str, T] = MappingProxyType(self._objects)
-        """The objects by key; a view that follows."""
+        """The objects by key; a live view."""
         self._subscribers: list[Subscriber[T]] = []
-        self._malformed: dict[str, str] = {}  # key -> what was logged about it
-        self._version = ""  # where to watch from; "": list first
+        self._malformed: dict[str, str] = {}  # key -> the logged error
+        self._version = ""  # the resourceVersion to watch from; "": list first
         self._failures = 0
-        self._asked = asyncio.Event()  # for a list, though the watch works
-        self._begun = self._filled = self._wanted = (
-            0  # numbers of lists: of the last that was begun, the last that came
-        )
-        self._news = asyncio.Event()  # that a list has come; another one then
+        self._list_wanted = asyncio.Event()
+        # numbers of lists: the last that was started, the last that was stored, the last that was requested
+        self._started = self._stored = self._requested = 0
+        self._list_stored = asyncio.Event()  # replaced after each list
 
     def subscribe(self, callback: Subscriber[T]) -> None:
-        """Call *callback* for every change, beginning with what the store holds now. It must not raise."""
+        """Call *callback* for every object in the store now, and for every change. It must not raise."""
         self._subscribers.append(callback)
         for obj in list(self._objects.values()):
             callback(None, obj)
 
     def select(self, labels: str) -> None:
-        """Keep those objects that *labels* pick, as soon as a list has come."""
+        """Replace the label selector; the store follows after the next list."""
         if labels != self._selection["labels"]:
             self._selection["labels"] = labels
-            self.ask()
+            self.request_list()
 
     @property
-    def is_behind(self) -> bool:
-        """Whether a list is wanted that has not come."""
-        return self._filled < self._wanted
+    def list_pending(self) -> bool:
+        """Whether a requested list is not stored yet."""
+        return self._stored < self._requested
 
-    def ask(self) -> int:
-        """Ask for a list that has not begun yet; its number, for :meth:`came`."""
-        self._wanted = self._begun + 1
-        self._asked.set()
-        return self._wanted
+    def request_list(self) -> int:
+        """Request a list that starts after this call; return its number for :meth:`wait_listed`."""
+        self._requested = self._started + 1
+        self._list_wanted.set()
+        return self._requested
 
-    async def caught_up(self) -> None:
-        """Return as soon as no list is wanted."""
-        while self.is_behind:
-            await self._news.wait()
+    async def wait_current(self) -> None:
+        """Return when no requested list is pending."""
+        while self.list_pending:
+            await self._list_stored.wait()
 
-    async def came(self, number: int) -> None:
-        """Return as soon as the store holds what the list with *number* says, or a later one."""
-        while self._filled < number:
-            await self._news.wait()
+    async def wait_listed(self, number: int) -> None:
+        """Return when the store has the content of the list *number* or of a later one."""
+        while self._stored < number:
+            await self._list_stored.wait()
 
     async def run(self) -> NoReturn:
-        """Keep the store until cancelled."""
+        """Keep the store current until cancelled."""
         while True:
             try:
-                if not self._version or self.is_behind:
+                if not self._version or self.list_pending:
                     await self._list()
-                await self._watch_until_asked()
+                await self._watch_until_list_wanted()
             except ApiError as error:
                 await self._recover(error)
 
     # --- list and watch -------------------------------------------------------------------------------------------
     async def _list(self) -> None:
-        self._asked.clear()
-        self._begun += 1
+        self._list_wanted.clear()
+        self._started += 1
         malformed: list[Malformed] = []
         items, version = await self._client.list(
-            self.resource, **self._selection, undecodable=malformed.append, known=self._known
+            self.resource, **self._selection, on_malformed=malformed.append, reuse=self._reuse
         )
         self._replace(items, malformed)
         self._version = version
-        self.is_there = True
-        self._mark_filled()
+        self.is_available = True
+        self._mark_listed()
 
-    def _known(self, obj: T) -> T:
-        """The object of the store, where it is the same: a second copy of everything would stay in memory for good."""
+    def _reuse(self, obj: T) -> T:
+        """The stored object if it is the same version; otherwise a list would keep a second copy of every object."""
         old = self._objects.get(obj.metadata.key)
-        return obj if old is None or _steps(old, obj) else old
+        return obj if old is None or _changes(old, obj) else old
 
-    async def _watch_until_asked(self) -> None:
-        """Watch; leave off as soon as a list is wanted."""
-        watching, asked = asyncio.create_task(self._watch()), asyncio.create_task(self._asked.wait())
+    async def _watch_until_list_wanted(self) -> None:
+        watching, wanted = asyncio.create_task(self._watch()), asyncio.create_task(self._list_wanted.wait())
         try:
-            await asyncio.wait({watching, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({watching, wanted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in (watching, asked):
+            for each in (watching, wanted):
                 each.cancel()
-            await asyncio.gather(watching, asked, return_exceptions=True)
+            await asyncio.gather(watching, wanted, return_exceptions=True)
         if not watching.cancelled():
             watching.result()
 
@@ -167,39 +168,39 @@ class Informer(Generic[T]):
             self.resource, self._version, **self._selection, lifetime=lifetime, silence=self._timing.silence
         ) as events:
             opened = loop.time()
-            settling = loop.call_later(self._timing.settled, self._settle)
+            settling = loop.call_later(self._timing.settled, self._mark_working)
             progress = False
             try:
                 async for event in events:
-                    self._take(event)
-                    self._settle()
+                    self._handle(event)
+                    self._mark_working()
                     progress = True
             finally:
                 settling.cancel()
         if not progress and loop.time() - opened < min(self._timing.settled, lifetime / 2):
-            raise Unavailable(0, "Closed", "the API server ends the watch as soon as it is open")
+            raise Unavailable(0, "Closed", "the API server closes the watch as soon as it is open")
 
-    def _take(self, event: Event[T]) -> None:
+    def _handle(self, event: WatchEvent[T]) -> None:
         if self._is_old(event):
             return
         match event:
-            case Seen(obj):
+            case Changed(obj):
                 self._version = obj.metadata.resource_version
                 self._put(obj)
             case Deleted(key, version):
                 self._version = version or self._version
-                self._drop(key)
+                self._delete(key)
             case Bookmark(version):
                 self._version = version or self._version
             case Malformed(_, version, _):
                 self._version = version or self._version
-                self._note(event)
+                self._log_malformed(event)
 
-    def _is_old(self, event: Event[T]) -> bool:
-        """Whether *event* tells again what we know already: an old copy must not take back what came after it."""
-        version = event.object.metadata.resource_version if isinstance(event, Seen) else event.version
-        known = self._version
-        return version.isdecimal() and known.isdecimal() and int(version) <= int(known)
+    def _is_old(self, event: WatchEvent[T]) -> bool:
+        """Whether *event* is not newer than the store: an old version must not replace a newer one."""
+        version = event.object.metadata.resource_version if isinstance(event, Changed) else event.version
+        current = self._version
+        return version.isdecimal() and current.isdecimal() and int(version) <= int(current)
 
     # --- the store ------------------------------------------------------------------------------------------------
     def _put(self, obj: T) -> None:
@@ -207,92 +208,88 @@ class Informer(Generic[T]):
         self._malformed.pop(key, None)
         old = self._objects.get(key)
         self._objects[key] = obj
-        self._tell(_steps(old, obj))
+        self._notify(_changes(old, obj))
 
-    def _drop(self, key: str) -> None:
+    def _delete(self, key: str) -> None:
         self._malformed.pop(key, None)
         if (old := self._objects.pop(key, None)) is not None:
-            self._tell([(old, None)])
+            self._notify([(old, None)])
 
     def _replace(self, items: Iterable[T], malformed: Iterable[Malformed]) -> None:
-        """Make the store what a list says; those who went are told first, for what they held is free now."""
+        """Replace the store by a list. Deletions are notified first, because they free addresses."""
         new = {obj.metadata.key: obj for obj in items}
         unread = {each.key: each for each in malformed}
-        gone = [(self._objects.pop(key), None) for key in sorted(self._objects.keys() - new.keys() - unread.keys())]
-        steps = [step for key in sorted(new) for step in _steps(self._objects.get(key), new[key])]
+        deleted = [(self._objects.pop(key), None) for key in sorted(self._objects.keys() - new.keys() - unread.keys())]
+        changes = [change for key in sorted(new) for change in _changes(self._objects.get(key), new[key])]
         self._objects.update(new)
-        self._malformed = {key: why for key, why in self._malformed.items() if key in unread}
+        self._malformed = {key: error for key, error in self._malformed.items() if key in unread}
         for each in unread.values():
-            self._note(each)
-        self._tell([*gone, *steps])
+            self._log_malformed(each)
+        self._notify([*deleted, *changes])
 
-    def _tell(self, steps: Iterable[tuple[T | None, T | None]]) -> None:
-        for old, new in steps:
+    def _notify(self, changes: Iterable[tuple[T | None, T | None]]) -> None:
+        for old, new in changes:
             for callback in self._subscribers:
                 callback(old, new)
 
-    def _note(self, malformed: Malformed) -> None:
-        """Log a malformed object, once for each thing that is wrong with it."""
-        self.setbacks += 1
-        if self._malformed.get(malformed.key) == malformed.why:
+    def _log_malformed(self, malformed: Malformed) -> None:
+        """Log a malformed object once for each error."""
+        self.error_count += 1
+        if self._malformed.get(malformed.key) == malformed.error:
             return
-        self._malformed[malformed.key] = malformed.why
-        log.warning("object skipped", kind=self.resource.kind, object=malformed.key, why=malformed.why)
+        self._malformed[malformed.key] = malformed.error
+        log.warning("object skipped", kind=self.resource.kind, object=malformed.key, error=malformed.error)
 
-    # --- trouble --------------------------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------------------------
     async def _recover(self, error: ApiError) -> None:
-        """Decide where to go on, say so if that is news, and wait."""
-        if not isinstance(error, Unavailable | Throttled) or error.status == _TOO_LARGE:
+        """Decide where to continue, report the error, and back off."""
+        if not isinstance(error, Unavailable | Throttled) or error.status == _TOO_LARGE_RESOURCE_VERSION:
             self._version = ""
         is_absent = isinstance(error, NotFound) and self.resource.optional
-        if is_absent or (isinstance(error, Forbidden) and self.resource.dispensable):
-            self.is_there = False
+        if is_absent or (isinstance(error, Forbidden) and self.resource.tolerate_forbidden):
+            self.is_available = False
             self._replace([], [])
-            self._mark_filled()
-        if isinstance(error, Gone) and not self._failures:  # nothing is wrong: we were away for too long
+            self._mark_listed()
+        if isinstance(error, Gone) and not self._failures:  # normal after a long interruption
             log.info("watch expired; listing again", kind=self.resource.kind)
             self._failures = 1
             return
-        self._complain(error)
+        self._report(error)
         delay = backoff(self._failures, base=self._timing.base, cap=self._timing.cap)
         self._failures += 1
-        with suppress(TimeoutError):  # whoever asks for a list now does not wait out what was nobody's hurry
-            async with asyncio.timeout(max(delay, min(error.retry_after or 0.0, self._timing.patience))):
-                await self._asked.wait()
+        with suppress(TimeoutError):  # a requested list ends the wait
+            async with asyncio.timeout(max(delay, min(error.retry_after or 0.0, self._timing.max_retry_after))):
+                await self._list_wanted.wait()
 
-    def _complain(self, error: ApiError) -> None:
-        self.setbacks += 1
-        trouble = type(error).__name__
-        if trouble == self.trouble:
+    def _report(self, error: ApiError) -> None:
+        self.error_count += 1
+        name = type(error).__name__
+        if name == self.current_error:
             return
-        self.trouble = trouble
+        self.current_error = name
         if isinstance(error, NotFound):
             log.info("kind not installed", kind=self.resource.kind, optional=self.resource.optional)
         else:
             log.warning("watch interrupted; retrying", kind=self.resource.kind, error=str(error))
 
-    def _settle(self) -> None:
-        """The watch works: what was wrong is over."""
+    def _mark_working(self) -> None:
+        """Reset the back-off and the error."""
         self._failures = 0
-        if self.trouble:
-            log.info("watch works again", kind=self.resource.kind, after=self.trouble)
-            self.trouble = ""
+        if self.current_error:
+            log.info("watch works again", kind=self.resource.kind, after=self.current_error)
+            self.current_error = ""
 
-    def _mark_filled(self) -> None:
-        self._filled = self._begun
-        self._news.set()
-        self._news = asyncio.Event()
+    def _mark_listed(self) -> None:
+        self._stored = self._started
+        self._list_stored.set()
+        self._list_stored = asyncio.Event()
         if not self.synced.is_set():
-            log.info("cache filled", kind=self.resource.kind, objects=len(self._objects))
+            log.info("cache synced", kind=self.resource.kind, objects=len(self._objects))
             self.synced.set()
 
 
-_TOO_LARGE = 504
-"""What a server answers that has not seen our resourceVersion yet, or never will: its storage was set back."""
-
-
-def _steps(old: T | None, new: T) -> list[tuple[T | None, T | None]]:
-    """What to tell: nothing for the same version; of another object with the same key, that the old one is gone."""
+def _changes(old: T | None, new: T) -> list[tuple[T | None, T | None]]:
+    """The notifications: none for the same version; a deletion too if *new* is another object with the same key."""
     if old is None:
         return [(None, new)]
     if old.metadata.uid != new.metadata.uid:

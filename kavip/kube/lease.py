@@ -1,9 +1,9 @@
 """
-A lease of ``coordination.k8s.io/v1``, as client-go's candidates keep it.
+A lock in a Lease of ``coordination.k8s.io/v1``, compatible with client-go.
 
-Whether another holder is still alive is judged by how long *this* process has seen its record unchanged, on the
-monotonic clock: the times in the record are written for people and never compared. Every write carries the
-resourceVersion that was read, so of two candidates one gets a 409, which means: not held.
+A holder counts as dead when *this* process has seen its record unchanged for the lease duration, on the monotonic
+clock: the times in the record are for people and are never compared. Every write has the resourceVersion that was read,
+so one of two candidates gets a 409, which means: not held.
 """
 
 import asyncio
@@ -16,43 +16,43 @@ from kavip.kube.client import Client
 from kavip.kube.resources import LEASES
 
 
-class ApiLease:
-    """The Lease *key*, wanted by *identity*, which must be this process's own."""
+class LeaseLock:
+    """The Lease *key* as a lock for the candidate *identity*, which must be unique to this process."""
 
     def __init__(self, client: Client, key: str, *, identity: str, duration: float = 15.0) -> None:
-        """*duration* is in seconds; Kubernetes keeps whole ones."""
+        """*duration* is in seconds; Kubernetes stores whole seconds."""
         self._client, self._key, self._identity = client, key, identity
         self._duration = max(1, round(duration))
-        self._seen = LeaseSpec()
-        self._since = 0.0
+        self._record = LeaseSpec()
+        self._record_since = 0.0
         self._term = ("", 0)
 
     @property
     def duration(self) -> float:
-        """Seconds after which another candidate may take over."""
+        """Seconds after which another candidate may acquire the lease."""
         return float(self._duration)
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last read."""
-        return self._seen.holder_identity or ""
+        """The holder identity when the lease was last read."""
+        return self._record.holder_identity or ""
 
-    async def try_hold(self) -> bool:
-        """Create, take over or renew; False where somebody else holds it, :class:`Conflict` where we were too slow."""
+    async def try_acquire(self) -> bool:
+        """Create, acquire or renew; False if another candidate holds it; raises :class:`Conflict` after a lost race."""
         try:
             found = await self._client.get(LEASES, self._key)
         except NotFound:
-            made = await self._client.create(LEASES, self._key, {"spec": self._claim(LeaseSpec())})
-            self._term = _term(made.spec)
+            created = await self._client.create(LEASES, self._key, {"spec": self._holding(LeaseSpec())})
+            self._term = _term(created.spec)
             return True
         self._observe(found.spec)
-        if self.holder not in ("", self._identity) and not self._has_run_out():
+        if self.holder not in ("", self._identity) and not self._has_expired():
             return False
-        self._term = _term(await self._write(found, self._claim(found.spec)))
+        self._term = _term(await self._write(found, self._holding(found.spec)))
         return True
 
     async def try_renew(self) -> bool:
-        """Renew; False where the record is no longer the one of our term, whoever holds it now."""
+        """Renew; False if the record is not that of the current term, whatever the holder."""
         try:
             found = await self._client.get(LEASES, self._key)
         except NotFound:
@@ -60,11 +60,11 @@ class ApiLease:
         self._observe(found.spec)
         if _term(found.spec) != self._term:
             return False
-        await self._write(found, self._claim(found.spec))
+        await self._write(found, self._holding(found.spec))
         return True
 
     async def release(self) -> None:
-        """Give the lease up if it is ours."""
+        """Release the lease if this candidate holds it."""
         try:
             found = await self._client.get(LEASES, self._key)
         except NotFound:
@@ -73,30 +73,26 @@ class ApiLease:
             await self._write(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()})
 
     def _observe(self, spec: LeaseSpec) -> None:
-        if spec != self._seen:
-            self._seen, self._since = spec, asyncio.get_running_loop().time()
+        if spec != self._record:
+            self._record, self._record_since = spec, asyncio.get_running_loop().time()
 
-    def _has_run_out(self) -> bool:
-        """Whether the record has stood unchanged for as long as its holder asked for."""
-        lasts = self._seen.lease_duration_seconds or self._duration
-        return asyncio.get_running_loop().time() > self._since + lasts
+    def _has_expired(self) -> bool:
+        """Whether the record has been unchanged for the duration that its holder asked for."""
+        duration = self._record.lease_duration_seconds or self._duration
+        return asyncio.get_running_loop().time() > self._record_since + duration
 
-    def _claim(self, found: LeaseSpec) -> dict[str, Any]:
-        """The spec that says that we hold the lease."""
+    def _holding(self, found: LeaseSpec) -> dict[str, Any]:
+        """The spec with this candidate as the holder."""
         now = _now()
-        claim: dict[str, Any] = {
+        spec: dict[str, Any] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": self._duration,
             "renewTime": now,
         }
         if found.holder_identity != self._identity:
-            claim |= {"acquireTime": now, "leaseTransitions": self._transitions(found)}
-        return claim
-
-    @staticmethod
-    def _transitions(found: LeaseSpec) -> int:
-        """A new lease has seen no change of holder; any other sees one more now."""
-        return 0 if found == LeaseSpec() else (found.lease_transitions or 0) + 1
+            transitions = 0 if found == LeaseSpec() else (found.lease_transitions or 0) + 1
+            spec |= {"acquireTime": now, "leaseTransitions": transitions}
+        return spec
 
     async def _write(self, found: Lease, spec: dict[str, Any]) -> LeaseSpec:
         body = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": spec}
@@ -104,10 +100,10 @@ class ApiLease:
 
 
 def _term(spec: LeaseSpec) -> tuple[str, int]:
-    """Who holds the lease, and the how-manieth holder that is."""
+    """The holder identity and transition count; together they identify a term."""
     return spec.holder_identity or "", spec.lease_transitions or 0
 
 
 def _now() -> str:
-    """The time of day as ``metav1.MicroTime``, for people to read."""
+    """The current time as ``metav1.MicroTime``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

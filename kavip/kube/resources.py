@@ -1,7 +1,7 @@
 """
 The kinds that kavip reads and writes, as data.
 
-RBAC manifests are compared with the verbs listed here, so a call that is not listed fails a test before it fails in a
+A test compares the RBAC manifests with the verbs listed here, so a missing right fails a test before it fails in a
 cluster.
 """
 
@@ -25,7 +25,7 @@ from kavip.errors import BadInput
 
 
 class HasMetadata(Protocol):
-    """What every object of the API has."""
+    """Any object of the API."""
 
     @property
     def metadata(self) -> Metadata:
@@ -42,10 +42,10 @@ _APPLY: Final = ("create", "patch")  # server-side apply is a PATCH that may cre
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
     """
-    One kind: *verbs* on the object itself, *parts* on its subresources.
+    One kind, with the verbs that kavip uses on objects and on their *subresources*.
 
-    *optional* kinds may not be installed. A *dispensable* one may also be out of reach: without the right to read it
-    kavip goes on as if there were none. *names*: those are all that is ever asked for.
+    An *optional* kind need not be installed. With *tolerate_forbidden* kavip also works without the right to read it,
+    as if there were no objects. *names*: kavip reads only objects with these names.
     """
 
     api_version: str
@@ -54,9 +54,9 @@ class Resource(Generic[T]):
     type: type[T]
     namespaced: bool = True
     verbs: tuple[str, ...] = _WATCH
-    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    subresources: tuple[tuple[str, tuple[str, ...]], ...] = ()
     optional: bool = False
-    dispensable: bool = False
+    tolerate_forbidden: bool = False
     names: tuple[str, ...] = ()
 
     @property
@@ -64,26 +64,26 @@ class Resource(Generic[T]):
         """The API group; "" for the core one."""
         return self.api_version.rpartition("/")[0]
 
-    def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
-        """The URL path of a collection, an object, or its subresource *part*."""
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of a collection, an object, or its *subresource*."""
         segments = [f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"]
         if namespace:
             segments += ["namespaces", _segment(namespace)]
         segments.append(self.plural)
         if name:
             segments.append(_segment(name))
-        if part:
-            segments.append(part)
+        if subresource:
+            segments.append(subresource)
         return "/".join(segments)
 
-    def object_path(self, key: str, part: str = "") -> str:
-        """The URL path of the object with *key* (``ns/name``, or ``name`` where the kind is cluster-scoped)."""
+    def object_path(self, key: str, subresource: str = "") -> str:
+        """The URL path of the object with *key* (``ns/name``, or ``name`` for a cluster-scoped kind)."""
         namespace, name = split(self, key)
-        return self.path(namespace, name, part)
+        return self.path(namespace, name, subresource)
 
 
 def split(resource: Resource[T], key: str) -> tuple[str, str]:
-    """Namespace and name of *key*; a key of the wrong shape would address another object, so it is refused."""
+    """Namespace and name of *key*; raises :class:`BadInput` for a key that would address another object."""
     namespace, _, name = key.rpartition("/")
     if not name or bool(namespace) != resource.namespaced or "/" in namespace:
         want = "namespace/name" if resource.namespaced else "a name without a namespace"
@@ -93,13 +93,13 @@ def split(resource: Resource[T], key: str) -> tuple[str, str]:
 
 def _segment(text: str) -> str:
     if text in (".", ".."):
-        raise BadInput("name", text, "want a name that is not a path of its own")
+        raise BadInput("name", text, "want a name that is no relative path")
     return quote(text, safe="")
 
 
 _STATUS: Final = (("status", ("patch",)),)
 
-SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, parts=_STATUS)
+SERVICES: Final = Resource("v1", "services", names.SERVICE, Service, subresources=_STATUS)
 NODES: Final = Resource("v1", "nodes", names.NODE, Node, namespaced=False)
 NAMESPACES: Final = Resource("v1", "namespaces", names.NAMESPACE, Namespace, namespaced=False)
 PODS: Final = Resource("v1", "pods", names.POD, Pod, verbs=(*_WATCH, "patch", "delete"))
@@ -111,32 +111,32 @@ GROUPS: Final = Resource(
     "keepalivedgroups",
     names.KEEPALIVED_GROUP,
     KeepalivedGroup,
-    # OpenShift lets only those who may update an owner's finalizers name it as the owner that blocks deletion
-    parts=(*_STATUS, ("finalizers", ("update",))),
+    # OpenShift requires this right to set an owner reference with blockOwnerDeletion
+    subresources=(*_STATUS, ("finalizers", ("update",))),
 )
 POOLS: Final = Resource(
-    f"{names.KAVIP_GROUP}/{names.VERSION}", "vippools", names.VIP_POOL, VIPPool, namespaced=False, parts=_STATUS
+    f"{names.KAVIP_GROUP}/{names.VERSION}", "vippools", names.VIP_POOL, VIPPool, namespaced=False, subresources=_STATUS
 )
 NETWORKS: Final = Resource(
     "config.openshift.io/v1", "networks", names.NETWORK, Network, namespaced=False, optional=True
 )
 LEASES: Final = Resource("coordination.k8s.io/v1", "leases", names.LEASE, Lease, verbs=("get", "create", "patch"))
-OLD_LEASES: Final = Resource(
+OPERATOR_LEASES: Final = Resource(
     "coordination.k8s.io/v1",
     "leases",
     names.LEASE,
     Lease,
     verbs=_WATCH,
-    dispensable=True,
+    tolerate_forbidden=True,
     names=(names.OLD_OPERATOR_LEASE,),
 )
-OLD_DEPLOYMENTS: Final = Resource(
+OPERATOR_DEPLOYMENTS: Final = Resource(
     "apps/v1",
     "deployments",
     names.DEPLOYMENT,
     Deployment,
     verbs=_WATCH,
-    dispensable=True,
+    tolerate_forbidden=True,
     names=names.OLD_OPERATOR_DEPLOYMENTS,
 )
 POD_MONITORS: Final = Resource(
@@ -146,10 +146,10 @@ POD_MONITORS: Final = Resource(
     PodMonitor,
     verbs=(*_READ, *_APPLY),
     optional=True,
-    dispensable=True,
+    tolerate_forbidden=True,
 )
 ROLES: Final = Resource(
-    "rbac.authorization.k8s.io/v1", "roles", names.ROLE, Role, verbs=(*_READ, *_APPLY), dispensable=True
+    "rbac.authorization.k8s.io/v1", "roles", names.ROLE, Role, verbs=(*_READ, *_APPLY), tolerate_forbidden=True
 )
 ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io/v1",
@@ -157,10 +157,10 @@ ROLE_BINDINGS: Final = Resource(
     names.ROLE_BINDING,
     RoleBinding,
     verbs=(*_READ, *_APPLY),
-    dispensable=True,
+    tolerate_forbidden=True,
 )
 EVENTS: Final = Resource("events.k8s.io/v1", "events", "Event", Event, verbs=("create", "patch"))
-ACCESS: Final = Resource(
+SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io/v1",
     "subjectaccessreviews",
     "SubjectAccessReview",
@@ -169,11 +169,11 @@ ACCESS: Final = Resource(
     verbs=("create",),
 )
 DAEMONSET_EVENTS: Final = Resource(
-    "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, dispensable=True
-)  # why a DaemonSet gets no pods
+    "events.k8s.io/v1", "events", "Event", Event, verbs=_WATCH, tolerate_forbidden=True
+)  # they say why a DaemonSet cannot create pods
 ENDPOINT_SLICES: Final = Resource(
-    "discovery.k8s.io/v1", "endpointslices", names.ENDPOINT_SLICE, EndpointSlice, dispensable=True
-)  # where the API server is, where endpoints are, and whether a replica still stands behind the webhook's Service
+    "discovery.k8s.io/v1", "endpointslices", names.ENDPOINT_SLICE, EndpointSlice, tolerate_forbidden=True
+)  # of the API server, of served Services, and of the webhook's own Service
 SERVICE_CIDRS: Final = Resource(
     "networking.k8s.io/v1",
     "servicecidrs",
@@ -181,7 +181,7 @@ SERVICE_CIDRS: Final = Resource(
     ServiceCIDR,
     namespaced=False,
     optional=True,
-    dispensable=True,
+    tolerate_forbidden=True,
 )
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io/v1",
@@ -200,8 +200,8 @@ VALIDATING_WEBHOOKS: Final = Resource(
     verbs=(*_READ, *_APPLY),
 )
 
-DECISIVE: Final = (NETWORKS, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
-"""What decisions about addresses look at, Services last: they are read by what the others say. Slices beside them."""
+DECISION_KINDS: Final = (NETWORKS, SERVICE_CIDRS, NAMESPACES, NODES, POOLS, GROUPS, SERVICES)
+"""What decisions about addresses read besides EndpointSlices. Services are last: they depend on the others."""
 
 ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  # a tuple of every Resource[T]
     SERVICES,
@@ -215,17 +215,17 @@ ALL: Final[tuple[Resource[HasMetadata], ...]] = (  # type: ignore[assignment]  #
     POOLS,
     NETWORKS,
     LEASES,
-    OLD_LEASES,
-    OLD_DEPLOYMENTS,
+    OPERATOR_LEASES,
+    OPERATOR_DEPLOYMENTS,
     POD_MONITORS,
     ROLES,
     ROLE_BINDINGS,
     EVENTS,
-    ACCESS,
+    SUBJECT_ACCESS_REVIEWS,
     DAEMONSET_EVENTS,
     ENDPOINT_SLICES,
     SERVICE_CIDRS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )
-"""Every kind, for those who check RBAC."""
+"""Every kind, for the comparison with RBAC."""

@@ -1,12 +1,12 @@
 """
-Bytes to and from the API server.
+HTTP to the API server.
 
-One session for all calls; each has a limit on its time; each failure is one of :mod:`kavip.errors`. Bodies are never
-logged, nor are redirects followed: they would carry the token elsewhere.
+All calls share one session. Each call has a timeout, and fails with one of :mod:`kavip.errors`. Bodies are never
+logged. Redirects are not followed, because they would send the token to another server.
 
-A write may have a *guard*. It is asked last of all, with the connection at hand: between its answer and the socket
-nothing is awaited, and a call that it withholds sends not one byte, headers included. A write that may have left is
-waited for even when the caller is cancelled: whoever gives up the lease next knows that nothing of his is on its way.
+A write may have a *guard*. It is called last, when the connection is ready: nothing is awaited between the guard and
+the socket, and a withheld call sends no byte, not even headers. A write that may have been sent is awaited even if the
+caller is cancelled: so a leader that releases its lease knows that none of its writes is in flight.
 """
 
 import asyncio
@@ -27,24 +27,24 @@ from kavip.kube.auth import Credentials
 from kavip.kube.codec import error_of
 
 TIMEOUT: Final = 10.0
-"""Seconds for one call, waiting for a connection included."""
+"""Seconds for one call, including the wait for a connection."""
 CONNECTIONS: Final = 64
-_OPENING: Final = 30.0  # until a watch has its headers: the server may queue it under load
-_READ_BUFFER: Final = 256 * 1024  # four times aiohttp's: fewer, larger reads of a list
+_OPEN_TIMEOUT: Final = 30.0  # for the headers of a watch: the server may queue the request under load
+_READ_BUFFER: Final = 256 * 1024  # four times the default: a list needs fewer reads
 
 Observe = Callable[[str, int], None]
-"""Told of each call's method and HTTP status; 0 where there was no answer."""
+"""Called with the method and the HTTP status of each call; 0 without an answer."""
 
 Guard = Callable[[], None]
-"""Asked right before the bytes of a write leave; raises :class:`LeaseLost` where they may not."""
+"""Called right before a write is sent; raises :class:`LeaseLost` to withhold it."""
 
 
 class Transport:
     """An HTTP session with the API server; use it as an async context manager."""
 
     def __init__(self, credentials: Credentials, *, observe: Observe | None = None) -> None:
-        """Nothing is opened before the context is entered."""
-        self._credentials, self._observe = credentials, observe or _unobserved
+        """Entering the context opens the session."""
+        self._credentials, self._observe = credentials, observe or _ignore
         self._server = ""
         self._session: aiohttp.ClientSession
         self._fixed: dict[str, Any] = {"allow_redirects": False}
@@ -65,7 +65,7 @@ class Transport:
             headers={
                 "User-Agent": f"kavip/{__version__}",
                 "Accept": "application/json",
-                "Accept-Encoding": "identity",  # inflating a list would block the loop for longer than it takes to send
+                "Accept-Encoding": "identity",  # decompressing a list blocks the loop for longer than sending it takes
             },
         )
         self._refresher = asyncio.create_task(self._credentials.keep_fresh(), name="kube:credentials")
@@ -92,56 +92,56 @@ class Transport:
         timeout: float = TIMEOUT,
         guard: Guard | None = None,
     ) -> bytes:
-        """One call; its body, or an :class:`ApiError`; :class:`LeaseLost` where *guard* has withheld it."""
+        """One call; returns the body. Raises :class:`ApiError`, or :class:`LeaseLost` if *guard* withheld it."""
         url, type_ = self._url(path, query), content_type if body is not None else ""
         if guard is None:
             return await self._call(method, url, body, content_type=type_, timeout=timeout)
         guarded = _Guarded(body or b"", guard)
-        return await _to_the_end(self._call(method, url, guarded, content_type=type_, timeout=timeout))
+        return await _uncancelled(self._call(method, url, guarded, content_type=type_, timeout=timeout))
 
     async def _call(
         self, method: str, url: URL, body: "bytes | _Guarded | None", *, content_type: str, timeout: float
     ) -> bytes:
         headers = await self._headers(content_type)
         limit = _limit(timeout)
-        with self._mapped(method), _told(body):
+        with self._map_errors(method), _raise_withheld(body):
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=limit, **self._fixed
             ) as answer:
                 payload = await answer.read()
-        self._judge(method, answer, payload)
+        self._check_status(method, answer, payload)
         return payload
 
     @asynccontextmanager
-    async def lines(
+    async def stream_lines(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """
-        Read an endless answer by line, until the server ends it or no byte has come for *silence* seconds.
+        Read a stream by line, until the server ends it or sends nothing for *silence* seconds.
 
-        Silence is no error: a server sends no bookmarks for a kind that nobody has changed since it started (two
-        minutes and more, measured on 1.35). Whether the connection is half-open shows when the next one is opened.
+        Silence is no error: a server sends no bookmarks for a kind without a change since its start (for two minutes
+        and more, measured with 1.35). The next connection shows whether this one was half-open.
         """
         headers = await self._headers("")
         limit = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=silence)
         async with AsyncExitStack() as stack:
-            with self._mapped("WATCH"):
-                async with asyncio.timeout(min(_OPENING, silence)):
+            with self._map_errors("WATCH"):
+                async with asyncio.timeout(min(_OPEN_TIMEOUT, silence)):
                     answer = await stack.enter_async_context(
                         self._session.get(self._url(path, query), headers=headers, timeout=limit, **self._fixed)
                     )
                     payload = b"" if answer.status < 300 else await answer.read()
-            self._judge("WATCH", answer, payload)
-            stack.callback(_cut, answer)
-            yield await stack.enter_async_context(aclosing(self._split(answer.content)))
+            self._check_status("WATCH", answer, payload)
+            stack.callback(_abort, answer)
+            yield await stack.enter_async_context(aclosing(self._split_lines(answer.content)))
 
-    async def _split(self, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-        """Whole lines only: what stands after the last newline when the connection ends was torn."""
+    async def _split_lines(self, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+        """Complete lines only; bytes after the last newline are incomplete."""
         rest = b""
-        with self._mapped("WATCH"), suppress(aiohttp.SocketTimeoutError):
+        with self._map_errors("WATCH"), suppress(aiohttp.SocketTimeoutError):
             while chunk := await content.readany():
-                *whole, rest = (rest + chunk).split(b"\n")
-                for line in whole:
+                *complete, rest = (rest + chunk).split(b"\n")
+                for line in complete:
                     if line:
                         yield line
 
@@ -156,15 +156,15 @@ class Transport:
             headers["Authorization"] = authorization
         return headers
 
-    def _judge(self, method: str, answer: aiohttp.ClientResponse, payload: bytes) -> None:
+    def _check_status(self, method: str, answer: aiohttp.ClientResponse, payload: bytes) -> None:
         self._observe(method, answer.status)
         if answer.status >= 300:
             retry_after = answer.headers.get("Retry-After", "")
             raise error_of(answer.status, payload, phrase=answer.reason or "", retry_after=retry_after)
 
     @contextmanager
-    def _mapped(self, method: str) -> Iterator[None]:
-        """Whatever goes wrong with a connection is :class:`Unavailable`."""
+    def _map_errors(self, method: str) -> Iterator[None]:
+        """Raise every connection error as :class:`Unavailable`."""
         try:
             yield
         except TimeoutError as error:
@@ -177,9 +177,9 @@ class Transport:
 
 class _Guarded(aiohttp.BytesPayload):
     """
-    A body that may be *withheld*.
+    A body with a guard.
 
-    aiohttp writes a body when it has a connection, and keeps the headers back until then to send both in one piece.
+    aiohttp writes the body when it has a connection, and sends the headers together with it, not before.
     """
 
     def __init__(self, body: bytes, guard: Guard) -> None:
@@ -188,7 +188,7 @@ class _Guarded(aiohttp.BytesPayload):
         self.withheld: LeaseLost | None = None
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Ask, then hand over headers and body; aiohttp closes the connection when this raises."""
+        """Call the guard, then send headers and body; aiohttp closes the connection if this raises."""
         try:
             self._guard()
         except LeaseLost as error:
@@ -198,8 +198,8 @@ class _Guarded(aiohttp.BytesPayload):
 
 
 @contextmanager
-def _told(body: bytes | _Guarded | None) -> Iterator[None]:
-    """Of a call that was withheld, say so: to aiohttp it is a connection that failed."""
+def _raise_withheld(body: bytes | _Guarded | None) -> Iterator[None]:
+    """Raise the guard's error for a withheld call: aiohttp raises a connection error."""
     try:
         yield
     except aiohttp.ClientError:
@@ -208,14 +208,14 @@ def _told(body: bytes | _Guarded | None) -> Iterator[None]:
         raise
 
 
-def _cut(answer: aiohttp.ClientResponse) -> None:
-    """End a connection that nobody reads to its end; for a polite TLS goodbye its peer may never have time."""
+def _abort(answer: aiohttp.ClientResponse) -> None:
+    """Abort a connection that is not read to the end: its peer may never answer a TLS close_notify."""
     if answer.connection is not None and answer.connection.transport is not None:
         answer.connection.transport.abort()
 
 
-async def _to_the_end(call: Coroutine[Any, Any, bytes]) -> bytes:
-    """The result of *call*, which is not cancelled with us: it has a limit on its time."""
+async def _uncancelled(call: Coroutine[Any, Any, bytes]) -> bytes:
+    """Await *call* even if this task is cancelled; *call* has its own timeout."""
     task = asyncio.create_task(call)
     interrupted = False
     while not task.done():
@@ -226,7 +226,7 @@ async def _to_the_end(call: Coroutine[Any, Any, bytes]) -> bytes:
         except Exception:  # noqa: BLE001 - raised below
             break
     if interrupted:
-        task.cancelled() or task.exception()  # looked at, or asyncio complains
+        task.cancelled() or task.exception()  # retrieve it, otherwise asyncio logs a warning
         raise asyncio.CancelledError
     return task.result()
 
@@ -241,5 +241,5 @@ def _encoded(query: tuple[tuple[str, str], ...]) -> str:
     return urlencode(query)
 
 
-def _unobserved(_method: str, _code: int) -> None:
-    """Count nothing."""
+def _ignore(_method: str, _code: int) -> None:
+    """Ignore the call."""

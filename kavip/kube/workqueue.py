@@ -1,15 +1,17 @@
 """
-A keyed work queue: fair, stingy, delayable, with back-off for each key.
+A rate-limited work queue of keys: fair, stingy, with delays and a back-off for each key.
 
 The promises are those of client-go's ``util/workqueue``, on one event loop:
 
-* fair: keys are lent out in the order in which they became dirty; those that may wait let the others pass, but not for
-  longer than :data:`PATIENCE`; those of :meth:`WorkQueue.add_behind` let all others pass, but one of :data:`SHARE`;
-* stingy: many adds before a worker picks the key up are one piece of work, and no key is lent to two workers at once;
-* safe: a key added while it is lent out is lent out once more afterwards;
-* closed means closed: nothing is lent any more, and whoever waits is told so at once. What is lent is finished.
+* fair: keys are processed in the order in which they were added. A key that :attr:`can_defer <WorkQueue>` lets the
+  others pass for at most :data:`MAX_DEFER_SECONDS`. Keys of low priority let all others pass, but every
+  :data:`LOW_PRIORITY_SHARE`-th key is one of them;
+* stingy: several adds before a key is processed count once, and a key is never processed by two workers at once;
+* safe: a key that is added while it is processed is processed again afterwards;
+* after :meth:`WorkQueue.close` no key is processed, and waiting workers get :class:`QueueClosed`. A key that is being
+  processed is finished.
 
-Only :meth:`WorkQueue.lend` waits. Everything else is synchronous, hence atomic on the loop, hence without locks.
+Only :meth:`WorkQueue.get` waits. Everything else is synchronous, so it is atomic on the loop and needs no locks.
 """
 
 import asyncio
@@ -22,20 +24,22 @@ from kavip.kube.backoff import backoff
 
 K = TypeVar("K", bound=Hashable)
 
-PATIENCE: Final = 3.0
-"""Seconds for which a key that may wait lets others pass."""
-
-SHARE: Final = 8
-"""Of so many keys lent one is from behind, where there are any, whatever else comes."""
+MAX_DEFER_SECONDS: Final = 3.0
+LOW_PRIORITY_SHARE: Final = 8
+"""One of so many keys has low priority, if there is one."""
 
 
-class Loan(Generic[K]):
-    """One key lent out, for the duration of a block. A class: a generator would cost a tenth of a small plan."""
+class QueueItem(Generic[K]):
+    """
+    One key, processed in the block of an ``async with``; at its end the key is done.
 
-    __slots__ = ("_give_back", "_key", "_take")
+    It is a class, because a generator-based context manager would cost a tenth of a small plan.
+    """
 
-    def __init__(self, take: Callable[[], Awaitable[K]], give_back: Callable[[K], None]) -> None:
-        self._take, self._give_back = take, give_back
+    __slots__ = ("_done", "_key", "_take")
+
+    def __init__(self, take: Callable[[], Awaitable[K]], done: Callable[[K], None]) -> None:
+        self._take, self._done = take, done
 
     async def __aenter__(self) -> K:
         """Wait for a key."""
@@ -43,61 +47,62 @@ class Loan(Generic[K]):
         return self._key
 
     async def __aexit__(self, *_: object) -> None:
-        """Whatever became of it, it may be lent again."""
-        self._give_back(self._key)
+        """Mark the key as done, whatever the outcome."""
+        self._done(self._key)
 
 
 class WorkQueue(Generic[K]):
-    """See the module. *base* and *cap* are the seconds between which a key that fails backs off."""
+    """See the module. *base* and *cap* are the shortest and the longest back-off, in seconds."""
 
     def __init__(
-        self, *, base: float = 0.05, cap: float = 300.0, may_wait: Callable[[K], bool] = lambda _: False
+        self, *, base: float = 0.05, cap: float = 300.0, can_defer: Callable[[K], bool] = lambda _: False
     ) -> None:
-        """Start empty. *may_wait* says which keys let others pass."""
+        """Start empty. *can_defer* selects the keys that let others pass."""
         self._base, self._cap = base, cap
-        self._ready: deque[K] = deque()  # dirty and not lent, in order
-        self._patient: deque[tuple[float, K]] = deque()  # the same, of keys that may wait, with when that ends
-        self._behind: OrderedDict[K, None] = OrderedDict()  # the same, of keys that were added behind
-        self._passed = 0  # keys lent since the last one from behind
-        self._may_wait = may_wait
+        # a dirty key that is not processing is in exactly one of these three
+        self._ready: deque[K] = deque()
+        self._deferred: deque[tuple[float, K]] = deque()  # with the time at which it may pass others
+        self._low_priority: OrderedDict[K, None] = OrderedDict()
+        self._since_low_priority = 0  # keys taken since the last one of low priority
+        self._can_defer = can_defer
         self._dirty: set[K] = set()
-        self._lent: set[K] = set()
+        self._processing: set[K] = set()
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     def __len__(self) -> int:
-        """Count the keys that wait for a worker; those that wait for a time are not among them."""
+        """The number of keys that wait for a worker; keys that wait for a time do not count."""
         return len(self._dirty)
 
     def add(self, key: K) -> None:
-        """Mark *key* as dirty now. A timer for it becomes moot: whoever works on it sets the next one."""
+        """Add *key* now. Its timer is cancelled: the worker that processes the key sets the next one."""
         if timer := self._timers.pop(key, None):
             timer.cancel()
         if self._closed:
             return
-        if key in self._behind:
-            del self._behind[key]
+        if key in self._low_priority:
+            del self._low_priority[key]
         elif key in self._dirty:
             return
         self._dirty.add(key)
-        if key not in self._lent:
-            self._offer(key)
+        if key not in self._processing:
+            self._enqueue(key)
 
-    def add_behind(self, key: K) -> None:
-        """Mark *key* as dirty, with nothing that is known to be done for it; :meth:`add` brings it to the others."""
+    def add_low_priority(self, key: K) -> None:
+        """Add *key* for which no work is known; :meth:`add` raises its priority."""
         if self._closed or key in self._dirty:
             return
-        if key in self._lent:
+        if key in self._processing:
             self.add(key)
             return
         self._dirty.add(key)
-        self._behind[key] = None
-        self._wake()
+        self._low_priority[key] = None
+        self._wake_one()
 
     def add_after(self, key: K, delay: float) -> None:
-        """Mark *key* as dirty in *delay* seconds; of two times the earlier counts."""
+        """Add *key* in *delay* seconds; the earlier of two times counts."""
         loop = asyncio.get_running_loop()
         when = loop.time() + delay
         timer = self._timers.get(key)
@@ -107,8 +112,8 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = loop.call_at(when, self.add, key)
 
-    def retry(self, key: K) -> float:
-        """Mark *key* as failed once more: it comes back after a back-off, which is returned."""
+    def add_rate_limited(self, key: K) -> float:
+        """Count a failure of *key* and add it after a back-off, which is returned."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = backoff(failures, base=self._base, cap=self._cap)
@@ -116,78 +121,78 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Mark *key* as healthy: its next failure starts from the shortest back-off."""
+        """Forget the failures of *key*: the next back-off is the shortest one."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often *key* has failed since it was last healthy."""
+        """The number of failures of *key* since :meth:`forget`."""
         return self._failures.get(key, 0)
 
-    def lend(self) -> "Loan[K]":
-        """Lend out the next dirty key for the duration of a block; :class:`QueueClosed` after :meth:`close`."""
-        return Loan(self._take, self._give_back)
+    def get(self) -> "QueueItem[K]":
+        """The next key, for the block of an ``async with``; raises :class:`QueueClosed` after :meth:`close`."""
+        return QueueItem(self._take, self._done)
 
     def close(self) -> None:
-        """Lend nothing more. The keys left are dropped: state decides what is to do, not the queue."""
+        """Drop all keys and accept no more: the next leader reads the state, not the queue."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        for container in (self._timers, self._ready, self._patient, self._behind, self._dirty, self._failures):
+        for container in (self._timers, self._ready, self._deferred, self._low_priority, self._dirty, self._failures):
             container.clear()
-        while self._waiting:
-            self._wake()
+        while self._waiters:
+            self._wake_one()
 
     async def _take(self) -> K:
         while not self._has_any():
             if self._closed:
                 raise QueueClosed
-            await self._turn()
+            await self._wait()
         if self._closed:
             raise QueueClosed
-        key = self._next()
+        key = self._pop()
         self._dirty.discard(key)
-        self._lent.add(key)
+        self._processing.add(key)
         return key
 
     def _has_any(self) -> bool:
-        return bool(self._ready or self._patient or self._behind)
+        return bool(self._ready or self._deferred or self._low_priority)
 
-    def _next(self) -> K:
-        is_due = bool(self._patient) and self._patient[0][0] <= asyncio.get_running_loop().time()
-        self._passed += 1
-        if self._behind and (self._passed >= SHARE or not (self._ready or is_due)):
-            self._passed = 0
-            return self._behind.popitem(last=False)[0]
-        return self._patient.popleft()[1] if is_due or not self._ready else self._ready.popleft()
+    def _pop(self) -> K:
+        is_due = bool(self._deferred) and self._deferred[0][0] <= asyncio.get_running_loop().time()
+        self._since_low_priority += 1
+        if self._low_priority and (self._since_low_priority >= LOW_PRIORITY_SHARE or not (self._ready or is_due)):
+            self._since_low_priority = 0
+            return self._low_priority.popitem(last=False)[0]
+        return self._deferred.popleft()[1] if is_due or not self._ready else self._ready.popleft()
 
-    def _give_back(self, key: K) -> None:
-        self._lent.discard(key)
+    def _done(self, key: K) -> None:
+        self._processing.discard(key)
         if key in self._dirty:
-            self._offer(key)
+            self._enqueue(key)
 
-    async def _turn(self) -> None:
-        """Wait to be woken; a wake-up that a cancelled waiter did not use goes to the next one."""
+    async def _wait(self) -> None:
+        """Wait for a wake-up; one that a cancelled waiter did not use wakes the next waiter."""
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._waiters.append(waiter)
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
             elif self._has_any():
-                self._wake()
+                self._wake_one()
             raise
 
-    def _offer(self, key: K) -> None:
-        if self._may_wait(key):
-            self._patient.append((asyncio.get_running_loop().time() + PATIENCE, key))
+    def _enqueue(self, key: K) -> None:
+        if self._can_defer(key):
+            self._deferred.append((asyncio.get_running_loop().time() + MAX_DEFER_SECONDS, key))
         else:
             self._ready.append(key)
-        self._wake()
+        self._wake_one()
 
-    def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return

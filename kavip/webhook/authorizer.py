@@ -42,7 +42,7 @@ class ExternalIPAuthorizer:
             return cached
         try:
             review = await self._client.create_review(
-                resources.ACCESS, _access_review(user, namespace), timeout=TIMEOUT
+                resources.SUBJECT_ACCESS_REVIEWS, _access_review(user, namespace), timeout=TIMEOUT
             )
         except (ApiError, BadInput) as error:
             log.warning("access review failed", error=str(error))

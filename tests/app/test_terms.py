@@ -15,7 +15,7 @@ from kavip.controller.leadership import Leading
 from kavip.controller.worker import WORKERS
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
-from kavip.kube.codec import Event
+from kavip.kube.codec import WatchEvent
 from kavip.kube.resources import SERVICES, Resource, T
 from kavip.settings import Settings
 from tests.app.conftest import PATIENCE, Installation, a_group, a_pool, a_service
@@ -32,10 +32,12 @@ class Lagging(Client):
     late = False
 
     @asynccontextmanager
-    async def watch(self, resource: Resource[T], version: str, **more: Any) -> AsyncIterator[AsyncIterator[Event[T]]]:
+    async def watch(
+        self, resource: Resource[T], version: str, **more: Any
+    ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
         """The real watch, held back where a test says so."""
 
-        async def held(events: AsyncIterator[Event[T]]) -> AsyncIterator[Event[T]]:
+        async def held(events: AsyncIterator[WatchEvent[T]]) -> AsyncIterator[WatchEvent[T]]:
             async for event in events:
                 while self.late and resource.plural == SERVICES.plural:
                     await asyncio.sleep(0.01)

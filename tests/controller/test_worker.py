@@ -13,7 +13,7 @@ from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.meta import Metadata
 from kavip.controller import worker
 from kavip.controller.worker import FOLD, POOL_REST
-from kavip.errors import Conflict, Forbidden, LeaseLost, Refused, Unavailable
+from kavip.errors import Conflict, Forbidden, LeaseLost, Rejected, Unavailable
 from kavip.ipam.request import read_request
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict
@@ -150,7 +150,7 @@ async def test_a_write_that_may_have_been_done_keeps_its_claim() -> None:
         assert shop.writer.sent[1].claims == (VIP,)
 
 
-@pytest.mark.parametrize("error", [Refused(422, "Invalid", "no"), Forbidden(403, "Forbidden", "no")])
+@pytest.mark.parametrize("error", [Rejected(422, "Invalid", "no"), Forbidden(403, "Forbidden", "no")])
 async def test_a_write_that_was_refused_is_tried_again_later(error: Exception) -> None:
     """What is refused today may be taken tomorrow; the key backs off and the error is counted."""
     before = counted("service", "error")

@@ -1,4 +1,4 @@
-"""Fixtures: a fake API server, a client of it, and the lines that a module logs."""
+"""Fixtures: a fake API server, a client of it, and captured log lines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, MutableMapping
@@ -17,7 +17,7 @@ from tests.kube.fakeapi import FakeApi, serving
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[MutableMapping[str, Any]]:
-    """What the modules of kavip.kube log during the test; independent of how structlog is configured."""
+    """The log lines of kavip.kube during the test, whatever the configuration of structlog."""
     capture = LogCapture()
     for module in (auth, informer, leader):
         monkeypatch.setattr(module, "log", structlog.wrap_logger(None, processors=[capture]))
@@ -33,7 +33,7 @@ async def api(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Client]]:
 
 
 async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> None:
-    """Wait until *condition* holds; the limit is for a machine that has other things to do."""
+    """Wait until *condition* holds; the timeout is long because the machine may be busy."""
     async with asyncio.timeout(timeout):
         while not condition():
             await asyncio.sleep(0.005)
@@ -41,7 +41,7 @@ async def until(condition: Callable[[], object], *, timeout: float = 30.0) -> No
 
 @asynccontextmanager
 async def running(*coroutines: Any) -> AsyncIterator[None]:
-    """Run *coroutines* in the background; a failure of theirs is the test's."""
+    """Run *coroutines* in the background; their failure fails the test."""
     tasks = [asyncio.create_task(each) for each in coroutines]
     try:
         yield

@@ -1,8 +1,8 @@
 """
-An API server that misbehaves on request.
+A fake API server with faults on request.
 
-Only for what the real one cannot be made to do: answers 410 or 429, falls silent, sends malformed objects, hangs. What
-it does otherwise (list in pages, watch from a version) is as little as an informer needs.
+It is only for faults that a real API server does not produce on request: 410, 429, silence, malformed objects, hanging
+calls. Otherwise it implements what an informer needs: lists in pages, and watches from a version.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Body = dict[str, Any]
 
 
 class FakeApi:
-    """ConfigMaps and nothing else; *fault* looks at each request first."""
+    """Serves ConfigMaps only; *fault* sees each request first."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -48,8 +48,8 @@ class FakeApi:
         gone = self.objects.pop(key)
         await self._record("DELETED", {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(self.version)}})
 
-    async def say(self, kind: str, obj: Body) -> None:
-        """Put any line on the watches."""
+    async def send_event(self, kind: str, obj: Body) -> None:
+        """Send any event on the watches."""
         self.version += 1
         await self._record(kind, obj)
 
@@ -104,7 +104,7 @@ class FakeApi:
 
 
 def configmap(key: str, version: int, **more: Any) -> Body:
-    """A ConfigMap; *more* replaces fields of its own level."""
+    """A ConfigMap; *more* replaces its top-level fields."""
     namespace, name = key.split("/")
     uid = more.pop("uid", f"uid-{key}")
     metadata = {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": str(version)}
@@ -122,13 +122,13 @@ def status(code: int, reason: str, message: str = "because") -> Body:
 
 
 def refusal(code: int, reason: str, **headers: str) -> web.Response:
-    """An answer that is a Status."""
+    """A response with a Status."""
     return web.json_response(status(code, reason), status=code, headers=headers)
 
 
 @asynccontextmanager
 async def serving(fake: FakeApi, folder: Path) -> AsyncIterator[Path]:
-    """Serve *fake* on loopback; a kubeconfig that leads there."""
+    """Serve *fake* on loopback; yield a kubeconfig for it."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5, handler_cancellation=True)

@@ -1,4 +1,4 @@
-"""What the tests of the informer share: one to follow, and what it tells."""
+"""Helpers for tests of the informer: an informer with short times, and a recorder of its notifications."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, MutableMapping
@@ -9,26 +9,28 @@ from aiohttp import web
 
 from kavip.api.workload import ConfigMap
 from kavip.kube.client import Client
-from kavip.kube.informer import Informer, Timing
+from kavip.kube.informer import Informer, InformerTiming
 from kavip.kube.resources import CONFIGMAPS, Resource
 from tests.kube.conftest import running
 from tests.kube.fakeapi import FakeApi
 
-FAST = Timing(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
+FAST = InformerTiming(lifetime=60, silence=30, settled=0.05, base=0.01, cap=0.05)
 OPTIONAL = Resource("v1", "configmaps", "ConfigMap", ConfigMap, optional=True)
-SPARE = Resource("v1", "configmaps", "ConfigMap", ConfigMap, dispensable=True)
+SPARE = Resource("v1", "configmaps", "ConfigMap", ConfigMap, tolerate_forbidden=True)
 
 Api = tuple[FakeApi, Client]
 Log = list[MutableMapping[str, Any]]
 
 
-def follow(client: Client, resource: Resource[ConfigMap] = CONFIGMAPS, timing: Timing = FAST) -> Informer[ConfigMap]:
+def informer_of(
+    client: Client, resource: Resource[ConfigMap] = CONFIGMAPS, timing: InformerTiming = FAST
+) -> Informer[ConfigMap]:
     """An informer with short times."""
     return Informer(client, resource, timing=timing)
 
 
 def recorder(informer: Informer[ConfigMap]) -> list[str]:
-    """What a subscriber is told, as ``+a/b``, ``~a/b`` and ``-a/b``; it always sees what it is told of in the store."""
+    """The notifications as ``+a/b``, ``~a/b`` and ``-a/b``; it asserts that the store has each notified object."""
     told: list[str] = []
 
     def record(old: ConfigMap | None, new: ConfigMap | None) -> None:
@@ -44,8 +46,8 @@ def recorder(informer: Informer[ConfigMap]) -> list[str]:
 
 @asynccontextmanager
 async def following(client: Client) -> AsyncIterator[tuple[Informer[ConfigMap], list[str]]]:
-    """An informer that has listed and runs, and what it tells (:func:`recorder`)."""
-    informer = follow(client)
+    """A running informer that has listed, and its notifications (:func:`recorder`)."""
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
@@ -53,12 +55,12 @@ async def following(client: Client) -> AsyncIterator[tuple[Informer[ConfigMap], 
 
 
 def phrases(logged: Log) -> list[str]:
-    """The messages only."""
+    """The event names of log lines."""
     return [entry["event"] for entry in logged]
 
 
 def once(answer: Callable[[], web.StreamResponse], *, watch: bool) -> Any:
-    """A fault that answers the first list or watch, and leaves the others alone."""
+    """A fault that answers the first list or watch only."""
     done = False
 
     async def fault(request: web.Request) -> web.StreamResponse | None:

@@ -1,4 +1,4 @@
-"""The client, the informer and the lease against a real API server."""
+"""The client, the informer and leader election against a real API server."""
 
 import asyncio
 import json
@@ -18,15 +18,15 @@ from kavip import errors, names
 from kavip.api.event import Event, Note, ObjectReference
 from kavip.kube.client import Client
 from kavip.kube.events import Events
-from kavip.kube.informer import Informer, Timing
+from kavip.kube.informer import Informer, InformerTiming
 from kavip.kube.leader import Leader
-from kavip.kube.lease import ApiLease
+from kavip.kube.lease import LeaseLock
 from kavip.kube.resources import CONFIGMAPS, EVENTS, GROUPS, LEASES, NETWORKS, SERVICES
 from tests.kube.conftest import running, until
 
 pytestmark = pytest.mark.apiserver
 
-LIMIT = 90.0  # seconds for what takes one on an idle machine
+LIMIT = 90.0  # seconds; one is enough on an idle machine
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """A namespace for this test."""
     name = "kube-" + "".join(letter if letter.isalnum() else "-" for letter in request.node.name[5:45]).strip("-")
     control_plane.kubectl("create", "namespace", name)
     yield name
@@ -64,12 +64,12 @@ async def many(count: int, call: Any) -> None:
 
 
 def versions(informer: Informer[Any]) -> dict[str, str]:
-    """What an informer holds, by key."""
+    """The resourceVersions in the store, by key."""
     return {key: obj.metadata.resource_version for key, obj in informer.store.items()}
 
 
 async def agrees(client: Client, informer: Informer[Any], namespace: str) -> bool:
-    """Whether the store is what the API server lists now."""
+    """Whether the store has exactly what the API server lists."""
     items, _ = await client.list(informer.resource, namespace=namespace)
     return versions(informer) == {obj.metadata.key: obj.metadata.resource_version for obj in items}
 
@@ -77,7 +77,7 @@ async def agrees(client: Client, informer: Informer[Any], namespace: str) -> boo
 async def test_1200_objects_are_listed_in_pages_and_followed(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    """The store is what the server has, after the list and after a storm of changes."""
+    """The store equals the server's state after the list and after many changes."""
     control_plane.audit.mark()
     await many(1200, lambda n: client.create(CONFIGMAPS, f"{namespace}/c{n:04}", {"data": {"n": str(n)}}))
     informer = Informer(client, CONFIGMAPS, namespace=namespace)
@@ -96,8 +96,8 @@ async def test_1200_objects_are_listed_in_pages_and_followed(
     assert all(event.agent.startswith("kavip/") for event in lists)
 
 
-async def test_services_decode_and_selectors_pick(client: Client, namespace: str) -> None:
-    """Label and field selectors are the server's; an object that leaves the selection is told as gone."""
+async def test_services_decode_and_selectors_select(client: Client, namespace: str) -> None:
+    """The server evaluates label and field selectors; an object that leaves the selection is notified as deleted."""
     for number in range(6):
         await client.create(
             SERVICES,
@@ -122,7 +122,7 @@ async def test_services_decode_and_selectors_pick(client: Client, namespace: str
 
 
 async def test_status_is_patched_and_read_back(client: Client, namespace: str) -> None:
-    """One merge patch of the status subresource carries addresses and conditions; the server adds nothing to them."""
+    """One merge patch of the status subresource writes addresses and conditions; the server adds nothing."""
     key = f"{namespace}/web"
     spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 80}]}
     created = await client.create(SERVICES, key, {"spec": spec})
@@ -139,7 +139,7 @@ async def test_status_is_patched_and_read_back(client: Client, namespace: str) -
 
 @pytest.mark.parametrize("kind", ["merge", "strategic"])
 async def test_a_stale_version_is_a_conflict(client: Client, namespace: str, kind: Any) -> None:
-    """A decision taken on an old object is not carried out."""
+    """A patch with an old resourceVersion changes nothing."""
     key = f"{namespace}/c"
     stale = await client.create(CONFIGMAPS, key, {"data": {"a": "1"}})
     await client.patch(CONFIGMAPS, key, {"data": {"a": "2"}}, kind=kind)
@@ -150,7 +150,7 @@ async def test_a_stale_version_is_a_conflict(client: Client, namespace: str, kin
 
 
 async def test_applying_respects_other_managers_unless_forced(client: Client, namespace: str) -> None:
-    """Server-side apply: a field that another manager owns is a conflict that names the field."""
+    """Server-side apply of a field of another manager is a conflict that names the field."""
     key = f"{namespace}/c"
     await client.apply(CONFIGMAPS, key, {"data": {"a": "theirs", "b": "theirs"}}, field_manager="somebody")
     with pytest.raises(errors.Conflict, match=r"somebody.*\.data\.a"):
@@ -162,16 +162,16 @@ async def test_applying_respects_other_managers_unless_forced(client: Client, na
 
 
 async def test_each_refusal_is_its_own_error(control_plane: ControlPlane, client: Client, namespace: str) -> None:
-    """Absent, already there, invalid, of another uid, not allowed, a JSON patch whose test fails."""
+    """NotFound, AlreadyExists, invalid, another uid, forbidden, and a failed test of a JSON patch."""
     key = f"{namespace}/c"
     with pytest.raises(errors.NotFound):
         await client.get(CONFIGMAPS, key)
     await client.create(CONFIGMAPS, key, {})
     with pytest.raises(errors.AlreadyExists):
         await client.create(CONFIGMAPS, key, {})
-    with pytest.raises(errors.Refused, match=r"valid config key"):
+    with pytest.raises(errors.Rejected, match=r"valid config key"):
         await client.patch(CONFIGMAPS, key, {"data": {"not/valid": ""}})
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.Rejected):
         await client.patch(CONFIGMAPS, key, [{"op": "test", "path": "/data", "value": {"x": "y"}}], kind="json")
     with pytest.raises(errors.Conflict):
         await client.delete(CONFIGMAPS, key, uid="5b8f9c1e-0000-4000-8000-000000000000")
@@ -186,7 +186,7 @@ HOLDER = """
 import asyncio, sys
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
-from kavip.kube.lease import ApiLease
+from kavip.kube.lease import LeaseLock
 
 async def work():
     print("leading", flush=True)
@@ -194,7 +194,7 @@ async def work():
 
 async def main(config, key):
     async with Client.from_settings(config) as client:
-        await Leader(ApiLease(client, key, identity="first", duration=4)).lead(work)
+        await Leader(LeaseLock(client, key, identity="first", duration=4)).lead(work)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -220,7 +220,7 @@ async def first_holder(config: str, key: str) -> AsyncIterator[asyncio.subproces
 async def test_the_second_leads_when_the_first_is_killed_and_not_before(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    """A holder that dies is waited out, by our own clock, and the change is counted; a goodbye is not waited out."""
+    """A killed holder is waited out by the candidate's own clock, a released lease is not; transitions are counted."""
     key, began = f"{namespace}/kavip", asyncio.Event()
     control_plane.audit.mark()
 
@@ -229,7 +229,7 @@ async def test_the_second_leads_when_the_first_is_killed_and_not_before(
         await asyncio.sleep(3600)
 
     async def writes() -> list[tuple[str, float]]:
-        """Who wrote the Lease, and when the API server was asked to; what it refused is left out."""
+        """The writer of each successful write of the Lease, and its time."""
         found = await asyncio.to_thread(control_plane.audit.events, resource="leases", namespace=namespace)
         done = [each for each in found if each.body and each.code < 300]
         return [
@@ -237,15 +237,15 @@ async def test_the_second_leads_when_the_first_is_killed_and_not_before(
         ]
 
     async with first_holder(str(control_plane.kubeconfig), key) as first:
-        second = Leader(ApiLease(client, key, identity="second", duration=4))
+        second = Leader(LeaseLock(client, key, identity="second", duration=4))
         leading = asyncio.create_task(second.lead(work))
         async with asyncio.timeout(LIMIT):
-            while (await writes())[-1][1] - (await writes())[0][1] < 6:  # longer than the Lease lasts by itself
+            while (await writes())[-1][1] - (await writes())[0][1] < 6:  # longer than the lease duration
                 await asyncio.sleep(0.1)
         first.send_signal(signal.SIGKILL)
         await asyncio.wait_for(began.wait(), LIMIT)
         assert second.is_held()
-    # a holder that a busy machine keeps from renewing loses the Lease as a dead one does: not before it has run out
+    # on a busy machine a holder may fail to renew; it loses the lease only after it has expired
     taken = await writes()
     change = next(number for number, (who, _) in enumerate(taken) if who == "second")
     assert change > 1
@@ -258,23 +258,23 @@ async def test_the_second_leads_when_the_first_is_killed_and_not_before(
     await asyncio.wait({leading})
     released = (await client.get(LEASES, key)).spec
     assert (released.holder_identity, released.lease_transitions) == ("", 1)
-    assert await ApiLease(client, key, identity="third", duration=4).try_hold()
+    assert await LeaseLock(client, key, identity="third", duration=4).try_acquire()
     assert (await client.get(LEASES, key)).spec.lease_transitions == 2
 
 
 async def test_of_two_candidates_at_the_same_moment_one_gets_the_lease(client: Client, namespace: str) -> None:
-    """409 means not held, on creation as on take-over."""
+    """A 409 means not held, on creation and on acquisition."""
     for _ in range(3):
-        leases = [ApiLease(client, f"{namespace}/kavip", identity=f"c{n}") for n in range(8)]
-        outcomes = await asyncio.gather(*(lease.try_hold() for lease in leases), return_exceptions=True)
+        leases = [LeaseLock(client, f"{namespace}/kavip", identity=f"c{n}") for n in range(8)]
+        outcomes = await asyncio.gather(*(lease.try_acquire() for lease in leases), return_exceptions=True)
         assert outcomes.count(True) == 1
         assert all(outcome in (True, False) or isinstance(outcome, errors.ApiError) for outcome in outcomes)
         winner = leases[outcomes.index(True)]
         await winner.release()
 
 
-async def test_events_are_seen_by_kubectl(control_plane: ControlPlane, client: Client, namespace: str) -> None:
-    """Series included, for objects with and without a namespace."""
+async def test_events_are_shown_by_kubectl(control_plane: ControlPlane, client: Client, namespace: str) -> None:
+    """Also series, for objects with and without a namespace."""
     created = await client.create(CONFIGMAPS, f"{namespace}/c", {})
     about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace, name="c", uid=created.metadata.uid)
     pool = ObjectReference(api_version="kavip.io/v1alpha1", kind="VIPPool", name=f"pool-{namespace}")
@@ -303,8 +303,8 @@ async def test_events_are_seen_by_kubectl(control_plane: ControlPlane, client: C
 
 
 async def test_nothing_is_lost_while_the_api_server_is_silent_or_dead(plane: ControlPlane) -> None:
-    """Stopped with its connections open, killed and started again: the store catches up, deletions included."""
-    timing = Timing(lifetime=60, silence=3, settled=0.5, base=0.1, cap=1)
+    """Suspended with open connections, killed, and restarted: the store catches up, also with deletions."""
+    timing = InformerTiming(lifetime=60, silence=3, settled=0.5, base=0.1, cap=1)
     async with Client.from_settings(str(plane.kubeconfig)) as client:
         _, old = await client.list(CONFIGMAPS)
         for name in ("kept", "goes"):
@@ -314,13 +314,13 @@ async def test_nothing_is_lost_while_the_api_server_is_silent_or_dead(plane: Con
             await asyncio.wait_for(informer.synced.wait(), LIMIT)
 
             plane.pause()
-            await until(lambda: informer.trouble, timeout=LIMIT)
+            await until(lambda: informer.current_error, timeout=LIMIT)
             with pytest.raises(errors.Unavailable):
                 await client.get(CONFIGMAPS, "default/kept", timeout=0.5)
             plane.resume()
             await client.create(CONFIGMAPS, "default/after-silence", {})
             await until(lambda: "default/after-silence" in informer.store, timeout=LIMIT)
-            await until(lambda: not informer.trouble, timeout=LIMIT)
+            await until(lambda: not informer.current_error, timeout=LIMIT)
 
             await asyncio.to_thread(plane.restart)
             await client.delete(CONFIGMAPS, "default/goes")
@@ -330,7 +330,7 @@ async def test_nothing_is_lost_while_the_api_server_is_silent_or_dead(plane: Con
             assert "default/kept" in informer.store
             assert await agrees(client, informer, "default")
 
-        # what the informer lists again for: a server that has started since then knows nothing so old
+        # the informer lists again: a restarted server does not know such an old version
         with pytest.raises(errors.Gone):
             async with asyncio.timeout(LIMIT), client.watch(CONFIGMAPS, old) as events:
                 async for _ in events:
@@ -338,18 +338,20 @@ async def test_nothing_is_lost_while_the_api_server_is_silent_or_dead(plane: Con
 
 
 async def test_a_kind_may_be_installed_later(plane: ControlPlane) -> None:
-    """Its informer waits for it; an optional one is synced and empty meanwhile; a removed kind's objects are gone."""
+    """
+    The informer of a missing kind retries; an optional one is synced and empty; removing the kind removes its objects.
+    """
     crd = "config/crd/bases/keepalivedgroups.redhatcop.redhat.io.yaml"
-    timing = Timing(settled=0.5, base=0.1, cap=0.5)
+    timing = InformerTiming(settled=0.5, base=0.1, cap=0.5)
     async with Client.from_settings(str(plane.kubeconfig)) as client:
         groups, networks = Informer(client, GROUPS, timing=timing), Informer(client, NETWORKS, timing=timing)
         async with running(groups.run(), networks.run()):
             await asyncio.wait_for(networks.synced.wait(), LIMIT)
-            await until(lambda: groups.trouble == "NotFound", timeout=LIMIT)
+            await until(lambda: groups.current_error == "NotFound", timeout=LIMIT)
             assert not groups.synced.is_set()
             await asyncio.to_thread(plane.kubectl, "apply", "--server-side", "-f", crd)
             await asyncio.wait_for(groups.synced.wait(), LIMIT)
             await client.create(GROUPS, "default/edge", {"spec": {"interface": "eth0"}})
             await until(lambda: "default/edge" in groups.store, timeout=LIMIT)
             await asyncio.to_thread(plane.kubectl, "delete", "-f", crd, "--wait=false")
-            await until(lambda: not groups.store, timeout=150)  # it takes the API server a minute now and then
+            await until(lambda: not groups.store, timeout=150)  # the API server sometimes needs a minute

@@ -1,4 +1,4 @@
-"""The client against a server that misbehaves, and with credentials of all sorts."""
+"""The client against a faulty server, and with all kinds of credentials."""
 
 import asyncio
 import json
@@ -25,8 +25,8 @@ users: [{name: a, %s}]
 """
 
 
-async def test_a_server_that_hangs_costs_the_timeout_and_no_more(api: Api) -> None:
-    """Each call has a limit of its own."""
+async def test_a_hanging_server_costs_only_the_timeout(api: Api) -> None:
+    """Each call has its own timeout."""
     fake, client = api
 
     async def hang(request: web.Request) -> None:
@@ -38,21 +38,21 @@ async def test_a_server_that_hangs_costs_the_timeout_and_no_more(api: Api) -> No
 
 
 async def test_a_watch_that_is_not_opened_in_time_is_unavailable(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a watch may be silent, its headers come soon."""
+    """The headers of a watch must arrive soon, although the watch may be silent."""
     fake, client = api
 
     async def hang(request: web.Request) -> None:
         await asyncio.sleep(3600)
 
     fake.fault = hang
-    monkeypatch.setattr(transport, "_OPENING", 0.1)
+    monkeypatch.setattr(transport, "_OPEN_TIMEOUT", 0.1)
     with pytest.raises(errors.Unavailable, match="in time"):
         async with client.watch(CONFIGMAPS, "1", silence=3600):
             pass
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
-    """A refused connection is an answer like any other."""
+async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
+    """A refused connection is :class:`Unavailable`."""
     async with serving(FakeApi(), tmp_path) as config:
         pass
     async with Client.from_settings(str(config)) as client:
@@ -62,7 +62,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
 
 
 async def test_a_redirect_is_not_followed(api: Api) -> None:
-    """The token stays with the server that it was given for."""
+    """The token is sent only to the configured server."""
     fake, client = api
 
     async def redirect(request: web.Request) -> web.StreamResponse:
@@ -74,8 +74,8 @@ async def test_a_redirect_is_not_followed(api: Api) -> None:
     assert len(fake.lists) == 1
 
 
-async def test_calls_carry_our_name_and_are_counted(tmp_path: Path) -> None:
-    """The API server's audit log and our metrics tell who asked for what."""
+async def test_calls_have_a_user_agent_and_are_counted(tmp_path: Path) -> None:
+    """The audit log shows kavip's name, and the observer gets method and status."""
     fake, seen = FakeApi(), list[tuple[str, int]]()
 
     async def missing(request: web.Request) -> web.StreamResponse:
@@ -92,8 +92,8 @@ async def test_calls_carry_our_name_and_are_counted(tmp_path: Path) -> None:
     assert seen == [("GET", 404)]
 
 
-async def test_a_list_is_paged_and_an_expired_page_begins_again_in_one_piece(api: Api) -> None:
-    """A continuation that the server has forgotten is not a failure."""
+async def test_an_expired_page_restarts_the_list_without_pages(api: Api) -> None:
+    """An expired continue token is no failure."""
     fake, client = api
     for number in range(1100):
         fake.objects[f"a/c{number:04}"] = configmap(f"a/c{number:04}", 1)
@@ -110,14 +110,14 @@ async def test_a_list_is_paged_and_an_expired_page_begins_again_in_one_piece(api
     assert "limit" not in fake.lists[-1]
 
 
-async def test_what_cannot_be_read_is_refused_or_handed_over(api: Api) -> None:
-    """Without somebody to take it, a malformed object is an error that names it."""
+async def test_a_malformed_object_is_raised_or_passed_on(api: Api) -> None:
+    """Without a callback, a malformed object is an error that names it."""
     fake, client = api
     fake.objects["a/bad"] = configmap("a/bad", 1, data=5)
     with pytest.raises(errors.BadInput, match="a/bad"):
         await client.list(CONFIGMAPS)
     handed: list[Malformed] = []
-    items, _ = await client.list(CONFIGMAPS, undecodable=handed.append)
+    items, _ = await client.list(CONFIGMAPS, on_malformed=handed.append)
     assert (items, [each.key for each in handed]) == ([], ["a/bad"])
 
 
@@ -131,7 +131,7 @@ async def test_a_key_never_addresses_something_else(api: Api, key: str) -> None:
 
 
 def test_paths_are_quoted_and_follow_the_group() -> None:
-    """Core kinds live under /api, others under /apis; cluster-scoped kinds take no namespace."""
+    """Core kinds are below /api, others below /apis; cluster-scoped kinds have no namespace."""
     assert CONFIGMAPS.object_path("a/b", "status") == "/api/v1/namespaces/a/configmaps/b/status"
     assert POOLS.object_path("p?x") == "/apis/kavip.io/v1alpha1/vippools/p%3Fx"
     with pytest.raises(errors.BadInput):
@@ -151,7 +151,7 @@ def test_paths_are_quoted_and_follow_the_group() -> None:
     ],
 )
 async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Path, content: str) -> None:
-    """It names the file and keeps its contents to itself."""
+    """The message names the file and none of its content."""
     file = tmp_path / "config"
     file.write_text(content)
     with pytest.raises(errors.SettingsError) as caught:
@@ -162,8 +162,8 @@ async def test_a_bad_kubeconfig_is_one_line_that_does_not_quote_it(tmp_path: Pat
     assert "Error" not in str(caught.value)
 
 
-async def test_a_missing_kubeconfig_and_a_missing_service_account_are_told() -> None:
-    """One line says what would be right."""
+async def test_missing_credentials_are_one_line() -> None:
+    """The line says what is needed."""
     with pytest.raises(errors.SettingsError, match="want a file that exists"):
         await Client.from_settings("/nowhere/config").__aenter__()
     with pytest.raises(errors.SettingsError, match="the pod's service account"):
@@ -171,7 +171,7 @@ async def test_a_missing_kubeconfig_and_a_missing_service_account_are_told() -> 
 
 
 async def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token that is rotated on disk is sent soon after, without a restart."""
+    """A token that is rotated on disk is used soon, without a restart."""
     monkeypatch.setattr(auth, "_REFRESH_SECONDS", 0.01)
     token, fake = tmp_path / "token", FakeApi()
     token.write_text("first")
@@ -193,7 +193,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 async def test_a_pods_token_is_read_through_the_librarys_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token that vanishes is an outage, not a crash."""
+    """A missing token is an outage, not a crash."""
     credentials = auth.Credentials("")
 
     def hook(_: object) -> None:
@@ -204,10 +204,10 @@ async def test_a_pods_token_is_read_through_the_librarys_hook(tmp_path: Path, mo
         await credentials.authorization()
 
 
-async def test_renewal_that_fails_is_logged_once(
+async def test_a_failed_refresh_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, object]]
 ) -> None:
-    """The old token stays; the plugin is asked again."""
+    """The old token stays, and the plugin is called again."""
     monkeypatch.setattr(auth, "_REFRESH_SECONDS", 0.01)
     token = tmp_path / "token"
     token.write_text("first")
@@ -216,11 +216,11 @@ async def test_renewal_that_fails_is_logged_once(
         token.unlink()
         await until(lambda: logged)
         await asyncio.sleep(0.1)
-    assert [entry["event"] for entry in logged] == ["credentials not renewed"]
+    assert [entry["event"] for entry in logged] == ["credentials refresh failed"]
 
 
 async def test_a_context_of_several_files_is_chosen_by_name(tmp_path: Path) -> None:
-    """As kubectl reads KUBECONFIG: files that are missing are none, and the context names a namespace."""
+    """As kubectl reads KUBECONFIG: missing files are skipped, and the context has a namespace."""
     files = [tmp_path / "missing"]
     for name, port in (("one", 1), ("two", 2)):
         context = {"cluster": name, "user": name, "namespace": f"of-{name}"}

@@ -1,4 +1,4 @@
-"""Events: bounded, folded, patient, and never anybody's problem."""
+"""The Event recorder: bounded, aggregated, patient, and never an obstacle."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ Api = tuple[FakeApi, Client]
 
 
 class Journal:
-    """What has been sent: (method, body); *answers* are given first, then 201."""
+    """A fake client that records (method, body); *answers* are raised or returned first, then 201."""
 
     def __init__(self, *answers: web.Response) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
@@ -25,7 +25,7 @@ class Journal:
         self.together = self.most = 0
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
-        """Write down and answer."""
+        """Record and answer."""
         self.together += 1
         self.most = max(self.most, self.together)
         self.sent.append((request.method, await request.json()))
@@ -41,12 +41,12 @@ def note(text: str = "no address left", name: str = "web") -> Note:
 
 
 def recorder(client: Client, **more: Any) -> Events:
-    """A recorder that hurries."""
+    """A recorder with short times."""
     return Events(client, reporter="kavip.io/controller", instance="kavip-0", **{"pause": 0, "window": 0.2, **more})
 
 
 async def test_a_note_becomes_an_event(api: Api) -> None:
-    """With all that the API demands, clipped to what it takes."""
+    """The Event has all required fields, cut to the limits of the API."""
     fake, client = api
     fake.fault = journal = Journal()
     events = recorder(client)
@@ -63,8 +63,8 @@ async def test_a_note_becomes_an_event(api: Api) -> None:
     assert (body["reason"], body["action"], body["type"]) == ("PoolExhausted", "Assign", "Warning")
 
 
-async def test_what_repeats_is_one_event_with_a_series(api: Api) -> None:
-    """Repetitions within the window are counted, and told at its end."""
+async def test_repeated_notes_are_one_event_with_a_series(api: Api) -> None:
+    """Repetitions within the window are counted, and sent at its end."""
     fake, client = api
     fake.fault = journal = Journal()
     events = recorder(client, window=600)
@@ -82,8 +82,8 @@ async def test_what_repeats_is_one_event_with_a_series(api: Api) -> None:
     assert journal.sent[1][1]["series"]["count"] == 51
 
 
-async def test_what_repeats_while_it_is_being_told_is_told_later(api: Api) -> None:
-    """A note that comes between a request and its answer is not lost."""
+async def test_a_note_during_its_own_call_is_sent_later(api: Api) -> None:
+    """A note that is emitted between a request and its response is not lost."""
     fake, client = api
     journal, gate = Journal(), asyncio.Event()
 
@@ -104,8 +104,8 @@ async def test_what_repeats_while_it_is_being_told_is_told_later(api: Api) -> No
     assert journal.sent[1][1]["series"]["count"] == 4
 
 
-async def test_an_expired_event_begins_anew(api: Api) -> None:
-    """The API server keeps Events for an hour; a later repetition is a new one."""
+async def test_an_expired_event_is_created_again(api: Api) -> None:
+    """The API server keeps Events for an hour."""
     fake, client = api
     fake.fault = journal = Journal(web.json_response({}, status=201), refusal(404, "NotFound"))
     events = recorder(client, window=0)
@@ -119,7 +119,7 @@ async def test_an_expired_event_begins_anew(api: Api) -> None:
 
 
 async def test_a_full_queue_drops_its_oldest_and_counts(api: Api) -> None:
-    """What happened last matters most, and emitting never waits."""
+    """The newest notes matter most, and emitting never blocks."""
     fake, client = api
     fake.fault = journal = Journal()
     events = recorder(client, capacity=10)
@@ -128,14 +128,14 @@ async def test_a_full_queue_drops_its_oldest_and_counts(api: Api) -> None:
     assert events.dropped == 15
     async with running(events.run()):
         await until(lambda: len(journal.sent) == 10)
-        events.emit(note(name="s00"))  # dropped, hence not known as told
+        events.emit(note(name="s00"))  # dropped, so it does not count as sent
         await until(lambda: len(journal.sent) == 11)
     assert [body["regarding"]["name"] for _, body in journal.sent] == [f"s{n}" for n in range(15, 25)] + ["s00"]
     assert journal.most == 1
 
 
 async def test_429_is_obeyed_and_nothing_is_lost(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The note is sent again when the API server has asked for patience, not before."""
+    """The note is sent again after Retry-After, not before."""
     fake, client = api
     monkeypatch.setattr("kavip.kube.events.backoff", lambda failures, **_: 0.0)
     busy = status(429, "TooManyRequests") | {"details": {"retryAfterSeconds": 0.2}}
@@ -150,8 +150,8 @@ async def test_429_is_obeyed_and_nothing_is_lost(api: Api, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("code", [400, 403, 422])
-async def test_a_refusal_costs_one_note_and_nobody_notices(api: Api, code: int) -> None:
-    """A namespace that is being deleted takes no Events; the next note goes out."""
+async def test_a_refused_note_is_dropped(api: Api, code: int) -> None:
+    """A namespace in deletion accepts no Events; the next note is sent."""
     fake, client = api
     fake.fault = journal = Journal(refusal(code, "Forbidden"))
     events = recorder(client)

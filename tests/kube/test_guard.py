@@ -1,4 +1,4 @@
-"""What leaves on the wire when the guard of a write says no, and when: seen by a server that counts bytes."""
+"""Guarded writes: a server counts the bytes that arrive before and after the guard refuses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ ANSWER = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","na
 
 
 class Wire:
-    """A server that keeps what it was sent; it answers when it is *open*."""
+    """A server that records what it receives; it answers while it is *open*."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -27,7 +27,7 @@ class Wire:
         self.open.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self.connections += 1
         with suppress(ConnectionError):
             while chunk := await reader.read(65536):
@@ -57,8 +57,8 @@ async def wired(tmp_path: Path, guard: Callable[[], None]) -> AsyncIterator[tupl
     server.close()
 
 
-class Lease:
-    """Held until a test says otherwise."""
+class FakeGuard:
+    """Permits writes until a test revokes it."""
 
     def __init__(self) -> None:
         self.is_held = True
@@ -71,15 +71,15 @@ class Lease:
             raise LeaseLost("gone")
 
 
-async def test_not_one_byte_of_a_withheld_write_leaves(tmp_path: Path) -> None:
-    """Neither headers nor body, on a new connection as on one that is kept alive; with the lease all of it goes."""
-    lease = Lease()
+async def test_no_byte_of_a_withheld_write_is_sent(tmp_path: Path) -> None:
+    """Neither headers nor body, on new and on reused connections; a permitted write is sent completely."""
+    lease = FakeGuard()
     async with wired(tmp_path, lease) as (wire, client, fenced):
         lease.is_held = False
         for call in (fenced.patch(CONFIGMAPS, KEY, {"data": {}}), fenced.delete(CONFIGMAPS, KEY)):
             with pytest.raises(LeaseLost, match="gone"):
                 await call
-        await client.get(CONFIGMAPS, KEY)  # reads are nobody's business; it leaves a connection to use again
+        await client.get(CONFIGMAPS, KEY)  # a read needs no guard; it leaves a connection for reuse
         before = bytes(wire.received)
         assert before.startswith(b"GET ")
         with pytest.raises(LeaseLost):
@@ -92,12 +92,12 @@ async def test_not_one_byte_of_a_withheld_write_leaves(tmp_path: Path) -> None:
         assert wire.received.count(b"DELETE ") == 1
 
 
-async def test_the_guard_is_asked_after_the_wait_for_a_connection(
+async def test_the_guard_is_called_after_the_wait_for_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease that ends while a write waits for its turn on a connection ends the write."""
+    """A lease that is lost while a write waits for a connection withholds the write."""
     monkeypatch.setattr(transport, "CONNECTIONS", 1)
-    lease = Lease()
+    lease = FakeGuard()
     async with wired(tmp_path, lease) as (wire, client, fenced):
         wire.open.clear()
         reading = asyncio.create_task(client.get(CONFIGMAPS, KEY))
@@ -106,7 +106,7 @@ async def test_the_guard_is_asked_after_the_wait_for_a_connection(
         writing = asyncio.create_task(fenced.patch(CONFIGMAPS, KEY, {"data": {}}))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert lease.asked == 0  # it was begun with the lease held, and still waits
+        assert lease.asked == 0  # it was started while the lease was held, and still waits
         lease.is_held = False
         wire.open.set()
         await reading
@@ -116,8 +116,8 @@ async def test_the_guard_is_asked_after_the_wait_for_a_connection(
         assert b"PATCH" not in wire.received
 
 
-async def test_a_write_that_has_left_is_waited_for(tmp_path: Path) -> None:
-    """Who cancels the writer learns that it is over only when the answer is there; a read is dropped at once."""
+async def test_a_sent_write_is_awaited(tmp_path: Path) -> None:
+    """A cancelled writer ends only after the response; a read is cancelled at once."""
     async with wired(tmp_path, lambda: None) as (wire, client, fenced):
         wire.open.clear()
         writing = asyncio.create_task(fenced.patch(CONFIGMAPS, KEY, {"data": {}}))
@@ -135,8 +135,8 @@ async def test_a_write_that_has_left_is_waited_for(tmp_path: Path) -> None:
         assert writing.cancelled()
 
 
-async def test_what_asks_the_guard_and_what_writes_is_one_stretch(tmp_path: Path) -> None:
-    """Nothing else on the loop runs between the guard's answer and the socket: the bytes are in the kernel by then."""
+async def test_nothing_runs_between_the_guard_and_the_socket(tmp_path: Path) -> None:
+    """The bytes are in the kernel before anything else runs on the loop."""
     moments: list[str] = []
 
     def guard() -> None:
@@ -152,7 +152,7 @@ async def test_what_asks_the_guard_and_what_writes_is_one_stretch(tmp_path: Path
         inner = protocol.transport
 
         class Spy:
-            """Notes each write."""
+            """Records each write."""
 
             def __getattr__(self, name: str) -> object:
                 return getattr(inner, name)

@@ -1,4 +1,4 @@
-"""The informer, as the objects come, change and go."""
+"""The informer: how it follows objects that are added, modified and deleted."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from kavip.api.workload import ConfigMap
 from kavip.kube.resources import Resource
 from tests.kube.conftest import running, until
 from tests.kube.fakeapi import configmap, line, refusal
-from tests.kube.informers import OPTIONAL, SPARE, Api, Log, follow, following, once, phrases, recorder
+from tests.kube.informers import OPTIONAL, SPARE, Api, Log, following, informer_of, once, phrases, recorder
 
 
-async def test_the_store_follows_and_subscribers_see_what_it_holds(api: Api) -> None:
-    """Creation, change and deletion are told in order; a late subscriber begins with what is there."""
+async def test_the_store_follows_and_subscribers_are_notified_in_order(api: Api) -> None:
+    """A late subscriber starts with the objects in the store."""
     fake, client = api
     await fake.put("a/one")
     async with following(client) as (informer, told):
@@ -30,17 +30,17 @@ async def test_the_store_follows_and_subscribers_see_what_it_holds(api: Api) -> 
 
 
 @pytest.mark.parametrize("how", ["status", "event"])
-async def test_an_expired_version_is_listed_again_and_deletions_are_told(api: Api, logged: Log, how: str) -> None:
-    """410 as an answer and as an ERROR event alike lead to a list, whose difference is told, deletions first."""
+async def test_an_expired_version_is_listed_again(api: Api, logged: Log, how: str) -> None:
+    """A 410 as a response or as an ERROR event causes a list; deletions are notified first."""
     fake, client = api
     for key in ("a/gone", "a/kept", "a/same"):
         await fake.put(key)
-    informer = follow(client)
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         del told[:]
-        del fake.objects["a/gone"]  # while the history of it is lost
+        del fake.objects["a/gone"]  # while its history is lost
         fake.version += 1
         fake.objects["a/kept"] = configmap("a/kept", fake.version)
         fake.objects["a/new"] = configmap("a/new", fake.version)
@@ -54,12 +54,12 @@ async def test_an_expired_version_is_listed_again_and_deletions_are_told(api: Ap
     assert len(fake.lists) == 2
 
 
-async def test_what_is_listed_again_unchanged_stays_the_same_object(api: Api) -> None:
-    """A list of what is known leaves no second copy of it behind."""
+async def test_an_unchanged_object_is_not_replaced_by_a_list(api: Api) -> None:
+    """A list does not keep a second copy of the objects."""
     fake, client = api
     await fake.put("a/same")
     await fake.put("a/kept")
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         before = dict(informer.store)
@@ -71,11 +71,11 @@ async def test_what_is_listed_again_unchanged_stays_the_same_object(api: Api) ->
     assert informer.store["a/kept"].metadata.resource_version == str(fake.version)
 
 
-async def test_a_recreated_object_is_told_as_gone_and_come(api: Api) -> None:
+async def test_a_recreated_object_is_a_deletion_and_an_addition(api: Api) -> None:
     """The same key with another uid is another object."""
     fake, client = api
     await fake.put("a/one", uid="first")
-    informer = follow(client)
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
@@ -86,24 +86,24 @@ async def test_a_recreated_object_is_told_as_gone_and_come(api: Api) -> None:
 
 
 async def test_bookmarks_move_the_version(api: Api) -> None:
-    """The next watch begins where the last bookmark was."""
+    """The next watch starts at the last bookmark."""
     fake, client = api
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: fake.watches)
-        await fake.say("BOOKMARK", configmap("/", 777) | {"data": None})
+        await fake.send_event("BOOKMARK", configmap("/", 777) | {"data": None})
         await fake.fail(500, "InternalError")
         await until(lambda: len(fake.watches) > 1)
     assert fake.watches[1]["resourceVersion"] == "777"
     assert len(fake.lists) == 1
 
 
-async def test_a_malformed_object_is_logged_once_and_its_last_good_version_stays(api: Api, logged: Log) -> None:
-    """It spoils neither list nor watch; a good version ends it; a deletion is a deletion."""
+async def test_a_malformed_object_is_logged_once_and_its_last_version_stays(api: Api, logged: Log) -> None:
+    """Lists and watches continue; a valid version replaces it, and a deletion removes it."""
     fake, client = api
     await fake.put("a/good")
     await fake.put("a/bad", data="no object")
-    informer = follow(client)
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
@@ -124,11 +124,11 @@ async def test_a_malformed_object_is_logged_once_and_its_last_good_version_stays
     assert "secret" not in str(logged)
 
 
-async def test_a_malformed_object_that_comes_back_is_news(api: Api, logged: Log) -> None:
-    """It is logged again after it has been away, though nobody has seen it go."""
+async def test_a_malformed_object_is_logged_again_after_an_absence(api: Api, logged: Log) -> None:
+    """Also if the deletion was missed."""
     fake, client = api
     await fake.put("a/bad", data=5)
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         bad = fake.objects.pop("a/bad")
@@ -141,8 +141,8 @@ async def test_a_malformed_object_that_comes_back_is_news(api: Api, logged: Log)
 
 
 @pytest.mark.parametrize("levels", [990, 5_000, 100_000])
-async def test_an_object_nested_too_deeply_spoils_only_itself(api: Api, logged: Log, levels: int) -> None:
-    """No decoder's recursion limit makes the others unreadable, in a list or in a watch."""
+async def test_an_object_nested_too_deeply_affects_no_other(api: Api, logged: Log, levels: int) -> None:
+    """The recursion limit of the decoder does not make other objects unreadable, in a list or a watch."""
     fake, client = api
     deep = json.dumps(configmap("a/deep", 5))[:-1].encode() + b',"x":' + b'{"a":' * levels + b"1" + b"}" * levels + b"}"
     fine = json.dumps(configmap("a/fine", 6)).encode()
@@ -158,23 +158,23 @@ async def test_an_object_nested_too_deeply_spoils_only_itself(api: Api, logged: 
         return answer
 
     fake.fault = fault
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: "a/later" in informer.store)
     assert "a/fine" in informer.store
-    if levels > 1000:  # what is near the limit may be read or not
+    if levels > 1000:  # near the limit both is possible
         assert [entry["object"] for entry in logged if entry["event"] == "object skipped"] == ["a/deep"]
 
 
-async def test_a_kind_that_is_not_installed_is_waited_for(api: Api, logged: Log) -> None:
-    """Not synced until it exists; one line, however long it takes."""
+async def test_a_kind_that_is_not_installed_is_retried(api: Api, logged: Log) -> None:
+    """Not synced until it exists; one log line."""
     fake, client = api
 
     async def absent(request: web.Request) -> web.StreamResponse | None:
         return refusal(404, "NotFound")
 
     fake.fault = absent
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: len(fake.lists) > 4)
         assert not informer.synced.is_set()
@@ -182,46 +182,46 @@ async def test_a_kind_that_is_not_installed_is_waited_for(api: Api, logged: Log)
         fake.fault = None
         await asyncio.wait_for(informer.synced.wait(), 30)
         assert "a/one" in informer.store
-    assert phrases(logged)[:2] == ["kind not installed", "cache filled"]
+    assert phrases(logged)[:2] == ["kind not installed", "cache synced"]
 
 
 @pytest.mark.parametrize(("resource", "code", "reason"), [(OPTIONAL, 404, "NotFound"), (SPARE, 403, "Forbidden")])
-async def test_a_kind_that_may_be_absent_counts_as_synced_and_empty_while_it_is(
+async def test_an_optional_kind_is_synced_and_empty_while_it_is_absent(
     api: Api, resource: Resource[ConfigMap], code: int, reason: str
 ) -> None:
-    """It is followed from when it can be read, and its objects are gone when it cannot: not installed, or no right."""
+    """Not installed or forbidden; its objects come and go with its availability."""
     fake, client = api
 
     async def absent(request: web.Request) -> web.StreamResponse | None:
         return refusal(code, reason)
 
     fake.fault = absent
-    informer = follow(client, resource)
+    informer = informer_of(client, resource)
     told = recorder(informer)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
-        assert (len(informer.store), informer.is_there) == (0, False)
+        assert (len(informer.store), informer.is_available) == (0, False)
         await fake.put("a/one")
         fake.fault = None
         await until(lambda: "a/one" in informer.store)
-        assert informer.is_there
+        assert informer.is_available
         fake.fault = absent
         await fake.fail(410, "Expired")
         await until(lambda: not informer.store)
     assert told == ["+a/one", "-a/one"]
 
 
-async def test_what_is_told_again_takes_nothing_back(api: Api) -> None:
-    """An old copy, or an old deletion, after what came later: the store stays as it is, and nobody is told."""
+async def test_an_old_event_changes_nothing(api: Api) -> None:
+    """An old version or deletion after a newer version is ignored."""
     fake, client = api
     await fake.put("a/one")
     async with following(client) as (informer, told):
         await fake.put("a/one")
         await until(lambda: told == ["+a/one", "~a/one"])
         newest = int(informer.store["a/one"].metadata.resource_version)
-        await fake.say("MODIFIED", configmap("a/one", newest - 1))
-        await fake.say("DELETED", configmap("a/one", newest))
-        await fake.say("ADDED", configmap("a/gone", newest - 1))
+        await fake.send_event("MODIFIED", configmap("a/one", newest - 1))
+        await fake.send_event("DELETED", configmap("a/one", newest))
+        await fake.send_event("ADDED", configmap("a/gone", newest - 1))
         await fake.put("a/two")
         await until(lambda: "+a/two" in told)
     assert told == ["+a/one", "~a/one", "+a/two"]

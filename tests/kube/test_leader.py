@@ -1,4 +1,4 @@
-"""The promises of the leader, on virtual time."""
+"""The promises of leader election, on virtual time."""
 
 import asyncio
 import time
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.looptime
 FOREVER = 1e6
 
 
-class FakeLease:
-    """A lease that obeys its test. *mode*: ok, taken, hang, conflict, or raise."""
+class FakeLock:
+    """A lock that a test controls. *mode*: ok, taken, hang, conflict, or raise."""
 
     duration = 15.0
 
     def __init__(self, mode: str = "ok", *, latency: float = 0.0) -> None:
         self.mode, self.latency = mode, latency
         self.log: list[str] = []
-        self.held: list[float] = []  # when the server wrote it
+        self.held: list[float] = []  # the time of the write on the server
 
-    async def try_hold(self) -> bool:
-        """As the mode says; true after the latency, counted from when the server wrote it."""
+    async def try_acquire(self) -> bool:
+        """The outcome of the mode; True after the latency, counted from the write on the server."""
         match self.mode:
             case "hang":
                 await asyncio.sleep(FOREVER)
@@ -42,28 +42,28 @@ class FakeLease:
         return True
 
     async def try_renew(self) -> bool:
-        """The same."""
-        return await self.try_hold()
+        """The same as acquiring."""
+        return await self.try_acquire()
 
     async def release(self) -> None:
-        """Write it down; hang in mode hang."""
+        """Record the release; hang in mode hang."""
         self.log.append("release")
         if self.mode == "hang":
             await asyncio.sleep(FOREVER)
 
 
 def now() -> float:
-    """The loop's time."""
+    """The time of the loop."""
     return asyncio.get_running_loop().time()
 
 
-def candidate(lease: FakeLease) -> Leader:
-    """One on the loop's time."""
+def candidate(lease: FakeLock) -> Leader:
+    """A leader on the time of the loop."""
     return Leader(lease, clock=now)
 
 
-def endless(lease: FakeLease, *, stopping: float = 0.0) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Work that goes on until it is cancelled, and takes *stopping* seconds to stop."""
+def endless(lease: FakeLock, *, stopping: float = 0.0) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Work that runs until it is cancelled, and takes *stopping* seconds to stop."""
 
     async def work() -> None:
         lease.log.append("begin")
@@ -77,8 +77,8 @@ def endless(lease: FakeLease, *, stopping: float = 0.0) -> Callable[[], Coroutin
 
 
 async def test_the_work_starts_only_after_the_lease_is_held() -> None:
-    """Through an outage and another holder's time the candidate waits."""
-    lease = FakeLease("raise")
+    """The candidate waits through an outage and another holder."""
+    lease = FakeLock("raise")
     leader = candidate(lease)
 
     async def work() -> None:
@@ -97,9 +97,9 @@ async def test_the_work_starts_only_after_the_lease_is_held() -> None:
     assert leader.remaining() == 0
 
 
-async def test_work_that_crashes_gives_the_lease_up_at_once() -> None:
-    """Its exception is the caller's, and no renewal follows."""
-    lease = FakeLease()
+async def test_crashed_work_releases_the_lease_at_once() -> None:
+    """The caller gets the exception, and there is no further renewal."""
+    lease = FakeLock()
 
     async def work() -> None:
         raise ZeroDivisionError
@@ -112,8 +112,8 @@ async def test_work_that_crashes_gives_the_lease_up_at_once() -> None:
 
 
 async def test_cancellation_stops_the_work_first_and_renews_until_it_has_stopped() -> None:
-    """Work that takes long to stop keeps the lease meanwhile; a second cancellation changes nothing."""
-    lease = FakeLease()
+    """Work that stops slowly keeps the lease meanwhile; a second cancellation changes nothing."""
+    lease = FakeLock()
     leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease, stopping=40)))
     await asyncio.sleep(5)
@@ -128,13 +128,13 @@ async def test_cancellation_stops_the_work_first_and_renews_until_it_has_stopped
     assert not leader.is_held()
 
 
-async def test_a_cancellation_while_the_work_is_put_away_is_not_swallowed() -> None:
-    """Whoever cancels the leader as its work ends still gets the cancellation."""
-    lease = FakeLease()
+async def test_a_cancellation_during_the_stop_is_not_lost() -> None:
+    """A leader that is cancelled while its work ends raises the cancellation."""
+    lease = FakeLock()
 
     async def work() -> None:
         await asyncio.sleep(1)
-        lease.mode = "hang"  # so that giving the lease up takes a while
+        lease.mode = "hang"  # so that the release takes a while
 
     leading = asyncio.create_task(candidate(lease).lead(work))
     await asyncio.sleep(2)
@@ -146,8 +146,8 @@ async def test_a_cancellation_while_the_work_is_put_away_is_not_swallowed() -> N
 
 @pytest.mark.parametrize("mode", ["hang", "raise", "conflict"])
 async def test_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline(mode: str) -> None:
-    """The work has stopped before another candidate may take over, counted from the last write."""
-    lease = FakeLease()
+    """The work has stopped before another candidate can acquire the lease."""
+    lease = FakeLock()
     leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(4.5)
@@ -155,13 +155,13 @@ async def test_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline(mode: str)
     with pytest.raises(LeaseLost):
         await leading
     assert lease.log == ["begin", "end", "release"]
-    assert now() - lease.held[-1] < lease.duration + (5 if mode == "hang" else 0)  # giving up may hang, too
+    assert now() - lease.held[-1] < lease.duration + (5 if mode == "hang" else 0)  # the release may hang too
     assert not leader.is_held()
 
 
 async def test_a_lease_that_another_holds_is_lost_at_once() -> None:
-    """Nobody waits for a deadline when the server has named another holder."""
-    lease = FakeLease()
+    """There is no wait for the deadline when the server names another holder."""
+    lease = FakeLock()
     leading = asyncio.create_task(candidate(lease).lead(endless(lease)))
     await asyncio.sleep(10)
     lease.mode, changed = "taken", now()
@@ -172,8 +172,8 @@ async def test_a_lease_that_another_holds_is_lost_at_once() -> None:
 
 
 async def test_the_time_is_counted_from_the_start_of_the_attempt() -> None:
-    """A slow answer does not make the lease last longer than the server thinks."""
-    lease = FakeLease(latency=4.0)
+    """A slow response does not extend the lease."""
+    lease = FakeLock(latency=4.0)
     leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     while not leader.is_held():
@@ -186,8 +186,8 @@ async def test_the_time_is_counted_from_the_start_of_the_attempt() -> None:
 
 
 async def test_one_hanging_attempt_does_not_cost_the_lease() -> None:
-    """An attempt ends in time for another one: the next connection may work."""
-    lease = FakeLease()
+    """An attempt ends early enough for another one on a new connection."""
+    lease = FakeLock()
     leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(3)
@@ -200,9 +200,9 @@ async def test_one_hanging_attempt_does_not_cost_the_lease() -> None:
     await asyncio.wait({leading})
 
 
-async def test_the_fence_falls_before_the_lease_does() -> None:
-    """What remains shrinks while nothing is renewed, and is nothing well before another may take over."""
-    lease = FakeLease()
+async def test_the_remaining_time_ends_before_the_lease_expires() -> None:
+    """Without renewals it decreases to zero well before another candidate can acquire the lease."""
+    lease = FakeLock()
     leader = candidate(lease)
     leading = asyncio.create_task(leader.lead(endless(lease, stopping=8)))
     await asyncio.sleep(1)
@@ -213,14 +213,14 @@ async def test_the_fence_falls_before_the_lease_does() -> None:
     await asyncio.sleep(before)
     assert leader.remaining() == 0
     assert now() - lease.held[-1] < lease.duration
-    assert lease.log == ["begin"]  # it is still stopping, but must not write
+    assert lease.log == ["begin"]  # it is still stopping but may not write
     with pytest.raises(LeaseLost):
         await leading
 
 
-async def test_a_lost_lease_is_reported_though_the_work_ends_well() -> None:
-    """Work that answers its cancellation by returning has not simply come to its end."""
-    lease = FakeLease()
+async def test_a_lost_lease_is_reported_although_the_work_returns() -> None:
+    """Work that returns on cancellation has not ended by itself."""
+    lease = FakeLock()
 
     async def work() -> None:
         try:
@@ -235,9 +235,9 @@ async def test_a_lost_lease_is_reported_though_the_work_ends_well() -> None:
         await leading
 
 
-async def test_work_that_cancels_itself_is_no_cancellation_of_ours() -> None:
-    """A task group would take CancelledError for its own doing and go on without a leader."""
-    lease = FakeLease()
+async def test_work_that_cancels_itself_is_a_lost_lease() -> None:
+    """A task group would treat CancelledError as its own and continue without a leader."""
+    lease = FakeLock()
 
     async def work() -> None:
         raise asyncio.CancelledError
@@ -247,9 +247,9 @@ async def test_work_that_cancels_itself_is_no_cancellation_of_ours() -> None:
     assert lease.log == ["release"]
 
 
-async def test_giving_up_has_a_limit() -> None:
-    """An API server that hangs does not keep the process from ending."""
-    lease = FakeLease()
+async def test_the_release_has_a_timeout() -> None:
+    """A hanging API server does not keep the process from ending."""
+    lease = FakeLock()
 
     async def work() -> None:
         lease.mode = "hang"
@@ -260,8 +260,8 @@ async def test_giving_up_has_a_limit() -> None:
 
 
 async def test_a_lease_that_was_lost_meanwhile_is_not_renewed() -> None:
-    """Whoever got it again after somebody else has had it begins a new term."""
-    lease = FakeLease()
+    """A lease that another candidate held meanwhile needs a new term."""
+    lease = FakeLock()
 
     async def gone() -> bool:
         return False
@@ -274,24 +274,24 @@ async def test_a_lease_that_was_lost_meanwhile_is_not_renewed() -> None:
     assert lease.log == ["begin", "end", "release"]
 
 
-async def test_the_check_withholds_what_the_lease_no_longer_covers() -> None:
-    """It says so by raising, from the moment at which the lease is not held, however late the leader notices."""
-    lease, leaps = FakeLease(), [0.0]
+async def test_ensure_held_raises_from_the_moment_the_lease_is_lost() -> None:
+    """Even if the leader notices the loss later."""
+    lease, leaps = FakeLock(), [0.0]
     leader = Leader(lease, clock=lambda: now() + leaps[0])
     with pytest.raises(LeaseLost):
-        leader.check()
+        leader.ensure_held()
     leading = asyncio.create_task(leader.lead(endless(lease)))
     await asyncio.sleep(1)
-    leader.check()
-    leaps[0] = 10.0  # the process was stopped, or the machine suspended: no timer has fired yet
+    leader.ensure_held()
+    leaps[0] = 10.0  # the process was stopped or the machine suspended: no timer has fired
     with pytest.raises(LeaseLost, match="not written"):
-        leader.check()
+        leader.ensure_held()
     with pytest.raises(LeaseLost):
         await leading
 
 
-def test_the_clock_goes_on_while_the_machine_sleeps() -> None:
-    """By default it is CLOCK_BOOTTIME, which is never behind the monotonic one."""
+def test_the_clock_continues_while_the_machine_is_suspended() -> None:
+    """The default is CLOCK_BOOTTIME, which is never behind the monotonic clock."""
     clock = signature(Leader.__init__).parameters["clock"].default
     before, told, after = time.clock_gettime(time.CLOCK_BOOTTIME), clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
     assert before <= told <= after

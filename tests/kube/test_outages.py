@@ -1,22 +1,22 @@
-"""The informer, when the API server is slow, busy, broken or gone."""
+"""The informer with a slow, busy, broken or missing API server."""
 
 import asyncio
 
 import pytest
 from aiohttp import web
 
-from kavip.kube.informer import Timing
+from kavip.kube.informer import InformerTiming
 from tests.kube.conftest import running, until
 from tests.kube.fakeapi import configmap, line, status
-from tests.kube.informers import Api, Log, follow, once, phrases, recorder
+from tests.kube.informers import Api, Log, informer_of, once, phrases, recorder
 
 SILENCE = 1.0
 """Seconds: who stalls for less says something in time."""
 
 
 @pytest.mark.slow
-async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, logged: Log) -> None:
-    """A watch on which no byte comes for long is opened again where it stood; that alone is no trouble."""
+async def test_a_silent_watch_is_opened_again(api: Api, logged: Log) -> None:
+    """It continues at the same version, and that alone is no error."""
     fake, client = api
     silent = asyncio.Event()
 
@@ -30,21 +30,25 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_lost(api: Api, log
         return answer
 
     fake.fault = fault
-    informer = follow(client, timing=Timing(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05))
+    informer = informer_of(
+        client, timing=InformerTiming(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05)
+    )
     async with running(informer.run()):
         await asyncio.wait_for(silent.wait(), 30)
         await fake.put("a/meanwhile")
         await until(lambda: "a/meanwhile" in informer.store)
     assert len(fake.lists) == 1
     assert fake.watches[1]["resourceVersion"] == fake.watches[0]["resourceVersion"]
-    assert phrases(logged) == ["cache filled"]
+    assert phrases(logged) == ["cache synced"]
 
 
 @pytest.mark.slow
-async def test_a_server_that_answers_no_more_is_trouble(api: Api, logged: Log) -> None:
-    """Silence shows when the watch is opened again: a connection that yields nothing at all is an outage."""
+async def test_an_unresponsive_server_is_an_error(api: Api, logged: Log) -> None:
+    """If the watch cannot be opened again, that is an outage."""
     fake, client = api
-    informer = follow(client, timing=Timing(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05))
+    informer = informer_of(
+        client, timing=InformerTiming(lifetime=60, silence=SILENCE, settled=0.05, base=0.01, cap=0.05)
+    )
 
     async def hang(request: web.Request) -> None:
         await asyncio.sleep(3600)
@@ -52,14 +56,14 @@ async def test_a_server_that_answers_no_more_is_trouble(api: Api, logged: Log) -
     async with running(informer.run()):
         await until(lambda: fake.watches)
         fake.fault = hang
-        await until(lambda: informer.trouble == "Unavailable")
+        await until(lambda: informer.current_error == "Unavailable")
         fake.fault = None
-        await until(lambda: not informer.trouble)
-    assert phrases(logged) == ["cache filled", "watch interrupted; retrying", "watch works again"]
+        await until(lambda: not informer.current_error)
+    assert phrases(logged) == ["cache synced", "watch interrupted; retrying", "watch works again"]
 
 
 async def test_429_is_obeyed_and_logged_once(api: Api, logged: Log) -> None:
-    """No request comes before Retry-After has passed; any number of refusals is one line, its end another."""
+    """No request is sent before Retry-After has passed; all refusals are one log line, and the recovery is another."""
     fake, client = api
     times: list[float] = []
 
@@ -69,18 +73,18 @@ async def test_429_is_obeyed_and_logged_once(api: Api, logged: Log) -> None:
         return web.json_response(busy, status=429) if len(times) < 3 else None
 
     fake.fault = fault
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await asyncio.wait_for(informer.synced.wait(), 30)
-        assert informer.trouble == "Throttled"
-        await until(lambda: not informer.trouble)
+        assert informer.current_error == "Throttled"
+        await until(lambda: not informer.current_error)
     assert times[1] - times[0] >= 0.3
     assert times[2] - times[1] >= 0.3
-    assert phrases(logged) == ["watch interrupted; retrying", "cache filled", "watch works again"]
+    assert phrases(logged) == ["watch interrupted; retrying", "cache synced", "watch works again"]
 
 
-async def test_an_outage_is_one_line_and_its_end_another(api: Api, logged: Log) -> None:
-    """A proxy's 502 with HTML, a 503, a broken connection: retried until it is over, the store as it was."""
+async def test_an_outage_is_logged_once_and_its_end_once(api: Api, logged: Log) -> None:
+    """HTML with a 502, a 503, a broken connection: retried until the end, with an unchanged store."""
     fake, client = api
     await fake.put("a/one")
     refused = 0
@@ -92,7 +96,7 @@ async def test_an_outage_is_one_line_and_its_end_another(api: Api, logged: Log) 
             request.transport.abort()
         return web.Response(status=502 + refused % 2, text="<html>secret</html>", content_type="text/html")
 
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         fake.fault = outage
@@ -102,14 +106,14 @@ async def test_an_outage_is_one_line_and_its_end_another(api: Api, logged: Log) 
         await fake.put("a/two")
         fake.fault = None
         await until(lambda: "a/two" in informer.store)
-        await until(lambda: not informer.trouble)
-    assert phrases(logged) == ["cache filled", "watch interrupted; retrying", "watch works again"]
+        await until(lambda: not informer.current_error)
+    assert phrases(logged) == ["cache synced", "watch interrupted; retrying", "watch works again"]
     assert "html" not in str(logged)
     assert len(fake.lists) == 1
 
 
 async def test_a_watch_that_always_ends_at_once_backs_off(api: Api) -> None:
-    """An API server that closes each watch as soon as it is open is not hammered."""
+    """A server that closes each watch at once is not flooded."""
     fake, client = api
 
     async def fault(request: web.Request) -> web.StreamResponse | None:
@@ -120,9 +124,9 @@ async def test_a_watch_that_always_ends_at_once_backs_off(api: Api) -> None:
         return answer
 
     fake.fault = fault
-    informer = follow(client, timing=Timing(settled=30, base=0.05, cap=0.05))
+    informer = informer_of(client, timing=InformerTiming(settled=30, base=0.05, cap=0.05))
     async with running(informer.run()):
-        await until(lambda: informer.trouble == "Unavailable")
+        await until(lambda: informer.current_error == "Unavailable")
         began, before = asyncio.get_running_loop().time(), len(fake.watches)
         await asyncio.sleep(0.3)
         lasted = asyncio.get_running_loop().time() - began
@@ -131,10 +135,10 @@ async def test_a_watch_that_always_ends_at_once_backs_off(api: Api) -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items":null}', b"[]", b"<html>", b""])
 async def test_an_answer_that_is_no_list_deletes_nothing(api: Api, body: bytes) -> None:
-    """200 with something else in it, from a proxy or a server that dies, is an outage."""
+    """A 200 with another body, from a proxy or a dying server, is an outage."""
     fake, client = api
     await fake.put("a/one")
-    informer = follow(client)
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: fake.watches)
@@ -145,8 +149,8 @@ async def test_an_answer_that_is_no_list_deletes_nothing(api: Api, body: bytes) 
     assert len(fake.lists) == 3
 
 
-async def test_a_torn_line_is_read_again_as_a_whole(api: Api) -> None:
-    """What stands after the last newline of a connection that ends was never told."""
+async def test_an_incomplete_line_is_read_again(api: Api) -> None:
+    """Bytes after the last newline of a closed connection are ignored."""
     fake, client = api
     whole = line("ADDED", configmap("a/torn", 50))
 
@@ -165,7 +169,7 @@ async def test_a_torn_line_is_read_again_as_a_whole(api: Api) -> None:
         return answer
 
     fake.fault = fault
-    informer = follow(client)
+    informer = informer_of(client)
     told = recorder(informer)
     async with running(informer.run()):
         await until(lambda: told)
@@ -173,10 +177,10 @@ async def test_a_torn_line_is_read_again_as_a_whole(api: Api) -> None:
     assert len(fake.lists) == 1
 
 
-async def test_a_server_whose_storage_was_set_back_is_listed_again(api: Api) -> None:
-    """A version that the server has not reached is not waited for."""
+async def test_a_restored_storage_is_listed_again(api: Api) -> None:
+    """A version that the server has not reached is not awaited."""
     fake, client = api
-    informer = follow(client)
+    informer = informer_of(client)
     async with running(informer.run()):
         await until(lambda: fake.watches)
         await fake.fail(504, "Timeout", "Too large resource version: 9, current: 4")

@@ -5,31 +5,31 @@ import asyncio
 import pytest
 
 from kavip.errors import QueueClosed
-from kavip.kube.workqueue import PATIENCE, SHARE, WorkQueue
+from kavip.kube.workqueue import LOW_PRIORITY_SHARE, MAX_DEFER_SECONDS, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
 
 async def taken(queue: WorkQueue[str], count: int) -> list[str]:
-    """Lend *count* keys, one after the other."""
+    """Process *count* keys one by one."""
     keys = []
     for _ in range(count):
-        async with asyncio.timeout(1), queue.lend() as key:
+        async with asyncio.timeout(1), queue.get() as key:
             keys.append(key)
     return keys
 
 
-async def nothing_is_lent(queue: WorkQueue[str]) -> bool:
-    """Whether the queue has nothing to lend for a minute."""
+async def is_idle(queue: WorkQueue[str]) -> bool:
+    """Whether no key is processed for a minute."""
     try:
-        async with asyncio.timeout(60), queue.lend():
+        async with asyncio.timeout(60), queue.get():
             return False
     except TimeoutError:
         return True
 
 
-async def test_ten_adds_are_one_piece_of_work() -> None:
-    """Adds before the key is picked up are folded."""
+async def test_ten_adds_are_processed_once() -> None:
+    """Adds before a key is processed are folded."""
     queue = WorkQueue[str]()
     for _ in range(10):
         queue.add("a")
@@ -39,7 +39,7 @@ async def test_ten_adds_are_one_piece_of_work() -> None:
     assert len(queue) == 0
 
 
-async def test_keys_come_in_the_order_in_which_they_became_dirty() -> None:
+async def test_keys_are_processed_in_the_order_of_their_first_add() -> None:
     """A key that is added again keeps its place."""
     queue = WorkQueue[str]()
     for key in ("c", "a", "b", "a", "c"):
@@ -47,117 +47,117 @@ async def test_keys_come_in_the_order_in_which_they_became_dirty() -> None:
     assert await taken(queue, 3) == ["c", "a", "b"]
 
 
-async def test_a_key_that_may_wait_lets_others_pass_but_not_for_ever() -> None:
-    """Whoever comes first goes last, until its patience ends; then it is next."""
-    queue = WorkQueue[str](may_wait=str.isupper)
+async def test_a_deferred_key_lets_others_pass_for_a_while() -> None:
+    """Then it is next."""
+    queue = WorkQueue[str](can_defer=str.isupper)
     for key in ("A", "B", "a", "b"):
         queue.add(key)
     assert await taken(queue, 2) == ["a", "b"]
     assert await taken(queue, 1) == ["A"]
     queue.add("c")
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(MAX_DEFER_SECONDS)
     queue.add("A")
     assert await taken(queue, 3) == ["B", "c", "A"]
 
 
-async def test_keys_behind_let_others_pass_but_one_of_so_many() -> None:
-    """What is new goes first, in its order, and those behind keep theirs and come on all the same."""
+async def test_low_priority_keys_get_their_share() -> None:
+    """Other keys come first, but every eighth key has low priority; both keep their order."""
     queue = WorkQueue[str]()
     for number in range(4):
-        queue.add_behind(f"behind {number}")
-    new = [f"new {number}" for number in range(SHARE)]
+        queue.add_low_priority(f"behind {number}")
+    new = [f"new {number}" for number in range(LOW_PRIORITY_SHARE)]
     for key in new:
         queue.add(key)
-    assert len(queue) == 4 + SHARE
-    assert await taken(queue, SHARE + 2) == [*new[:-1], "behind 0", new[-1], "behind 1"]
+    assert len(queue) == 4 + LOW_PRIORITY_SHARE
+    assert await taken(queue, LOW_PRIORITY_SHARE + 2) == [*new[:-1], "behind 0", new[-1], "behind 1"]
     queue.add("a")
     assert await taken(queue, 3) == ["a", "behind 2", "behind 3"]
     assert len(queue) == 0
 
 
-async def test_a_key_behind_comes_to_the_others_with_news() -> None:
-    """It is still one piece of work, and what was lent out meanwhile is lent once more."""
+async def test_an_add_raises_the_priority() -> None:
+    """The key is still processed once; if it is being processed, it is processed again."""
     queue = WorkQueue[str]()
     for key in ("a", "b", "c"):
-        queue.add_behind(key)
+        queue.add_low_priority(key)
     queue.add("c")
-    queue.add_behind("c")
+    queue.add_low_priority("c")
     assert await taken(queue, 1) == ["c"]
-    async with queue.lend() as key:
+    async with queue.get() as key:
         assert key == "a"
-        queue.add_behind("a")
+        queue.add_low_priority("a")
         assert await taken(queue, 1) == ["b"]
-        assert await nothing_is_lent(queue)
+        assert await is_idle(queue)
     assert await taken(queue, 1) == ["a"]
-    assert await nothing_is_lent(queue)
+    assert await is_idle(queue)
 
 
-async def test_keys_that_may_wait_wait_for_those_behind_until_their_patience_ends() -> None:
-    """Then they are next."""
-    queue = WorkQueue[str](may_wait=str.isupper)
+async def test_deferred_keys_come_before_low_priority_after_a_while() -> None:
+    """Once their time is over they are next."""
+    queue = WorkQueue[str](can_defer=str.isupper)
     queue.add("A")
     for key in ("a", "b"):
-        queue.add_behind(key)
+        queue.add_low_priority(key)
     assert await taken(queue, 1) == ["a"]
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(MAX_DEFER_SECONDS)
     assert await taken(queue, 2) == ["A", "b"]
 
 
-async def test_a_key_added_while_lent_is_lent_once_more_and_only_afterwards() -> None:
-    """No key is in two hands, and nothing added is lost."""
+async def test_a_key_added_while_processed_is_processed_again_afterwards() -> None:
+    """No key is processed twice at the same time, and no add is lost."""
     queue = WorkQueue[str]()
     queue.add("a")
-    async with queue.lend():
+    async with queue.get():
         queue.add("a")
         queue.add("a")
-        assert await nothing_is_lent(queue)
+        assert await is_idle(queue)
     assert await taken(queue, 1) == ["a"]
-    assert await nothing_is_lent(queue)
+    assert await is_idle(queue)
 
 
 async def test_of_two_times_the_earlier_counts() -> None:
-    """A later or an earlier timer for the same key never makes two pieces of work."""
+    """Two timers for one key never process it twice."""
     queue, clock = WorkQueue[str](), asyncio.get_running_loop().time
     began = clock()
     for delay in (3600, 600, 7200):
         queue.add_after("a", delay)
-    async with queue.lend() as key:
+    async with queue.get() as key:
         assert (key, clock() - began) == ("a", 600)
     async with asyncio.timeout(7200):
-        assert await nothing_is_lent(queue)
+        assert await is_idle(queue)
 
 
-async def test_an_add_makes_a_pending_time_moot() -> None:
-    """Whoever works on the key now sets the next time."""
+async def test_an_add_cancels_the_timer() -> None:
+    """The worker that processes the key sets the next time."""
     queue = WorkQueue[str]()
     queue.add_after("a", 30)
     queue.add("a")
     assert await taken(queue, 1) == ["a"]
-    assert await nothing_is_lent(queue)
+    assert await is_idle(queue)
 
 
 async def test_back_off_doubles_up_to_the_cap_and_is_forgotten() -> None:
-    """Each delay lies between half of the back-off and all of it."""
+    """Each delay is between half of the back-off and all of it."""
     queue, clock = WorkQueue[str](base=1, cap=10), asyncio.get_running_loop().time
     for failures, full in enumerate((1, 2, 4, 8, 10, 10)):
         assert queue.failures("a") == failures
         began = clock()
-        delay = queue.retry("a")
+        delay = queue.add_rate_limited("a")
         assert full / 2 <= delay <= full
-        async with queue.lend() as key:
+        async with queue.get() as key:
             assert key == "a"
             assert clock() - began == pytest.approx(delay, abs=0.01)
     queue.forget("a")
     assert queue.failures("a") == 0
-    assert queue.retry("a") <= 1
+    assert queue.add_rate_limited("a") <= 1
 
 
 async def test_a_cancelled_waiter_loses_nothing() -> None:
-    """A key that woke a waiter who was cancelled at the same moment goes to the next one."""
+    """A key that woke a waiter which was cancelled goes to the next waiter."""
     queue, got = WorkQueue[str](), []
 
     async def work() -> None:
-        async with queue.lend() as key:
+        async with queue.get() as key:
             got.append(key)
 
     first, second = asyncio.create_task(work()), asyncio.create_task(work())
@@ -170,26 +170,26 @@ async def test_a_cancelled_waiter_loses_nothing() -> None:
     assert got == ["a"]
 
 
-async def test_a_failure_in_the_block_gives_the_key_back() -> None:
+async def test_an_exception_in_the_block_marks_the_key_as_done() -> None:
     """A worker that raises does not keep its key."""
     queue = WorkQueue[str]()
     queue.add("a")
     with pytest.raises(ZeroDivisionError):
-        async with queue.lend():
+        async with queue.get():
             raise ZeroDivisionError
-    assert await nothing_is_lent(queue)
+    assert await is_idle(queue)
     queue.add("a")
     assert await taken(queue, 1) == ["a"]
 
 
 @pytest.mark.slow
-async def test_many_workers_share_the_keys_without_doing_one_twice() -> None:
-    """A thousand keys, added more than once, are lent one thousand times to 32 workers."""
+async def test_many_workers_process_each_key_once() -> None:
+    """32 workers process a thousand keys, added more than once, a thousand times."""
     queue, done = WorkQueue[int](), []
 
     async def work() -> None:
         while True:
-            async with queue.lend() as key:
+            async with queue.get() as key:
                 await asyncio.sleep(key % 7 / 10)
                 done.append(key)
 
@@ -203,15 +203,15 @@ async def test_many_workers_share_the_keys_without_doing_one_twice() -> None:
     assert all(isinstance(outcome, QueueClosed) for outcome in outcomes)
 
 
-async def test_a_closed_queue_lends_nothing_and_takes_nothing() -> None:
-    """Whoever waits is told at once; what is lent is finished; timers are gone."""
+async def test_a_closed_queue_processes_nothing() -> None:
+    """Waiting workers get an exception, a key in process is finished, and timers are cancelled."""
     queue = WorkQueue[str]()
     queue.add("lent")
-    async with queue.lend():
+    async with queue.get():
         queue.add("lent")
         queue.add_after("later", 5)
-        queue.retry("failed")
-        waiting = asyncio.create_task(queue.lend().__aenter__())
+        queue.add_rate_limited("failed")
+        waiting = asyncio.create_task(queue.get().__aenter__())
         await asyncio.sleep(0)
         queue.close()
         with pytest.raises(QueueClosed):
@@ -221,5 +221,5 @@ async def test_a_closed_queue_lends_nothing_and_takes_nothing() -> None:
     await asyncio.sleep(600)
     assert len(queue) == 0
     with pytest.raises(QueueClosed):
-        async with queue.lend():
+        async with queue.get():
             pass

@@ -80,7 +80,7 @@ async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -
         key = service if "/" in service else f"{namespace or credentials.namespace or 'default'}/{service}"
         home = key.partition("/")[0]
         parts = await asyncio.gather(
-            *(_part(client, resource, home) for resource in resources.DECISIVE), _api_server(client)
+            *(_part(client, resource, home) for resource in resources.DECISION_KINDS), _api_server(client)
         )
     return key, Around(
         tuple(each for part in parts for each in part.objects),
@@ -114,7 +114,7 @@ async def _standing(client: Client, given: Collection[Object]) -> Standing:
     namespaces = sorted({each.metadata.namespace for each in given} - {""})
     lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
     *parts, api_server = await asyncio.gather(
-        *(_reachable(client, resource, namespaces) for resource in resources.DECISIVE), _api_server(client)
+        *(_reachable(client, resource, namespaces) for resource in resources.DECISION_KINDS), _api_server(client)
     )
     return Standing(
         (*(each for part in parts for each in part.objects), *api_server.objects),
@@ -155,7 +155,7 @@ async def _slices(client: Client, key: str, gate: asyncio.Semaphore) -> Sequence
     async with gate:
         labels = f"{names.SERVICE_NAME_LABEL}={name}"
         found, _ = await client.list(
-            resources.ENDPOINT_SLICES, namespace=namespace, labels=labels, undecodable=_nothing
+            resources.ENDPOINT_SLICES, namespace=namespace, labels=labels, on_malformed=_nothing
         )
     return found
 
@@ -163,7 +163,7 @@ async def _slices(client: Client, key: str, gate: asyncio.Semaphore) -> Sequence
 async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Part:
     malformed: list[Malformed] = []
     try:
-        objects, _ = await client.list(resource, undecodable=malformed.append)
+        objects, _ = await client.list(resource, on_malformed=malformed.append)
     except NotFound:
         if resource.optional:
             return _Part(resource)
@@ -172,7 +172,7 @@ async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Par
         if not namespace:
             raise
         return await _own(client, resource, namespace, error)
-    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.why}" for each in malformed)
+    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
     return _Part(resource, objects, notes)
 
 
@@ -184,7 +184,7 @@ async def _api_server(client: Client) -> _Part:
             resources.ENDPOINT_SLICES,
             namespace=namespace,
             labels=f"{names.SERVICE_NAME_LABEL}={name}",
-            undecodable=_nothing,
+            on_malformed=_nothing,
         )
     except Forbidden:
         return _Part(resources.ENDPOINT_SLICES, notes=(_UNSEEN,))

@@ -71,7 +71,7 @@ async def follow(kubeconfig: str, *, context: str, namespace: str) -> AsyncItera
             informer.subscribe(lambda _old, _new: changed.set())
             tasks.create_task(informer.run())
         for informer in informers:
-            await informer.came(1)
+            await informer.wait_listed(1)
         while True:
             objects = tuple(each for informer in informers for _, each in sorted(informer.store.items()))
             trouble = _trouble(informers)
@@ -82,7 +82,7 @@ async def follow(kubeconfig: str, *, context: str, namespace: str) -> AsyncItera
 
 
 def _trouble(informers: list[Informer[Any]]) -> str:
-    return next((informer.trouble for informer in informers if informer.trouble), "")
+    return next((informer.current_error for informer in informers if informer.current_error), "")
 
 
 @asynccontextmanager
@@ -101,13 +101,13 @@ def _scene(parts: list[_Part]) -> Scene:
 async def _part(client: Client, resource: Resource[Any], home: str) -> _Part:
     malformed: list[Malformed] = []
     try:
-        objects, _ = await client.list(resource, undecodable=malformed.append)
+        objects, _ = await client.list(resource, on_malformed=malformed.append)
     except NotFound:
         why = f"this cluster has no {resource.kind}: is kavip installed?"
         return _Part(resource, namespace=None, notes=(why,))
     except Forbidden as error:
         return await _part_of(client, resource, home, error)
-    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.why}" for each in malformed)
+    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
     return _Part(resource, tuple(objects), notes=notes)
 
 

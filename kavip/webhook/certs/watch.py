@@ -48,7 +48,7 @@ class CertificateWatch:
             return found
         if self._secrets.synced.is_set():
             return "does not exist"
-        return f"cannot be read: {self._secrets.trouble}" if self._secrets.trouble else ""
+        return f"cannot be read: {self._secrets.current_error}" if self._secrets.current_error else ""
 
 
 def _by_name(client: Client, resource: Resource[Any], name: str, *, namespace: str = "") -> Informer[Any]:

@@ -11,7 +11,7 @@ from kavip.api.cluster import Secret
 from kavip.api.meta import Metadata
 from kavip.errors import ApiError, Forbidden
 from kavip.kube.client import Client
-from kavip.kube.codec import Seen
+from kavip.kube.codec import Changed
 from kavip.kube.resources import SECRETS
 from kavip.settings import Settings
 from kavip.webhook.certs.provided import ProvidedCertificates
@@ -41,12 +41,12 @@ class FakeApi:
         return (self.secrets if resource is SECRETS else ()), "1"
 
     @asynccontextmanager
-    async def watch(self, resource: Any, _version: str, **_: Any) -> AsyncIterator[AsyncIterator[Seen[Secret]]]:
+    async def watch(self, resource: Any, _version: str, **_: Any) -> AsyncIterator[AsyncIterator[Changed[Secret]]]:
         """The events of a queue."""
 
-        async def events() -> AsyncIterator[Seen[Secret]]:
+        async def events() -> AsyncIterator[Changed[Secret]]:
             while True:
-                yield Seen(await (self.news if resource is SECRETS else asyncio.Queue[Secret]()).get())
+                yield Changed(await (self.news if resource is SECRETS else asyncio.Queue[Secret]()).get())
 
         yield events()
 

@@ -10,10 +10,10 @@ from tests.support.manifests import ROOT
 PROGRAM = """
 import sys
 import kavip.app
-from kavip.kube import lean
+from kavip.kube import configloader
 from kubernetes_asyncio import client
 from kubernetes_asyncio.client.configuration import Configuration
-assert lean.Configuration is client.Configuration is Configuration
+assert configloader.Configuration is client.Configuration is Configuration
 generated = ("kubernetes_asyncio.client.models.", "kubernetes_asyncio.client.api.")
 print(sum(name.startswith(generated) for name in sys.modules))
 """
@@ -21,6 +21,6 @@ print(sum(name.startswith(generated) for name in sys.modules))
 
 @pytest.mark.slow
 def test_no_model_is_loaded() -> None:
-    """The program has none of the 800 modules in memory, and the configuration is the library's own."""
+    """None of the 800 modules is in memory, and the configuration class is the library's own."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"

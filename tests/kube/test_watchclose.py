@@ -1,4 +1,4 @@
-"""How a watch over TLS ends that nobody reads to its end, as its server sees it."""
+"""How a TLS watch that is not read to its end is closed, as its server sees it."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"
 
 
 def stream(listener: socket.socket, tls: ssl.SSLContext) -> bytes:
-    """Answer one request with a line and no end; what comes then: b"" is a polite goodbye, a cut raises."""
+    """Answer one request with one line; return b"" after a close_notify, raise after an abort."""
     plain, _ = listener.accept()
     plain.settimeout(60)
     with tls.wrap_socket(plain, server_side=True, suppress_ragged_eofs=False) as connection:
@@ -25,8 +25,8 @@ def stream(listener: socket.socket, tls: ssl.SSLContext) -> bytes:
         return connection.recv(65536)
 
 
-async def test_a_watch_that_is_given_up_is_cut(tmp_path: Path) -> None:
-    """It is not ended politely, for then the socket stays open until the server has said goodbye as well."""
+async def test_an_abandoned_watch_is_aborted(tmp_path: Path) -> None:
+    """A regular close would keep the socket open until the server answers it."""
     authority = Authority(tmp_path)
     crt, key = authority.issue("api", hosts=[HOST]).write(tmp_path, "api")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -36,7 +36,7 @@ async def test_a_watch_that_is_given_up_is_cut(tmp_path: Path) -> None:
         config.write_text(authority.kubeconfig(f"https://{HOST}:{listener.getsockname()[1]}", "users"))
         served = asyncio.create_task(asyncio.to_thread(stream, listener, tls))
         async with Transport(Credentials(str(config))) as transport:
-            async with transport.lines("/watch", {}, silence=30) as lines:
+            async with transport.stream_lines("/watch", {}, silence=30) as lines:
                 assert await anext(lines) == b"{}"
             with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
                 await served
