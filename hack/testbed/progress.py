@@ -39,7 +39,7 @@ class Step:
         if not self.of:
             return text
         text += f", {self.done} of {self.of} {self.unit}"
-        if self.done < _ENOUGH * self.of:
+        if not _ENOUGH * self.of <= self.done < self.of:  # all compiled: the linker's time is unknown
             return text
         left = self.elapsed() * (self.of - self.done) / self.done
         return f"{text}, about {_spoken(left)} left"
