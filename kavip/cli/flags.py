@@ -1,4 +1,6 @@
-"""The options that several of the commands which ask have, one spelling and one meaning each."""
+"""
+Options that several commands have, each with one spelling and one meaning.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,14 +15,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def filename(**more: Any) -> Callable[[F], F]:
-    """``-f``, as *paths*."""
+    """The option ``-f``, as *paths*."""
     return click.option(
         "-f",
         "--filename",
         "paths",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="file or folder of YAML or JSON; - reads standard input; may be repeated",
+        help="file or folder of YAML or JSON; - for standard input; may be repeated",
         **more,
     )
 
@@ -28,19 +30,19 @@ def filename(**more: Any) -> Callable[[F], F]:
 FILES: Final = filename(required=True)
 
 
-def homes(command: F) -> F:
-    """Where groups count."""
+def group_namespaces(command: F) -> F:
+    """The namespaces whose groups kavip uses."""
     return click.option(
         "--group-namespaces",
-        "homes",
+        "group_namespaces",
         default="",
         callback=lambda _, __, text: listed(text),
-        help="namespaces in which KeepalivedGroups count, comma-separated; empty: all",
+        help="namespaces whose KeepalivedGroups kavip uses, comma-separated; empty: all",
     )(command)
 
 
 def setting(name: str, *, doc: str = "") -> Callable[[F], F]:
-    """The setting *name* of ``kavip run``, as an option of the same name."""
+    """The setting *name* of ``kavip run`` as an option of the same name."""
     (known,) = (each for each in dataclasses.fields(Settings) if each.name == name)
     return click.option(
         f"--{name.replace('_', '-')}",
@@ -52,22 +54,22 @@ def setting(name: str, *, doc: str = "") -> Callable[[F], F]:
     )
 
 
-def manner(command: F) -> F:
-    """What an administrator may have softened or tightened, by the names of the settings."""
+def policy(command: F) -> F:
+    """The settings of admission, by their names."""
     for name in ("allow_missing_group", "external_ips_scope", "ipam"):
         command = setting(name)(command)
     return command
 
 
 def cluster(command: F) -> F:
-    """Which cluster is asked."""
-    command = click.option("--context", default="", help="context of the kubeconfig; default: its current one")(command)
+    """The cluster that is read."""
+    command = click.option("--context", default="", help="context of the kubeconfig; default: the current one")(command)
     return click.option(
-        "--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, in a pod its account"
+        "--kubeconfig", envvar="KUBECONFIG", default="", help="default: ~/.kube/config, or the service account in a pod"
     )(command)
 
 
 LIVE: Final = click.option(
-    "--live", is_flag=True, help="judge beside what stands in the cluster, as `kubectl apply` would (it is only read)"
+    "--live", is_flag=True, help="apply the files to the objects of the cluster, which is only read"
 )
 OUTPUT: Final = click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True)

@@ -1,7 +1,8 @@
 """
-The command line: thin; each command imports only what it runs, so that the agent stays small.
+The program, and the commands that serve: run, webhook, controller, agent.
 
-Exit status: 0 done, 1 the answer is no (something refused), 2 the question was wrong (flag, variable, file).
+Each command imports only what it runs, so that the agent stays small. Exit status: 0 done, 1 the answer is no (an
+object is refused), 2 the command line is wrong (flag, variable, file).
 """
 
 import asyncio
@@ -44,7 +45,7 @@ def options_of(settings: type, *, prefix: str = names.ENV_PREFIX) -> Callable[[F
 
 
 class _Commands(click.Group):
-    """The commands; the agent's options need its modules, which nobody else wants to wait for."""
+    """The commands. The agent's options need its modules, which only the command ``agent`` imports."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted([*super().list_commands(context), "agent"])
@@ -77,7 +78,7 @@ def _refuse_unknown_variables(settings: type, *, prefix: str = names.ENV_PREFIX)
 @cli.command()
 @options_of(Settings)
 def run(**given: Any) -> None:
-    """Serve admission on every replica, and run the controller on the one that leads."""
+    """Serve admission; run the controller on the leader."""
     _serve(frozenset({"webhook", "controller"}), given)
 
 
@@ -102,7 +103,7 @@ def _agent() -> click.Command:
     @click.command()
     @options_of(AgentSettings, prefix=PREFIX)
     def agent(**given: Any) -> None:
-        """Keep keepalived on this node in step with its group (runs in the group's DaemonSet)."""
+        """Run keepalived on this node for its group."""
         _refuse_unknown_variables(AgentSettings, prefix=PREFIX)
         settings = AgentSettings(**given)
         telemetry.configure_logging(settings.log_level, settings.log_format)
@@ -116,7 +117,7 @@ for _command in commands.ALL:
 
 
 def main() -> None:
-    """Run the command line; errors of our own are one line, exit status 2."""
+    """Run the command line; an error of kavip is one line, with exit status 2."""
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -127,6 +128,6 @@ def main() -> None:
     except KavipError as error:
         click.echo(f"kavip: {error}", err=True)
         sys.exit(2)
-    except OSError as error:  # an address that is none, a port in use
+    except OSError as error:  # such as an invalid address or a port in use
         click.echo(f"kavip: cannot listen or connect: {error}; see the --*-host and --*-port settings", err=True)
         sys.exit(2)

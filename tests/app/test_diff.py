@@ -135,6 +135,6 @@ def test_live_judges_beside_the_cluster_with_few_rights(running: Installation, t
     assert {event.verb for event in running.plane.audit.events(user="ci")} <= {"list", "get"}
     unsure = asked(tmp_path, running, typo, command="plan --diff", user="ci")
     assert unsure.returncode == 2
-    assert "no difference can be told: you may not list namespaces" in unsure.stderr
+    assert "the difference is unknown: you may not list namespaces" in unsure.stderr
     listed = {"apiVersion": "v1", "kind": "List", "items": rights}
     running.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))

@@ -15,6 +15,7 @@ from kavip.api import conditions
 from kavip.api.service import Service
 from kavip.cli.sources import cluster, files
 from kavip.cli.views import explain, simulate
+from kavip.cli.views.listing import Listing
 from tests.app.conftest import ROOT, Installation, a_group, a_pool, a_service, object_of, wait_for
 
 pytestmark = pytest.mark.apiserver
@@ -142,12 +143,12 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     furnish(installation)
     admin = str(installation.plane.kubeconfig)
 
-    def agreed() -> explain.Around | None:
+    def agreed() -> Listing | None:
         """The cluster once what stands is what would be decided now: words follow what was made last a moment late."""
-        _, seen = asyncio.run(cluster.read(admin, context="", service="shop/one", namespace=""))
+        _, seen = asyncio.run(cluster.list_for_service(admin, context="", service="shop/one", namespace=""))
         services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))
         found = [explain.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
-        return seen if all(each.told == each.decided for each in found) else None
+        return seen if all(each.condition == each.decided for each in found) else None
 
     around = wait_for("what stands is what is decided", agreed)
     assert (around.absent, around.notes) == (frozenset({"Node"}) & around.absent, ())
@@ -155,9 +156,9 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     expected |= {each["metadata"]["name"]: wanted for wanted, each in LATER.items()}
     for name, wanted in expected.items():
         found = explain.explain_service(around, f"shop/{name}", now=datetime.now(UTC))
-        assert found.told is not None, name
-        assert (found.told.reason, found.told) == (wanted, found.decided), name
-        assert found.status == int(found.told.status != "True"), name
+        assert found.condition is not None, name
+        assert (found.condition.reason, found.condition) == (wanted, found.decided), name
+        assert found.status == int(found.condition.status != "True"), name
         assert found.explanation is not None, name
     for name, words in (("alien", "its loadBalancerClass example.com/other"), ("inner", "it is of type ClusterIP")):
         assert explain.explain_service(around, f"shop/{name}", now=datetime.now(UTC)).unmanaged.startswith(words)
@@ -202,7 +203,7 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(pools[1]))
     wait_for("pools are hidden", lambda: not is_allowed(installation, "reader", "kavip.io", "vippools"))
     blind = kubectl_kavip(tmp_path, installation, *asked, user="reader")
-    assert blind.stdout.startswith("Service shop/one: kavip has said nothing about it yet\n")
+    assert blind.stdout.startswith("Service shop/one: kavip has not written its condition yet\n")
     assert (blind.returncode, blind.stderr) == (2, "")
     nobody = kubectl_kavip(tmp_path, installation, *asked, user="nobody")
     assert (nobody.returncode, nobody.stdout) == (2, "")
@@ -221,7 +222,7 @@ def test_who_may_read_one_namespace_is_told_what_is_hidden(installation: Install
     elsewhere = a_service("theirs", namespace="other")
     installation.applied(POOLS[1], a_service("one", annotations=GROUP), elsewhere)
     file = str(installation.plane.user("tenant"))
-    key, around = asyncio.run(cluster.read(file, context="", service="one", namespace="shop"))
+    key, around = asyncio.run(cluster.list_for_service(file, context="", service="one", namespace="shop"))
     found = explain.explain_service(around, key, now=datetime.now(UTC))
     assert [each.metadata.name for each in around.objects if isinstance(each, Service)] == ["one"]
     assert found.decided is not None

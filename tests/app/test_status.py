@@ -149,7 +149,7 @@ def status_is_shown(installation: Installation, tmp_path: Path) -> None:
         few.returncode == 0 and len(few.stdout.splitlines()) == len(lines) - 1
     )  # a node that holds nothing is not seen
     assert few.stderr.splitlines() == [
-        "kavip: you may not list nodes of the whole cluster: those that hold no VIP are not shown",
+        "kavip: you may not list nodes of the whole cluster: nodes that hold no VIP are not shown",
         "kavip: you may not list services of the whole cluster: only those of namespace shop are shown",
     ]
     none = kubectl_kavip(tmp_path, installation, "kavip", "status", "-n", "other", user="dora")

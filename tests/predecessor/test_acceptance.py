@@ -20,7 +20,7 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.cli.sources import files
 from kavip.cli.views import simulate
-from kavip.cli.views.simulate import Planned
+from kavip.cli.views.simulate import Simulation
 from kavip.names import Condition
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
@@ -63,12 +63,12 @@ def block(text: str, name: str) -> str:
 
 # --- (a) --------------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
-def applied() -> Planned:
+def applied() -> Simulation:
     """What comes of the predecessor's own test manifests."""
     return simulate.plan(files.load([MANIFESTS]))
 
 
-def test_a_its_own_manifests_give_what_they_gave(applied: Planned) -> None:
+def test_a_its_own_manifests_give_what_they_gave(applied: Simulation) -> None:
     """Each group has DaemonSet and ConfigMap of its name, the image is defaulted, VRIDs begin behind the blacklist."""
     made = {(each["kind"], each["metadata"]["name"]) for each in applied.objects}
     groups = ("keepalivedgroup-test", "keepalivedgroup-test2", "keepalivedgroup-router")
@@ -77,28 +77,28 @@ def test_a_its_own_manifests_give_what_they_gave(applied: Planned) -> None:
     assert applied.snapshot.groups[ROUTER].status.router_ids == {"t/svc1": 3, "t/svc2": 4}
 
 
-def test_a_a_service_without_annotation_is_ignored(applied: Planned) -> None:
+def test_a_a_service_without_annotation_is_ignored(applied: Simulation) -> None:
     """It gets neither address nor condition nor VRID."""
     plain = applied.snapshot.services["t/kubernetes"]
     assert (plain.ingress_addresses, plain.status.conditions) == ((), None)
     assert not any("t/kubernetes" in (each.status.router_ids or {}) for each in applied.snapshot.groups.values())
 
 
-def test_a_the_platform_assigns_where_it_does(applied: Planned) -> None:
+def test_a_the_platform_assigns_where_it_does(applied: Simulation) -> None:
     """A Service without an address has a VRID, no instance, and a condition that says who is to assign."""
     assert "t/svc1" not in applied.configurations[ROUTER]
     found = {each.type: each.reason for each in applied.snapshot.services["t/svc1"].status.conditions or ()}
     assert found[Condition.ADDRESS_ASSIGNED] == "LeftToPlatform"
 
 
-def test_a_the_same_vip_in_two_groups_is_detected(applied: Planned) -> None:
+def test_a_the_same_vip_in_two_groups_is_detected(applied: Simulation) -> None:
     """The first keeps it, the second is refused: the predecessor ran it in both."""
     assert "192.168.131.130" in applied.configurations[ROUTER]
     assert [(each.namespace, each.name) for each in applied.refused] == [("t", "svc4")]
     assert "192.168.131.130" not in applied.configurations[SECOND]
 
 
-def test_a_groups_of_one_segment_take_different_vrids(applied: Planned) -> None:
+def test_a_groups_of_one_segment_take_different_vrids(applied: Simulation) -> None:
     """The predecessor began with 1 in each; and two groups on the same nodes have ports of their own."""
     used = [number for each in applied.snapshot.groups.values() for number in (each.status.router_ids or {}).values()]
     assert len(used) == len(set(used)) > 2

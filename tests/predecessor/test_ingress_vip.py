@@ -69,7 +69,7 @@ SETTINGS = {
 """Its configuration reference, all of it."""
 
 
-def planned(folder: Path, example: str = EXAMPLE) -> simulate.Planned:
+def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
     """What becomes of the example on two nodes of the tests' segment."""
     path = folder / "example.yaml"
     nodes = [NODES.format(f"n{number}", f"192.0.2.{10 + number}") for number in (1, 2)]

@@ -1,11 +1,11 @@
 """
-One look at a cluster: LIST what decisions read, and nothing else; whatever a user may not read is told, and left out.
+The objects of a cluster that decisions read, listed once. What the user may not read is left out, with a note.
 """
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -15,8 +15,7 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
 from kavip.api.workload import Written
-from kavip.cli.sources.overlay import Standing
-from kavip.cli.views.explain import Around
+from kavip.cli.views.listing import Listing
 from kavip.errors import Forbidden, NotFound, SettingsError
 from kavip.kube import resources
 from kavip.kube.auth import Credentials
@@ -26,21 +25,22 @@ from kavip.kube.resources import Resource
 from kavip.kube.transport import Transport
 from kavip.snapshot import KINDS, Object
 
-_COSTS: Final = {
+_TO_EXPLAIN: Final = {
     names.SERVICE: "addresses that other namespaces hold look free here",
     names.NODE: "addresses of nodes look free here",
-    names.NAMESPACE: "selectors of namespaces are taken as fulfilled",
-    names.KEEPALIVED_GROUP: "which group serves the Service is taken from the Service alone",
-    names.VIP_POOL: "what kavip would decide now cannot be said",
+    names.NAMESPACE: "namespace selectors count as matching",
+    names.KEEPALIVED_GROUP: "the group is the one that the Service names",
+    names.VIP_POOL: "what kavip would decide now is unknown",
 }
-"""What it means that a kind cannot be read."""
-_UNSEEN: Final = f"you may not list endpointslices of {names.API_SERVER_SERVICE}: its addresses look free here"
-
-_UNCHECKED: Final = {
-    **_COSTS,
+"""What follows for ``kavip explain`` from a kind that cannot be read."""
+_TO_PLAN: Final = {
+    **_TO_EXPLAIN,
     names.KEEPALIVED_GROUP: "references to groups are not checked",
     names.VIP_POOL: "references to pools are not checked",
 }
+"""What follows for ``kavip check`` and ``plan``."""
+_NO_API_SERVER: Final = f"you may not list endpointslices of {names.API_SERVER_SERVICE}: its addresses look free here"
+
 _WRITTEN: Final = (
     Resource(resources.CONFIGMAPS.api_version, "configmaps", names.CONFIG_MAP, Written),
     Resource(resources.DAEMONSETS.api_version, "daemonsets", names.DAEMON_SET, Written),
@@ -49,58 +49,70 @@ _AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """What one kind gave; *why* it could not be read (whole)."""
+class KindListing:
+    """
+    The objects of one kind.
+
+    *namespace*: where they may be listed, "" in all namespaces, None nowhere. *is_absent*: no object can be known.
+    """
 
     resource: Resource[Any]
-    objects: Sequence[Object] = ()
+    objects: tuple[Object, ...] = ()
+    namespace: str | None = ""
     notes: tuple[str, ...] = ()
     is_absent: bool = False
 
 
-def usual_kubeconfig() -> str:
-    """``~/.kube/config`` where there is one; "" means the pod's service account."""
+def default_kubeconfig() -> str:
+    """``~/.kube/config`` where it exists; "" stands for the pod's service account."""
     home = os.environ.get("HOME")  # a container's user may have none, and Path.home() raises
     path = Path(home or "/") / ".kube" / "config"
     if path.exists():
         return str(path)
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
-        raise SettingsError("no cluster: give --kubeconfig or set KUBECONFIG, or ask files with -f")
+        raise SettingsError("no cluster: give --kubeconfig, set KUBECONFIG, or read files with -f")
     return ""
 
 
-async def read(kubeconfig: str, *, context: str, service: str, namespace: str) -> tuple[str, Around]:
-    """
-    The key of *service* (``ns/name``, or a name of *namespace*, else of the context's), and the cluster around it.
-
-    An empty *kubeconfig* means the pod's service account.
-    """
-    credentials = Credentials(kubeconfig or None, context=context)
+@asynccontextmanager
+async def connected(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, str]]:
+    """A client of the cluster of *kubeconfig* ("": the default one), and the namespace of its context."""
+    credentials = Credentials(kubeconfig or default_kubeconfig() or None, context=context)
     async with Client(Transport(credentials)) as client:
-        key = service if "/" in service else f"{namespace or credentials.namespace or 'default'}/{service}"
+        yield client, credentials.namespace or "default"
+
+
+async def list_for_service(kubeconfig: str, *, context: str, service: str, namespace: str) -> tuple[str, Listing]:
+    """The key of *service*, which is ``ns/name`` or a name in *namespace*, and the objects that its addresses need."""
+    async with connected(kubeconfig, context) as (client, default):
+        key = service if "/" in service else f"{namespace or default}/{service}"
         home = key.partition("/")[0]
         parts = await asyncio.gather(
-            *(_part(client, resource, home) for resource in resources.DECISION_KINDS), _api_server(client)
+            *(_in_namespace(client, each, home) for each in resources.DECISION_KINDS), _api_server(client)
         )
-    return key, Around(
+    return key, Listing(
         tuple(each for part in parts for each in part.objects),
-        frozenset(part.resource.kind for part in parts if part.is_absent),
-        tuple(note for part in parts for note in part.notes),
+        absent=_absent(parts),
+        notes=tuple(note for part in parts for note in part.notes),
     )
 
 
-async def standing(kubeconfig: str, *, context: str, given: Collection[Object]) -> Standing:
-    """The cluster around the objects *given* by files; of a kind that may not be read, what their namespaces hold."""
-    async with Client(Transport(Credentials(kubeconfig or None, context=context))) as client:
-        return await _standing(client, given)
+async def list_around(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
+    """The objects beside those *given*; of kinds that may not be listed, those in the namespaces of *given*."""
+    async with connected(kubeconfig, context) as (client, _):
+        return await _around(client, given)
 
 
-async def whole(kubeconfig: str, *, context: str, given: Collection[Object]) -> Standing:
-    """The same, and what kavip made for the groups; raises where something cannot be read that a difference needs."""
-    async with Client(Transport(Credentials(kubeconfig or None, context=context))) as client:
-        found = await _standing(client, given)
+async def list_for_diff(kubeconfig: str, *, context: str, given: Collection[Object]) -> Listing:
+    """
+    The objects beside those *given*, and the objects that kavip made for the groups.
+
+    Raises :class:`SettingsError` where something that a difference needs cannot be read.
+    """
+    async with connected(kubeconfig, context) as (client, _):
+        found = await _around(client, given)
         if found.hidden:
-            raise SettingsError(f"no difference can be told: {'; '.join(sorted(found.hidden.values()))}")
+            raise SettingsError(f"the difference is unknown: {'; '.join(sorted(found.hidden.values()))}")
         keys = sorted(each.key for each in found.objects if isinstance(each, KeepalivedGroup))
         gate = asyncio.Semaphore(_AT_ONCE)
         parts = await asyncio.gather(*(_written(client, resource, key, gate) for resource in _WRITTEN for key in keys))
@@ -110,34 +122,82 @@ async def whole(kubeconfig: str, *, context: str, given: Collection[Object]) -> 
     return replace(found, objects=objects, written=dict(each for part in parts for each in part))
 
 
-async def _standing(client: Client, given: Collection[Object]) -> Standing:
+async def list_everywhere(client: Client, resource: Resource[Any]) -> KindListing:
+    """The objects of a kind in all namespaces; raises :class:`Forbidden` where the user may not list them."""
+    malformed: list[Malformed] = []
+    try:
+        objects, _ = await client.list(resource, on_malformed=malformed.append)
+    except NotFound:
+        if resource.optional:
+            return KindListing(resource, namespace=None)
+        note = f"this cluster has no {resource.kind}: is kavip installed?"
+        return KindListing(resource, namespace=None, notes=(note,), is_absent=True)
+    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
+    return KindListing(resource, tuple(objects), notes=notes)
+
+
+async def _in_namespace(client: Client, resource: Resource[Any], namespace: str) -> KindListing:
+    """The objects of a kind, or those of *namespace* where the user may list only these; Services must be listable."""
+    try:
+        return await list_everywhere(client, resource)
+    except Forbidden as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        try:
+            objects = await _objects_of(client, resource, namespace)
+        except Forbidden:
+            if resource is resources.SERVICES:
+                raise error from None
+            objects = ()
+    return _restricted(resource, objects, _TO_EXPLAIN)
+
+
+async def _around(client: Client, given: Collection[Object]) -> Listing:
     namespaces = sorted({each.metadata.namespace for each in given} - {""})
     lacking = {kind for kind, name in KINDS.items() if kind is Service or not any(type(each) is kind for each in given)}
     *parts, api_server = await asyncio.gather(
-        *(_reachable(client, resource, namespaces) for resource in resources.DECISION_KINDS), _api_server(client)
+        *(_in_namespaces(client, resource, namespaces) for resource in resources.DECISION_KINDS), _api_server(client)
     )
-    return Standing(
+    return Listing(
         (*(each for part in parts for each in part.objects), *api_server.objects),
-        absent=frozenset(part.resource.kind for part in parts if part.is_absent),
+        absent=_absent(parts),
         hidden={part.resource.kind: note for part in parts for note in part.notes},
         notes=tuple(note for part in parts if part.resource.type in lacking for note in part.notes),
     )
 
 
-async def _reachable(client: Client, resource: Resource[Any], namespaces: Collection[str]) -> _Part:
-    """What may be read of a kind: everything, or what *namespaces* hold."""
+async def _in_namespaces(client: Client, resource: Resource[Any], namespaces: Collection[str]) -> KindListing:
+    """The objects of a kind, or those of *namespaces* where the user may list only these."""
     try:
-        return await _part(client, resource, "")
+        return await list_everywhere(client, resource)
     except Forbidden as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise
     objects: dict[str, Object] = {}
     for namespace in namespaces:
         with suppress(Forbidden, NotFound):
-            found = await _of(client, resource, namespace)
-            objects.update((each.metadata.key, each) for each in found)
-    told = f"you may not list {resource.plural} of the whole cluster: {_UNCHECKED.get(resource.kind)}"
-    return _Part(resource, tuple(objects.values()), () if resource.optional else (told,), is_absent=not objects)
+            objects.update((each.metadata.key, each) for each in await _objects_of(client, resource, namespace))
+    return _restricted(resource, tuple(objects.values()), _TO_PLAN)
+
+
+def _restricted(resource: Resource[Any], objects: Sequence[Object], effects: Mapping[str, str]) -> KindListing:
+    """The listing of a kind that the user may not list in all namespaces."""
+    note = f"you may not list {resource.plural} of the whole cluster: {effects.get(resource.kind)}"
+    # an optional kind may not exist in the cluster: a user without the right gets the same answer then
+    return KindListing(resource, tuple(objects), None, () if resource.optional else (note,), is_absent=not objects)
+
+
+def _absent(parts: Collection[KindListing]) -> frozenset[str]:
+    return frozenset(part.resource.kind for part in parts if part.is_absent)
+
+
+async def _objects_of(client: Client, resource: Resource[Any], namespace: str) -> Sequence[Object]:
+    """The objects of a kind that belong to *namespace*."""
+    if resource is resources.NAMESPACES:
+        return [await client.get(resource, namespace)]
+    if resource.namespaced:
+        return (await client.list(resource, namespace=namespace))[0]
+    return ()
 
 
 async def _written(
@@ -150,70 +210,26 @@ async def _written(
 
 
 async def _slices(client: Client, key: str, gate: asyncio.Semaphore) -> Sequence[Object]:
-    """Where the endpoints of the Service *key* are: its VIPs follow them."""
-    namespace, _, name = key.partition("/")
+    """The EndpointSlices of the Service *key*: its VIPs follow them."""
     async with gate:
-        labels = f"{names.SERVICE_NAME_LABEL}={name}"
-        found, _ = await client.list(
-            resources.ENDPOINT_SLICES, namespace=namespace, labels=labels, on_malformed=_nothing
-        )
+        return await _slices_of(client, key)
+
+
+async def _api_server(client: Client) -> KindListing:
+    """The EndpointSlices of the API server, whose addresses cannot be VIPs."""
+    try:
+        found = await _slices_of(client, names.API_SERVER_SERVICE)
+    except Forbidden:
+        return KindListing(resources.ENDPOINT_SLICES, notes=(_NO_API_SERVER,))
+    return KindListing(resources.ENDPOINT_SLICES, tuple(found))
+
+
+async def _slices_of(client: Client, service: str) -> Sequence[Object]:
+    namespace, _, name = service.partition("/")
+    labels = f"{names.SERVICE_NAME_LABEL}={name}"
+    found, _ = await client.list(resources.ENDPOINT_SLICES, namespace=namespace, labels=labels, on_malformed=_skip)
     return found
 
 
-async def _part(client: Client, resource: Resource[Any], namespace: str) -> _Part:
-    malformed: list[Malformed] = []
-    try:
-        objects, _ = await client.list(resource, on_malformed=malformed.append)
-    except NotFound:
-        if resource.optional:
-            return _Part(resource)
-        return _Part(resource, notes=(f"this cluster has no {resource.kind}: is kavip installed?",), is_absent=True)
-    except Forbidden as error:
-        if not namespace:
-            raise
-        return await _own(client, resource, namespace, error)
-    notes = tuple(f"{resource.kind} {each.key} cannot be read: {each.error}" for each in malformed)
-    return _Part(resource, objects, notes)
-
-
-async def _api_server(client: Client) -> _Part:
-    """Where the API server is; of other Services nothing is to be known. Who may not read it is told nothing new."""
-    namespace, _, name = names.API_SERVER_SERVICE.partition("/")
-    try:
-        found, _ = await client.list(
-            resources.ENDPOINT_SLICES,
-            namespace=namespace,
-            labels=f"{names.SERVICE_NAME_LABEL}={name}",
-            on_malformed=_nothing,
-        )
-    except Forbidden:
-        return _Part(resources.ENDPOINT_SLICES, notes=(_UNSEEN,))
-    return _Part(resources.ENDPOINT_SLICES, found)
-
-
-def _nothing(_: Malformed) -> None:
-    """Pass over what cannot be read."""
-
-
-async def _own(client: Client, resource: Resource[Any], namespace: str, error: Forbidden) -> _Part:
-    """What of a kind belongs to *namespace*: all that somebody sees who may read only that."""
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        raise error
-    objects: Sequence[Object] = ()
-    try:
-        objects = await _of(client, resource, namespace)
-    except Forbidden:
-        if resource is resources.SERVICES:
-            raise error from None
-    told = f"you may not list {resource.plural} of the whole cluster: {_COSTS.get(resource.kind)}"
-    # where there is no such kind, who may not read it is told the same
-    return _Part(resource, objects, () if resource.optional else (told,), is_absent=not objects)
-
-
-async def _of(client: Client, resource: Resource[Any], namespace: str) -> Sequence[Object]:
-    """The objects of a kind that belong to *namespace*."""
-    if resource is resources.NAMESPACES:
-        return [await client.get(resource, namespace)]
-    if resource.namespaced:
-        return (await client.list(resource, namespace=namespace))[0]
-    return ()
+def _skip(_: Malformed) -> None:
+    """Skip an object that cannot be read."""

@@ -1,17 +1,20 @@
 """
 Objects from files of YAML or JSON, for the offline commands.
 
-Files of a folder are read in the order of their names; kinds that kavip does not read are passed over. What cannot be
-read is a :class:`BadFile` that names the file, the document and the line.
+The files of a folder are read in the order of their names; kinds that kavip does not use are skipped. What cannot be
+read is a :class:`BadFile` with the file, the document and the line.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
+from msgspec import inspect
 
 from kavip import names
 from kavip.api.cluster import Namespace, Network, Node, ServiceCIDR
@@ -19,7 +22,6 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
-from kavip.cli.sources.fields import strange
 from kavip.cli.sources.yaml import Document, read
 from kavip.errors import BadFile
 from kavip.snapshot import KINDS, Object
@@ -37,12 +39,12 @@ _TYPES: Final[dict[tuple[str, str], tuple[type[Object], str]]] = {
     ("networking.k8s.io", names.SERVICE_CIDR): (ServiceCIDR, "networking.k8s.io/v1"),
 }
 _NAMESPACED: Final = (Service, KeepalivedGroup, EndpointSlice)
-_OWN: Final = (KeepalivedGroup, VIPPool)  # of which the types here know every field of spec
+_COMPLETE: Final = (KeepalivedGroup, VIPPool)  # their types have every field of spec
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object, and where it stands."""
+class FileObject:
+    """An object and its place in a file."""
 
     object: Object
     file: str
@@ -51,38 +53,39 @@ class Found:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its kind, and ``ns/name`` or name."""
+        """Its kind, and its ``ns/name`` or name."""
         return KINDS[type(self.object)], self.object.metadata.key
 
     def __str__(self) -> str:
-        """Where it stands, as compilers and editors write it."""
+        """The place, as compilers and editors write it."""
         return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The objects that could be read, and what could not."""
+class FileContents:
+    """The objects that could be read, and the errors of the others."""
 
-    found: tuple[Found, ...]
+    found: tuple[FileObject, ...]
     unread: tuple[BadFile, ...] = ()
 
 
 def load(paths: Iterable[Path]) -> list[Object]:
-    """The objects in *paths*: files, folders, or ``-`` for standard input. All of them, or :class:`BadFile`."""
-    gathered = gather(paths)
-    if gathered.unread:
-        raise gathered.unread[0]
-    return [each.object for each in gathered.found]
+    """The objects in *paths*: files, folders, or ``-``, standard input. Raises :class:`BadFile` for the first error."""
+    contents = read_all(paths)
+    if contents.unread:
+        raise contents.unread[0]
+    return [each.object for each in contents.found]
 
 
-def gather(paths: Iterable[Path]) -> Gathered:
+def read_all(paths: Iterable[Path]) -> FileContents:
     """
-    The objects in *paths* with their places. A file that is named twice is read once, an object stands once.
+    The objects in *paths* with their places. A file that is given twice is read once; an object may occur once.
 
-    What cannot be read hides nothing else. To find no object, of whatever kind, is no success: the path is wrong.
+    An error does not hide other objects or errors. Where there is no object of any kind, that is an error too, because
+    the path is wrong.
     """
     paths = tuple(paths)
-    places: dict[tuple[str, str], Found] = {}
+    places: dict[tuple[str, str], FileObject] = {}
     nameless, unread, count = [], [], 0
     for each in _each(paths):
         if isinstance(each, BadFile):
@@ -94,15 +97,15 @@ def gather(paths: Iterable[Path]) -> Gathered:
         if not each.object.metadata.name:  # the API server gives it one
             nameless.append(each)
         elif (first := places.setdefault(each.key, each)) is not each:
-            problem = f"{' '.join(each.key)} stands already in {first}; keep one of them"
+            problem = f"{' '.join(each.key)} is already in {first}; keep one of them"
             unread.append(BadFile(each.file, problem, document=each.document, line=each.line))
     if not count and not unread:
         unread.append(BadFile(", ".join(map(_shown, paths)), "no objects: want manifests of Kubernetes"))
-    return Gathered((*places.values(), *nameless), tuple(unread))
+    return FileContents((*places.values(), *nameless), tuple(unread))
 
 
-def _each(paths: Iterable[Path]) -> Iterator[Found | BadFile | None]:
-    """What stands in *paths*, one after the other; None for a kind that kavip does not read."""
+def _each(paths: Iterable[Path]) -> Iterator[FileObject | BadFile | None]:
+    """The objects and errors in *paths*, in order; None for a kind that kavip does not use."""
     files: dict[Path, None] = {}
     for path in paths:
         try:
@@ -151,11 +154,11 @@ def _text(file: Path) -> tuple[str, str]:
 
 
 def _bounded(stream: IO[bytes]) -> bytes:
-    """All of *stream*, or one byte more than may be: a device has no end."""
+    """All of *stream*, but at most one byte more than the limit: a device has no end."""
     return stream.read(_LARGEST + 1)
 
 
-def _objects(where: str, text: str) -> Iterator[Found | BadFile | None]:
+def _objects(where: str, text: str) -> Iterator[FileObject | BadFile | None]:
     for document in read(where, text):
         for path, content in _flat(document.content):
             try:
@@ -163,11 +166,11 @@ def _objects(where: str, text: str) -> Iterator[Found | BadFile | None]:
             except BadFile as error:
                 yield error
             else:
-                yield Found(found, where, document.number, document.line(path)) if found else None
+                yield FileObject(found, where, document.number, document.line(path)) if found else None
 
 
 def _flat(content: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
-    """*content* with its path, or each of the items where it is a List (``v1 List``, ``ServiceList``)."""
+    """*content* with its path, or each item of a list (``v1 List``, ``ServiceList``)."""
     if isinstance(content, dict) and str(content.get("kind", "")).endswith("List") and "items" in content:
         for index, each in enumerate(content["items"] or ()):
             yield from _flat(each, f"{path}.items[{index}]")
@@ -193,8 +196,8 @@ def _object(where: str, document: Document, path: str, content: Any) -> Object |
         problem, _, at = str(error).removesuffix("`").partition(" - at `$")
         field = f"{at.lstrip('.')}: " if at else ""
         raise bad(f"{name}{_named(content)}: {field}{problem}", at) from None
-    if isinstance(found, _OWN):
-        for field, meant in strange(content.get("spec"), type(found.spec), path="spec"):
+    if isinstance(found, _COMPLETE):
+        for field, meant in unknown_fields(content.get("spec"), type(found.spec), path="spec"):
             hint = f'; did you mean "{meant}"?' if meant else ""
             raise bad(f"{name}{_named(content)}: {field}: unknown field{hint}", f".{field}")
     if isinstance(found, _NAMESPACED) and not found.metadata.namespace:
@@ -206,3 +209,35 @@ def _named(content: dict[Any, Any]) -> str:
     metadata = content.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return f" {name}" if isinstance(name, str) and name else ""
+
+
+# --- unknown fields ---------------------------------------------------------------------------------------------------
+def unknown_fields(content: Any, kind: type, *, path: str) -> Iterator[tuple[str, str]]:
+    """
+    The fields of *content* at *path* that *kind* does not have, each with its path and a similar field or "".
+
+    msgspec skips such fields, and the API server refuses them.
+    """
+    return _unknown_in(content, _shape(kind), path)
+
+
+@cache
+def _shape(kind: type) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _unknown_in(content: Any, shape: inspect.Type, path: str) -> Iterator[tuple[str, str]]:
+    match shape, content:
+        case inspect.UnionType(types=types), _:
+            for each in types:
+                yield from _unknown_in(content, each, path)
+        case inspect.ListType(item_type=item), list():
+            for index, each in enumerate(content):
+                yield from _unknown_in(each, item, f"{path}[{index}]")
+        case inspect.StructType(fields=fields), dict():
+            known = {each.encode_name: each.type for each in fields}
+            for key, value in content.items():
+                if key in known:
+                    yield from _unknown_in(value, known[key], f"{path}.{key}")
+                else:
+                    yield f"{path}.{key}", next(iter(get_close_matches(str(key), known, n=1)), "")

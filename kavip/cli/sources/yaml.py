@@ -1,28 +1,29 @@
 """
-The documents of a YAML or JSON text, each with the lines on which its parts stand.
+The documents of a YAML or JSON text, with the line of each of their parts.
 
-Nothing in a text may harm the reader: YAML is measured before it is built, and a key that stands twice is refused, not
-settled by order. What cannot be read is a :class:`BadFile` that names document and line.
+No text can harm the reader: the size of YAML is measured before anything is built, and a key that occurs twice in an
+object is refused. What cannot be read is a :class:`BadFile` with the document and the line.
 """
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
 
 import yaml
 
-from kavip.cli.sources.yamlsize import DEEPEST, Measure
 from kavip.errors import BadFile
 
+_DEEPEST: Final = 200  # levels; Kubernetes' own objects have less than 30
+_MOST_ALIASED: Final = 100_000  # nodes that the aliases of one document may repeat
 _BLANKS: Final = " \t\r\n"
-_TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # where YAML would begin a map whose key is a map
+_TEMPLATE: Final = re.compile(r"(?:^\s*|[:-] +)\{\{", re.MULTILINE)  # where YAML would read a map as a key
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The *number*-th document of a text, which begins on line *first*; *node* tells of YAML where its parts stand."""
+    """The *number*-th document of a text, from line *first*; *node*: of YAML, its parts with their lines."""
 
     number: int
     content: Any
@@ -30,12 +31,12 @@ class Document:
     node: yaml.Node | None = None
 
     def line(self, path: str) -> int:
-        """The line of a path such as ``$.spec.ports[0]``, or of the nearest part above it that can be told."""
+        """The line of a path such as ``$.spec.ports[0]``, or of the nearest part above it with a known line."""
         return _line(self.node, path) if self.node else self.first
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: what looks like a date is text."""
+    """YAML as Kubernetes reads it: dates are text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -45,13 +46,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read(where: str, text: str) -> Iterator[Document]:
-    """The documents of *text*, which stands in the file or stream *where*; those that hold nothing are left out."""
+    """The documents of *text* from the file or stream *where*, without empty ones."""
     found = _json(where, text) if text.lstrip(_BLANKS).startswith("{") else None
     return iter(found) if found is not None else _yaml(where, text)
 
 
 def _json(where: str, text: str) -> list[Document] | None:
-    """The JSON documents of *text*, one after the other; None where it is YAML that merely begins like JSON."""
+    """The JSON documents of *text*, in sequence; None where it is YAML that begins like JSON."""
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     documents: list[Document] = []
     at, line = 0, 1
@@ -68,9 +69,9 @@ def _json(where: str, text: str) -> list[Document] | None:
         except json.JSONDecodeError:
             return None
         except RecursionError:
-            raise BadFile(where, f"nested more than {DEEPEST} levels deep", document=number, line=line) from None
+            raise BadFile(where, f"nested more than {_DEEPEST} levels deep", document=number, line=line) from None
         except KeyError as error:
-            problem = f'the key "{error.args[0]}" stands twice in one object'
+            problem = f'the key "{error.args[0]}" occurs twice in one object'
             raise BadFile(where, problem, document=number, line=line) from None
         documents.append(Document(number, content, line))
         line += text.count("\n", begin, at)
@@ -85,10 +86,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _yaml(where: str, text: str) -> Iterator[Document]:
-    measure, number = Measure(where), 0
+    size, number = _Size(where), 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
-            measure.add(event)
+            size.add(event)
         loader, number = _Loader(text), 1
         while loader.check_node() and (node := loader.get_node()) is not None:
             if (content := loader.construct_document(node)) is not None:
@@ -99,13 +100,13 @@ def _yaml(where: str, text: str) -> Iterator[Document]:
         if template := _TEMPLATE.search(text):
             problem = "a template of Helm; render it first: helm template ... | kavip check -f -"
             raise BadFile(where, problem, line=text.count("\n", 0, template.end()) + 1) from None
-        told = " ".join(str(error.problem or error.context).split())
+        problem = " ".join(str(error.problem or error.context).split())
         line = min(mark.line, text.rstrip().count("\n")) + 1 if mark else 0
-        raise BadFile(where, f"not YAML: {told}", document=number or measure.document, line=line) from None
+        raise BadFile(where, f"not YAML: {problem}", document=number or size.document, line=line) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise BadFile(where, f"not YAML: {error.reason}", line=line) from None
-    except ValueError as error:  # a number of more digits than Python reads
+    except ValueError as error:  # a number with more digits than Python reads
         raise BadFile(where, f"not YAML: {error}", document=number) from None
 
 
@@ -119,3 +120,80 @@ def _line(node: yaml.Node, path: str) -> int:
             break
         node = found[0]
     return int(node.start_mark.line) + 1
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class _Open:
+    """An open collection: its nodes so far, and its keys where it is a mapping."""
+
+    anchor: str
+    keys: set[str] | None
+    nodes: int = 1
+    awaits_key: bool = True
+
+
+@dataclass(slots=True)
+class _Size:
+    """
+    The size of the documents in the stream *where*, counted from the events of the parser.
+
+    The loader recurses in C, so deep nesting would end the process; an alias costs nothing until its content is read;
+    and of a key that occurs twice the loader takes the last without an error. :meth:`add` raises :class:`BadFile`
+    at the first event that exceeds a limit.
+    """
+
+    where: str
+    document: int = 0
+    aliased: int = 0
+    stack: list[_Open] = field(default_factory=list)
+    anchors: dict[str, int] = field(default_factory=dict)
+
+    def add(self, event: Any) -> None:
+        """Count one *event* of the parser."""
+        match event:
+            case yaml.DocumentStartEvent():
+                self.document, self.aliased, self.anchors = self.document + 1, 0, {}
+            case yaml.CollectionStartEvent():
+                keys: set[str] | None = set() if isinstance(event, yaml.MappingStartEvent) else None
+                self.stack.append(_Open(event.anchor or "", keys))
+                if len(self.stack) > _DEEPEST:
+                    self._refuse(event, f"nested more than {_DEEPEST} levels deep")
+            case yaml.CollectionEndEvent():
+                done = self.stack.pop()
+                self._count(done.nodes, anchor=done.anchor)
+            case yaml.ScalarEvent():
+                self._key(event)
+                self._count(1, anchor=event.anchor or "")
+            case yaml.AliasEvent():
+                self._count(self._repeated(event))
+
+    def _repeated(self, event: yaml.AliasEvent) -> int:
+        """The nodes to which an alias refers."""
+        if any(each.anchor == event.anchor for each in self.stack):
+            self._refuse(event, f"the alias *{event.anchor} is in the collection to which it refers")
+        nodes = self.anchors.get(event.anchor or "", 1)  # the loader reports an unknown one
+        self.aliased += nodes
+        if self.aliased > _MOST_ALIASED:
+            self._refuse(event, f"aliases repeat more than {_MOST_ALIASED} nodes")
+        return nodes
+
+    def _key(self, event: yaml.ScalarEvent) -> None:
+        """Note the key of a mapping."""
+        keys = self.stack[-1].keys if self.stack and self.stack[-1].awaits_key else None
+        if keys is None:
+            return
+        if event.value in keys:
+            self._refuse(event, f'the key "{event.value}" occurs twice in one object')
+        keys.add(event.value)
+
+    def _count(self, nodes: int, *, anchor: str = "") -> None:
+        """Add *nodes* to the open collection, and note them for *anchor*."""
+        if anchor:
+            self.anchors[anchor] = nodes
+        if self.stack:
+            self.stack[-1].nodes += nodes
+            self.stack[-1].awaits_key = not self.stack[-1].awaits_key
+
+    def _refuse(self, event: Any, problem: str) -> NoReturn:
+        raise BadFile(self.where, problem, document=self.document, line=event.start_mark.line + 1)

@@ -1,12 +1,15 @@
 """
-What the commands show: decisions over a Snapshot, as text or JSON. PURE.
+Decisions about the objects of files or a cluster, and their output as text, JSON or YAML. PURE.
 
-* :mod:`~kavip.cli.views.simulate`: check, plan and render without a cluster; :mod:`~kavip.cli.views.tables`: the plan
-  for people;
-* :mod:`~kavip.cli.views.diff`: what files would change in a cluster; :mod:`~kavip.cli.views.switchover`: what of it all
-  nodes change at one instant;
+* :mod:`~kavip.cli.views.listing`: the objects, and what could not be read; :mod:`~kavip.cli.views.apply`: manifests
+  applied to objects of a cluster;
+* :mod:`~kavip.cli.views.simulate`: admission and the controller's plans, run on objects of files;
+  :mod:`~kavip.cli.views.planoutput`: the output of check and plan;
+* :mod:`~kavip.cli.views.diff`: what files would change in a cluster; :mod:`~kavip.cli.views.objectdiff`: the difference
+  of one object; :mod:`~kavip.cli.views.switchover`: the part that all nodes change at one instant;
 * :mod:`~kavip.cli.views.static`: a group without an API server, as static pods or systemd units;
-* :mod:`~kavip.cli.views.explain`: why a Service has its addresses, or none; :mod:`~kavip.cli.views.explanation`: that
-  as text and JSON; :mod:`~kavip.cli.views.unmanaged`: why kavip does not manage a Service;
-* :mod:`~kavip.cli.views.status`: every VIP with its owner, and the state of groups, pools and nodes.
+* :mod:`~kavip.cli.views.explain`: why a Service has its addresses or none; :mod:`~kavip.cli.views.explainoutput`: the
+  output of explain;
+* :mod:`~kavip.cli.views.status`: the state of every VIP; :mod:`~kavip.cli.views.statusoutput`: the output of status;
+* :mod:`~kavip.cli.views.table`: tables of text.
 """

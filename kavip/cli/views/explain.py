@@ -1,9 +1,9 @@
 """
-``kavip explain``: why one Service has its addresses or none, on a Snapshot of a cluster or of files.
+Why one Service has its addresses or none, in a cluster or in files: what ``kavip explain`` finds out.
 
-Pure. What kavip would decide is asked of the controller's own plan; :mod:`kavip.ipam.explain` says how it came about.
-Older Services that wait are served first, as the controller would: who asks about the younger one must not be promised
-what the older one gets.
+What kavip would decide comes from the controller's own plan; :mod:`kavip.ipam.explain` adds how it is decided. Older
+Services that wait are served first, as in the controller: an address that an older Service will get is not promised to
+a younger one.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,15 +13,14 @@ from difflib import get_close_matches
 from typing import Final
 
 from kavip import names
-from kavip.admission.chain import PolicyOptions
+from kavip.admission import chain
 from kavip.admission.verdict import describe
 from kavip.api import conditions
-from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.refusal import listed
 from kavip.api.service import Service
 from kavip.cli.views import simulate
-from kavip.cli.views.unmanaged import why_unmanaged
+from kavip.cli.views.listing import Listing
 from kavip.errors import BadInput
 from kavip.ipam.explain import Explanation, explain
 from kavip.names import Condition as ConditionType
@@ -31,154 +30,168 @@ from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import KINDS, Object, Snapshot, is_candidate
 
 _DEFAULTS: Final = ReconcileOptions()
-_TAKEN: Final = "references to them are taken as right, a namespaceSelector without Namespaces as matching"
+_CLASSES: Final = (None, "", names.LOAD_BALANCER_CLASS)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing that the user can do; a command is printed on one line, to be copied."""
+
+    text: str
+    is_command: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ServiceReport:
     """
-    Everything there is to say about *service*.
+    The addresses of *service*, and why it has them or none.
 
-    *unmanaged*: why kavip leaves it alone, "" where it does not. *told*: the condition as it stands, *decided*: as
-    kavip would write it now; None where there is none to write, or it cannot be said (*is_decided*). *explanation*:
-    None where no pool has a say. *waits*: pools. *refused*: by admission. *steps*: what helps. *notes*: what the reader
-    must know besides, such as what could not be read.
+    *unmanaged*: why kavip does not manage it, "" where it does. *condition*: ``AddressAssigned`` as it is; *decided*:
+    as kavip would write it now, None for no condition. Where not *is_decided* that is unknown. *explanation*: None
+    where no pool is involved. *waits*: the pools for which it waits. *refused*: the refusals of admission. *notes*:
+    what else the user must know, such as what could not be read.
     """
 
     service: Service
     group: str
     unmanaged: str
-    told: Condition | None
+    condition: Condition | None
     decided: Condition | None = None
     explanation: Explanation | None = None
     waits: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
     is_decided: bool = True
 
     @property
     def status(self) -> int:
-        """The exit status: 0 it has all its addresses, 1 it waits or is refused, 2 that cannot be said."""
+        """The exit status: 0 it has all its addresses, 1 it waits or is refused, 2 unknown."""
         return 0 if self.is_served else 1 if self.is_decided else 2
 
     @property
     def is_served(self) -> bool:
-        """Whether the Service has all addresses that it asks for; one that stands in no cluster yet: would get them."""
+        """Whether the Service has all addresses that it requests, or would get them if it is new."""
         if self.refused or not self.is_decided:
             return False
         if self.unmanaged:
             return not self.service.is_load_balancer or bool(self.service.status.load_balancer.ingress)
-        is_written = self.told == self.decided or not self.service.metadata.uid
+        is_written = self.condition == self.decided or not self.service.metadata.uid
         return is_written and (self.decided is None or self.decided.status == "True")
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """
-    What is known of a cluster, or of files.
-
-    *objects*, the kinds of which none are to be had (*absent*), what the reader must be told of that (*notes*), and why
-    admission would refuse the Service in question (*refused*).
-    """
-
-    objects: tuple[Object, ...]
-    absent: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
+def listing_of(objects: Collection[Object]) -> Listing:
+    """*objects* of files, with a note about the kinds that the files do not hold."""
+    found = {KINDS[type(each)] for each in objects}
+    absent = [kind for kind in simulate.REFERENCED if kind not in found]
+    if not absent:
+        return Listing(tuple(objects))
+    note = (
+        f"the files hold no {', no '.join(absent)}: references to them count as right, a namespaceSelector without "
+        "Namespaces as matching"
+    )
+    return Listing(tuple(objects), absent=frozenset(absent), notes=(note,))
 
 
-def from_files(objects: Collection[Object], key: str, *, ipam: str, homes: Collection[str] = ()) -> Around:
-    """*objects* of files, and what admission would say of the Service with *key* unless it stands in a cluster."""
-    found = {type(each) for each in objects}
-    absent = [KINDS[kind] for kind in simulate.REFERRED if kind not in found]
-    notes = (f"the files hold no {', no '.join(absent)}: {_TAKEN}",) if absent else ()
-    refused: tuple[str, ...] = ()
-    if not any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
-        judged = simulate.admit(objects, homes=homes, manner=PolicyOptions(ipam=ipam)).refused
-        mine = (each for each in judged if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
-        refused = tuple(describe(refusal) for each in mine for refusal in each.verdict.refusals)
-    return Around(tuple(objects), frozenset(absent), notes, refused)
+def refusals_of(
+    objects: Collection[Object], key: str, *, ipam: str, group_namespaces: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Why admission would refuse the Service *key* among *objects* of files; none for a Service of a cluster."""
+    if any(isinstance(each, Service) and each.key == key and each.metadata.uid for each in objects):
+        return ()
+    settings = chain.PolicyOptions(ipam=ipam)
+    refused = simulate.admit(objects, group_namespaces=group_namespaces, settings=settings).refused
+    found = (each for each in refused if (each.kind, f"{each.namespace}/{each.name}") == (names.SERVICE, key))
+    return tuple(describe(refusal) for each in found for refusal in each.verdict.refusals)
 
 
 def explain_service(
-    around: Around, key: str, *, now: datetime, options: ReconcileOptions = _DEFAULTS, homes: Collection[str] = ()
-) -> Report:
-    """What there is to say about the Service with *key*. Raises :class:`BadInput` where *around* has none."""
-    snapshot = _snapshot(around, homes)
+    listing: Listing,
+    key: str,
+    *,
+    now: datetime,
+    options: ReconcileOptions = _DEFAULTS,
+    group_namespaces: Collection[str] = (),
+    refused: tuple[str, ...] = (),
+) -> ServiceReport:
+    """
+    The report about the Service *key*, which admission *refused*.
+
+    Raises :class:`BadInput` where *listing* does not have the Service.
+    """
+    snapshot = Snapshot(group_namespaces)
+    for each in listing.objects:
+        snapshot.put(simulate.visible(simulate.labelled(each), listing.absent))
     snapshot.rests.expire(now)
     if key not in snapshot.services:
-        meant = likely(snapshot, key)
+        meant = similar(snapshot, key)
         raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")
-    if names.VIP_POOL in around.absent:
+    if names.VIP_POOL in listing.absent:
         found = _undecided(snapshot, key)
     else:
-        found = _left(snapshot, key) or report(snapshot, key, now, options)
-    return replace(found, refused=around.refused, notes=(*found.notes, *around.notes))
+        found = _left_to_platform(snapshot, key) or report(snapshot, key, now, options)
+    return replace(found, refused=refused, notes=(*found.notes, *listing.notes))
 
 
-def _left(snapshot: Snapshot, key: str) -> Report | None:
-    """What was left to a platform that cannot be seen from here: there is no right to read it, or kavip was told so."""
-    platform = snapshot.network.spec.external_ip if snapshot.network else None
-    found = _undecided(snapshot, key)
-    is_seen = platform is not None and platform.auto_assign_cidrs
-    if is_seen or found.told is None or found.told.reason != Reason.LEFT_TO_PLATFORM:
-        return None
-    return replace(found, decided=found.told, is_decided=True)
-
-
-def _snapshot(around: Around, homes: Collection[str]) -> Snapshot:
-    """Everything as decisions see it; what refers to kinds that are absent is taken as right."""
-    snapshot = Snapshot(homes)
-    for each in around.objects:
-        snapshot.put(simulate.seen(simulate.labelled(each), around.absent))
-    return snapshot
-
-
-def likely(snapshot: Snapshot, key: str) -> str:
-    """The Service that was perhaps meant by *key*, or ""."""
+def similar(snapshot: Snapshot, key: str) -> str:
+    """The Service that may be meant by *key*; "" where none is similar."""
     name = key.rpartition("/")[2]
-    elsewhere = sorted(each for each in snapshot.services if each.rpartition("/")[2] == name)
-    return next(iter([*elsewhere, *get_close_matches(key, sorted(snapshot.services), 1)]), "")
+    same_name = sorted(each for each in snapshot.services if each.rpartition("/")[2] == name)
+    return next(iter([*same_name, *get_close_matches(key, sorted(snapshot.services), 1)]), "")
 
 
-def _undecided(snapshot: Snapshot, key: str) -> Report:
-    """What the Service with *key* says itself, where no pool can be read."""
+def _undecided(snapshot: Snapshot, key: str) -> ServiceReport:
+    """The report about the Service *key* from its own status only, where no pool can be read."""
     service = snapshot.services[key]
-    return Report(
+    return ServiceReport(
         service=service,
         group=snapshot.group_of(service) or "",
         unmanaged=why_unmanaged(snapshot, service),
-        told=conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED),
+        condition=conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED),
         is_decided=False,
     )
 
 
-def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOptions = _DEFAULTS) -> Report:
-    """What there is to say about the Service with *key*, which *snapshot* must hold."""
+def _left_to_platform(snapshot: Snapshot, key: str) -> ServiceReport | None:
+    """
+    The report where kavip left the Service to a platform that is not visible here, and None elsewhere.
+
+    The user may not be allowed to read the platform's configuration, or kavip runs with ``--ipam never``.
+    """
+    platform = snapshot.network.spec.external_ip if snapshot.network else None
+    found = _undecided(snapshot, key)
+    is_visible = platform is not None and platform.auto_assign_cidrs
+    if is_visible or found.condition is None or found.condition.reason != Reason.LEFT_TO_PLATFORM:
+        return None
+    return replace(found, decided=found.condition, is_decided=True)
+
+
+def report(snapshot: Snapshot, key: str, now: datetime, options: ReconcileOptions = _DEFAULTS) -> ServiceReport:
+    """The report about the Service *key* in *snapshot*."""
     service = snapshot.services[key]
-    _serve_the_older(snapshot, service, now=now, options=options)
+    _serve_older(snapshot, service, now=now, options=options)
     group = snapshot.group_of(service)
     planned = plan_service(snapshot, key, now=now, options=options)
-    told, then = (
+    condition, then = (
         conditions.find(each.status.conditions, ConditionType.ADDRESS_ASSIGNED)
         for each in (service, simulate.written(service, planned))
     )
-    decided = _same(told, then)
-    found = Report(
+    decided = _same(condition, then)
+    found = ServiceReport(
         service=service,
         group=group or "",
         unmanaged=why_unmanaged(snapshot, service),
-        told=told,
+        condition=condition,
         decided=decided,
         explanation=_explanation(snapshot, service, group, decided),
         waits=planned.waits or (),
         notes=tuple(_notes(snapshot, service, group)),
     )
-    return replace(found, steps=tuple(_steps(snapshot, found)))
+    return replace(found, advice=tuple(_advice(snapshot, found)))
 
 
-def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: ReconcileOptions) -> None:
+def _serve_older(snapshot: Snapshot, subject: Service, *, now: datetime, options: ReconcileOptions) -> None:
+    """Give the Services that are older than *subject* and wait their addresses."""
     older = sorted(each.metadata.age_key for each in snapshot.services.values() if not each.ingress_addresses)
     for _, key in older:
         service = snapshot.services[key]
@@ -188,12 +201,12 @@ def _serve_the_older(snapshot: Snapshot, subject: Service, *, now: datetime, opt
                 snapshot.put(simulate.written(service, planned))
 
 
-def _same(told: Condition | None, decided: Condition | None) -> Condition | None:
-    """*told* where *decided* says nothing else: a generation that was counted on is no news to a reader."""
-    if told is None or decided is None:
+def _same(condition: Condition | None, decided: Condition | None) -> Condition | None:
+    """*decided*; *condition* where only their times or generations differ."""
+    if condition is None or decided is None:
         return decided
-    is_same = (told.status, told.reason, told.message) == (decided.status, decided.reason, decided.message)
-    return told if is_same else decided
+    before = (condition.status, condition.reason, condition.message)
+    return condition if before == (decided.status, decided.reason, decided.message) else decided
 
 
 def _explanation(
@@ -211,51 +224,90 @@ def _notes(snapshot: Snapshot, service: Service, group: str | None) -> Iterator[
     if service.metadata.deletion_timestamp:
         yield "it is being deleted; it holds its addresses until it is gone"
     if group == "":
-        yield "there is no KeepalivedGroup that it could use: it names none, and none is labelled as the default"
+        yield "it has no KeepalivedGroup: it names none, and none is labelled as the default one"
     elif group and (found := snapshot.any_group(group)):
         accepted = conditions.find(found.status.conditions, ConditionType.ACCEPTED)
         if accepted is not None and accepted.status == "False":
             yield f"KeepalivedGroup {group}: {accepted.reason}: {accepted.message}"
     elif group and any(snapshot.every_group):
-        yield f"KeepalivedGroup {group} does not exist: an address alone does not make the Service answer"
+        yield f"KeepalivedGroup {group} does not exist: no node answers on the Service's addresses without it"
 
 
-def _steps(snapshot: Snapshot, found: Report) -> Iterator[str]:
-    """What helps: commands to type, and what comes by itself."""
-    service, decided = found.service, found.decided
-    annotate = f"kubectl annotate service -n {service.metadata.namespace} {service.metadata.name} --overwrite"
+# --- why a Service is not managed -------------------------------------------------------------------------------------
+def why_unmanaged(snapshot: Snapshot, service: Service) -> str:
+    """Why kavip does not manage *service* (:meth:`Snapshot.group_of`); "" where it does."""
+    if snapshot.group_of(service) is not None:
+        return ""
+    spec, default = service.spec, snapshot.default_group
+    if spec.load_balancer_class not in _CLASSES:
+        return f"its loadBalancerClass {spec.load_balancer_class} is another controller's"
+    if not is_candidate(service):
+        externals = f" and the annotation {names.GROUP_ANNOTATION} for its externalIPs" if spec.external_ips else ""
+        return f"it is of type {spec.type}; addresses need type LoadBalancer{externals}"
+    if default is None:
+        return (
+            f"it has no annotation {names.GROUP_ANNOTATION}, not loadBalancerClass {names.LOAD_BALANCER_CLASS}, "
+            f"and no KeepalivedGroup is labelled {names.DEFAULT_GROUP_LABEL}=true"
+        )
+    namespace = service.metadata.namespace
+    if not snapshot.allows(default, namespace):
+        return f"the default KeepalivedGroup {default.key} does not allow namespace {namespace} (allowedNamespaces)"
+    return f"another controller wrote its status, and it has no annotation {names.GROUP_ANNOTATION}"
+
+
+# --- advice -----------------------------------------------------------------------------------------------------------
+def _advice(snapshot: Snapshot, found: ServiceReport) -> Iterator[Advice]:
     if found.unmanaged:
-        if is_candidate(service):
-            groups = _groups_for(snapshot, service)
-            yield from (f"{annotate} {names.GROUP_ANNOTATION}={group.key}" for group in groups[:1])
-            if len(groups) > 1:
-                yield f"or one of the other groups: {listed(group.key for group in groups[1:])}"
-            if not groups:
-                yield (
-                    f"create a KeepalivedGroup that serves namespace {service.metadata.namespace}, labelled "
-                    f"{names.DEFAULT_GROUP_LABEL}=true or named by {names.GROUP_ANNOTATION}"
-                )
-        return
-    if decided is None:
-        return
-    wish = f" {names.ADDRESSES_ANNOTATION}-" if service.metadata.annotation(names.ADDRESSES_ANNOTATION) else ""
-    if names.REASSIGN_ANNOTATION in decided.message:
-        yield f"{annotate} {names.REASSIGN_ANNOTATION}=true{wish}"
-    if decided.reason == Reason.LEFT_TO_PLATFORM and snapshot.parsed_pools.in_force:
-        yield f"{annotate} {names.POOL_ANNOTATION}={snapshot.parsed_pools.in_force[0].name}"
+        if is_candidate(found.service):
+            yield from _group_advice(snapshot, found.service)
+    elif found.decided is not None:
+        yield from _address_advice(snapshot, found, found.decided)
+
+
+def _group_advice(snapshot: Snapshot, service: Service) -> Iterator[Advice]:
+    namespace = service.metadata.namespace
+    groups = [group for _, group in sorted(snapshot.groups.items()) if snapshot.allows(group, namespace)]
+    if not groups:
+        yield Advice(
+            f"create a KeepalivedGroup that serves namespace {namespace}, labelled {names.DEFAULT_GROUP_LABEL}=true "
+            f"or named by {names.GROUP_ANNOTATION}"
+        )
+    for group in groups[:1]:
+        yield _annotate(service, f"{names.GROUP_ANNOTATION}={group.key}")
+    if len(groups) > 1:
+        yield Advice(f"or one of the other groups: {listed(group.key for group in groups[1:])}")
+
+
+def _address_advice(snapshot: Snapshot, found: ServiceReport, decided: Condition) -> Iterator[Advice]:
+    service, pools = found.service, snapshot.parsed_pools.in_force
+    unset = (f"{names.ADDRESSES_ANNOTATION}-",) if service.metadata.annotation(names.ADDRESSES_ANNOTATION) else ()
+    if _needs_reassign(found.explanation, decided):
+        yield _annotate(service, f"{names.REASSIGN_ANNOTATION}=true", *unset)
+    if decided.reason == Reason.LEFT_TO_PLATFORM and pools:
+        yield _annotate(service, f"{names.POOL_ANNOTATION}={pools[0].name}")
     others = found.explanation.others if found.explanation else ()
     if others:
-        yield f"{annotate} {names.POOL_ANNOTATION}={others[0]}{wish}"
+        yield _annotate(service, f"{names.POOL_ANNOTATION}={others[0]}", *unset)
         if len(others) > 1:
-            yield f"other pools that would serve it: {listed(others[1:])}"
+            yield Advice(f"other pools that would serve it: {listed(others[1:])}")
     if service.spec.load_balancer_ip and (others or decided.reason == Reason.STRANDED):
-        yield "and remove spec.loadBalancerIP, which asks for an address as well"
+        yield Advice("also remove spec.loadBalancerIP, which requests an address as well")
     if found.waits:
-        pools = [f"pool {name}" for name in found.waits if name != "*"]
-        yield f"wait: kavip looks again by itself when {' or '.join(pools) or 'a pool'} changes or has room"
-    if service.metadata.uid and found.told != decided:
-        yield f"kavip has not written that: kubectl get leases -A --field-selector metadata.name={names.LEASE_NAME}"
+        names_of = [f"pool {name}" for name in found.waits if name != "*"]
+        yield Advice(f"wait: kavip retries when {' or '.join(names_of) or 'a pool'} changes or has a free address")
+    if service.metadata.uid and found.condition != decided:
+        leases = f"kubectl get leases -A --field-selector metadata.name={names.LEASE_NAME}"
+        yield Advice(f"kavip has not written this yet; see whether a controller leads: {leases}")
 
 
-def _groups_for(snapshot: Snapshot, service: Service) -> list[KeepalivedGroup]:
-    return [group for _, group in sorted(snapshot.groups.items()) if snapshot.allows(group, service.metadata.namespace)]
+def _needs_reassign(explanation: Explanation | None, decided: Condition) -> bool:
+    """Whether the Service keeps addresses that the annotation ``reassign`` would replace."""
+    if decided.reason == Reason.FOREIGN_STATUS:
+        return True
+    return decided.reason == Reason.STRANDED and explanation is not None and not explanation.request.reassign
+
+
+def _annotate(service: Service, *annotations: str) -> Advice:
+    metadata = service.metadata
+    command = f"kubectl annotate service -n {metadata.namespace} {metadata.name} --overwrite {' '.join(annotations)}"
+    return Advice(command, is_command=True)

@@ -1,31 +1,30 @@
 """
-``kavip plan``, ``check`` and ``render``: the decisions of the cluster, without one.
+Admission and the controller's plans, run on objects of files: what ``kavip check``, ``plan`` and ``render`` show.
 
-The objects of files are admitted as ``kubectl apply`` would have them, groups before pools before Services; what is
-admitted goes through the controller's own plans until nothing changes.
+The objects are admitted as ``kubectl apply`` would create them, groups before pools before Services. The admitted ones
+go through the controller's own plans until nothing changes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import msgspec
 
 from kavip import names
-from kavip.admission import policy
-from kavip.admission.chain import DEFAULTS, PolicyOptions
-from kavip.admission.verdict import Verdict, describe, message_of
+from kavip.admission import chain, policy
+from kavip.admission.verdict import Verdict
 from kavip.api import conditions
-from kavip.api.cluster import Namespace, Node
+from kavip.api.cluster import Namespace
 from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Condition
 from kavip.api.pool import VIPPool
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
 from kavip.api.workload import ConfigMap, DaemonSet
-from kavip.cli.sources.overlay import Standing, key_of, laid
+from kavip.cli.views.apply import applied, key_of
+from kavip.cli.views.listing import Listing
 from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.mergepatch import patched
@@ -38,18 +37,23 @@ from kavip.vrrp import groups as vrrp_groups
 
 W = TypeVar("W", bound=Service | KeepalivedGroup)
 
-NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)  # the same files give the same bytes
+Reviewable = KeepalivedGroup | VIPPool | Service
+
+NOW: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of all decisions: the same files give the same output."""
+REFERENCED: Final = (names.KEEPALIVED_GROUP, names.VIP_POOL, names.NAMESPACE, names.NODE)
+"""The kinds to which reviewed objects refer."""
+
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-_ROUNDS: Final = 5  # address, VRID, configuration, conditions; one to see that nothing changes
-_KINDS: Final = (KeepalivedGroup, VIPPool, Service)  # in the order in which they are admitted
-_OF_GROUPS: Final = frozenset({Reason.GROUP_NOT_FOUND})
-_OF_THE_DEFAULT: Final = frozenset({Reason.POOL_SELECTOR_MISMATCH, Reason.NO_POOL})  # which pools would serve it
-REFERRED: Final = (KeepalivedGroup, VIPPool, Namespace, Node)
+_MOST_ROUNDS: Final = 5  # address, VRID, configuration, conditions; and one to see that nothing changes
+_REVIEWED: Final = (KeepalivedGroup, VIPPool, Service)  # in the order of admission
+_WITHOUT_GROUPS: Final = frozenset({Reason.GROUP_NOT_FOUND})
+_WITHOUT_A_DEFAULT: Final = frozenset({Reason.GROUP_NOT_FOUND, Reason.POOL_SELECTOR_MISMATCH, Reason.NO_POOL})
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One object and what admission says of it."""
+class ReviewedObject:
+    """One object and the verdict of admission."""
 
     kind: str
     namespace: str
@@ -58,131 +62,212 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """What would come of the files; *shown*: the Services that they concern, None for all that there are."""
+class Simulation:
+    """The result of applying the files; *concerned*: the Services that they affect, None for all."""
 
-    judged: tuple[Judged, ...]
+    reviewed: tuple[ReviewedObject, ...]
     snapshot: Snapshot
     configurations: Mapping[str, str] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
-    shown: frozenset[str] | None = None
+    concerned: frozenset[str] | None = None
 
     @property
     def services(self) -> tuple[str, ...]:
-        """The keys of the Services that the files concern, sorted."""
-        return tuple(sorted(key for key in self.snapshot.services if self.shown is None or key in self.shown))
+        """The sorted keys of the Services that the files affect."""
+        return tuple(sorted(key for key in self.snapshot.services if self.concerned is None or key in self.concerned))
 
     @property
-    def refused(self) -> tuple[Judged, ...]:
-        """What would not come in."""
-        return tuple(each for each in self.judged if not each.verdict.allowed)
+    def refused(self) -> tuple[ReviewedObject, ...]:
+        """The objects that admission refuses."""
+        return tuple(each for each in self.reviewed if not each.verdict.allowed)
 
 
+# --- admission --------------------------------------------------------------------------------------------------------
 def admit(
     objects: Iterable[Object],
     *,
-    homes: Collection[str] = (),
-    manner: PolicyOptions = DEFAULTS,
-    standing: Standing | None = None,
-) -> Planned:
+    group_namespaces: Collection[str] = (),
+    settings: chain.PolicyOptions = chain.DEFAULTS,
+    cluster: Listing | None = None,
+) -> Simulation:
     """
-    Judge *objects* in *manner*, each as if those before it were there; groups count only in the namespaces *homes*.
+    Review *objects*, each as if those before it had been created.
 
-    A Service that has addresses comes from a cluster and was there before all. With *standing*, a whole cluster was,
-    and what has a namesake there is judged as an update of it.
+    A Service that has addresses was dumped from a cluster and exists before all. With *cluster*, its objects exist
+    before all, and an object that exists there is reviewed as an update.
     """
     given = list(objects)
-    absent = {kind for kind in KINDS if not any(type(each) is kind for each in given)}
-    if standing is not None:
-        absent = {kind for kind in absent if KINDS[kind] in standing.absent}
-    options = replace(manner, ipam="never") if VIPPool in absent else manner
-    before = [seen(labelled(each), {KINDS[kind] for kind in absent}) for each in standing.objects] if standing else []
-    olds = {key_of(each): each for each in standing.objects if isinstance(each, _KINDS)} if standing else {}
-    around = (
-        labelled(each)
-        for each in given
-        if not isinstance(each, _KINDS) or (_has_addresses(each) and key_of(each) not in olds)
-    )
-    snapshot = Snapshot.from_objects((*before, *around), group_namespaces=homes)
-    judged = []
-    for each in sorted((one for one in given if isinstance(one, _KINDS)), key=_turn):
-        old = olds.get(key_of(each))
-        subject = _defaulted(each) if isinstance(each, KeepalivedGroup) and not old else laid(each, old)
-        asked = seen(each, {names.KEEPALIVED_GROUP}) if KeepalivedGroup in absent and _is_ours(each) else subject
+    admission = _Admission(given, group_namespaces=group_namespaces, settings=settings, cluster=cluster)
+    reviewed = [admission.review(each) for each in sorted(filter(_is_reviewed, given), key=_turn)]
+    ordered = sorted(reviewed, key=lambda one: (one.kind, one.namespace, one.name))
+    notes = cluster.notes if cluster is not None else _notes(given, admission.absent)
+    return Simulation(tuple(ordered), admission.snapshot, notes=notes)
+
+
+class _Admission:
+    """Reviews objects one after the other; *snapshot* holds the admitted ones, *absent* are the unknown kinds."""
+
+    def __init__(
+        self,
+        given: Collection[Object],
+        *,
+        group_namespaces: Collection[str],
+        settings: chain.PolicyOptions,
+        cluster: Listing | None,
+    ) -> None:
+        found = {KINDS[type(each)] for each in given}
+        self.absent = frozenset(KINDS.values()) - found
+        if cluster is not None:
+            self.absent &= cluster.absent
+        self._settings = replace(settings, ipam="never") if names.VIP_POOL in self.absent else settings
+        standing = cluster.objects if cluster is not None else ()
+        self._existing = {key_of(each): each for each in standing if _is_reviewed(each)}
+        self.snapshot = Snapshot(group_namespaces)
+        for each in standing:
+            self.snapshot.put(self._visible(labelled(each)))
+        for each in given:
+            if not _is_reviewed(each) or (_has_addresses(each) and key_of(each) not in self._existing):
+                self.snapshot.put(labelled(each))
+
+    def review(self, obj: Reviewable) -> ReviewedObject:
+        """The verdict about *obj*, which is then in the snapshot if it is admitted or exists in a cluster."""
+        old = self._existing.get(key_of(obj))
+        applied_object = self._applied(obj, old)
+        assumed = names.KEEPALIVED_GROUP in self.absent and _is_for_kavip(obj)
+        subject = visible(obj, {names.KEEPALIVED_GROUP}) if assumed else applied_object
         operation = Operation.UPDATE if old else Operation.CREATE
-        verdict = policy.review(Review(operation, asked, old), snapshot, options=options)
-        if KeepalivedGroup in absent:
-            verdict = _without(verdict, _OF_GROUPS if asked is subject else _OF_GROUPS | _OF_THE_DEFAULT)
-        judged.append(Judged(KINDS[type(each)], each.metadata.namespace, each.metadata.name, verdict))
-        if verdict.allowed or each.metadata.uid:  # what stands in a cluster stands, whatever would be said of it today
-            snapshot.put(seen(subject, {KINDS[kind] for kind in absent}))
+        verdict = policy.review(Review(operation, subject, old), self.snapshot, options=self._settings)
+        if names.KEEPALIVED_GROUP in self.absent:
+            verdict = _without(verdict, _WITHOUT_GROUPS if subject is applied_object else _WITHOUT_A_DEFAULT)
+        if verdict.allowed or obj.metadata.uid:  # an object of a cluster exists, whatever its verdict is today
+            self.snapshot.put(self._visible(applied_object))
         elif not old:
-            snapshot.drop(*key_of(each))
-    ordered = sorted(judged, key=lambda one: (one.kind, one.namespace, one.name))
-    notes = standing.notes if standing is not None else _notes(given, absent)
-    return Planned(tuple(ordered), snapshot, notes=notes)
+            self.snapshot.drop(*key_of(obj))
+        return ReviewedObject(KINDS[type(obj)], obj.metadata.namespace, obj.metadata.name, verdict)
+
+    def _applied(self, obj: Reviewable, old: Reviewable | None) -> Reviewable:
+        """*obj* as the API server would store it."""
+        return _defaulted(obj) if isinstance(obj, KeepalivedGroup) and old is None else applied(obj, old)
+
+    def _visible(self, obj: Object) -> Object:
+        return visible(obj, self.absent)
 
 
-def _turn(obj: Service | KeepalivedGroup | VIPPool) -> tuple[int, str, str]:
-    """Groups before pools before Services, the oldest first, then by name: the order of files means nothing."""
-    return _KINDS.index(type(obj)), *obj.metadata.age_key
+def _is_reviewed(obj: Object) -> TypeGuard[Reviewable]:
+    return isinstance(obj, _REVIEWED)
 
 
-def _notes(given: Collection[Object], absent: Collection[type[Object]]) -> tuple[str, ...]:
-    """What could not be judged, in one line; nothing where nothing is asked."""
-    kinds = [KINDS[kind] for kind in REFERRED if kind in absent]
-    concerned = (is_candidate(each) if isinstance(each, Service) else isinstance(each, _KINDS) for each in given)
-    if not kinds or not any(concerned):
+def _turn(obj: Reviewable) -> tuple[int, str, str]:
+    """Groups before pools before Services, the oldest first, then by name: the order of files has no effect."""
+    return _REVIEWED.index(type(obj)), *obj.metadata.age_key
+
+
+def _notes(given: Collection[Object], absent: Collection[str]) -> tuple[str, ...]:
+    """One line about references that were not checked; none where no object can have one."""
+    kinds = [kind for kind in REFERENCED if kind in absent]
+    referring = (is_candidate(each) if isinstance(each, Service) else _is_reviewed(each) for each in given)
+    if not kinds or not any(referring):
         return ()
     return (f"the files hold no {', no '.join(kinds)}: references to them were not checked",)
 
 
+def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
+    """*group* with the defaults of the mutating webhook."""
+    data = msgspec.to_builtins(group)
+    data["spec"] = {**data.get("spec", {}), **vrrp_groups.defaults(group)}
+    return msgspec.convert(data, KeepalivedGroup)
+
+
+def _is_for_kavip(obj: Object) -> bool:
+    """Whether a Service has an annotation of kavip's."""
+    keys = obj.metadata.annotations or ()
+    return isinstance(obj, Service) and any(key.startswith(names.ANNOTATION_PREFIXES) for key in keys)
+
+
+def _has_addresses(obj: Object) -> bool:
+    return isinstance(obj, Service) and bool(obj.ingress_addresses)
+
+
+def _without(verdict: Verdict, reasons: Collection[Reason]) -> Verdict:
+    kept = tuple(refusal for refusal in verdict.refusals if refusal.reason not in reasons)
+    return replace(verdict, refusals=kept)
+
+
+def labelled(obj: Object) -> Object:
+    """*obj* with the label that the API server gives every namespace."""
+    if not isinstance(obj, Namespace):
+        return obj
+    labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
+
+
+def visible(obj: Object, absent: Collection[str]) -> Object:
+    """*obj* for decisions without objects of the kinds *absent*: references to those kinds count as right."""
+    match obj:
+        case Service() if names.KEEPALIVED_GROUP in absent and is_candidate(obj) and not obj.declared_group:
+            spec = msgspec.structs.replace(obj.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)
+            return msgspec.structs.replace(obj, spec=spec)  # there may be a default group
+        case KeepalivedGroup() if names.NAMESPACE in absent:  # the labels that its selector needs are unknown
+            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, allowed_namespaces=None))
+        case VIPPool() if names.NAMESPACE in absent:
+            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, namespace_selector=None))
+    return obj
+
+
+# --- the controller's plans -------------------------------------------------------------------------------------------
 def plan(
     objects: Iterable[Object],
     *,
-    homes: Collection[str] = (),
-    manner: PolicyOptions = DEFAULTS,
-    standing: Standing | None = None,
+    group_namespaces: Collection[str] = (),
+    settings: chain.PolicyOptions = chain.DEFAULTS,
+    cluster: Listing | None = None,
     options: ReconcileOptions | None = None,
-) -> Planned:
-    """Admit *objects* in *manner*, beside or over what is *standing*, and work out everything that follows."""
-    admitted = admit(objects, homes=homes, manner=manner, standing=standing)
-    snapshot, manifests = admitted.snapshot, dict[tuple[str, str], Mapping[str, Any]]()
-    options, made = options or ReconcileOptions(ipam=manner.ipam), _made(standing)
-    for _ in range(_ROUNDS):
+) -> Simulation:
+    """Admit *objects*, and run the controller's plans on all of them until nothing changes."""
+    admitted = admit(objects, group_namespaces=group_namespaces, settings=settings, cluster=cluster)
+    snapshot, made = admitted.snapshot, _made(cluster)
+    options, bodies = options or ReconcileOptions(ipam=settings.ipam), dict[tuple[str, str], Mapping[str, Any]]()
+    for _ in range(_MOST_ROUNDS):
         before = _state(snapshot)
-        manifests.clear()
-        for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
-            _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
-        for key in sorted(snapshot.groups):
-            planned = plan_group(snapshot, key, now=NOW, observed=Observed(objects=made), options=options)
-            _write(snapshot, snapshot.groups[key], planned)
-            manifests.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
+        bodies = _plan_all(snapshot, made, options)
         if before == _state(snapshot):
             break
-    texts = {
-        key: body["data"][names.CONFIG_KEY]
-        for (kind, key), body in sorted(manifests.items())
-        if kind == names.CONFIG_MAP
-    }
-    bodies = tuple(body for _, body in sorted(manifests.items()))
-    shown = None if standing is None else _concerned(admitted.judged, snapshot, standing)
-    return Planned(admitted.judged, snapshot, texts, bodies, admitted.notes, shown)
+    configmaps = ((key, body) for (kind, key), body in sorted(bodies.items()) if kind == names.CONFIG_MAP)
+    return replace(
+        admitted,
+        configurations={key: body["data"][names.CONFIG_KEY] for key, body in configmaps},
+        objects=tuple(body for _, body in sorted(bodies.items())),
+        concerned=None if cluster is None else _concerned(admitted.reviewed, snapshot, cluster),
+    )
 
 
-def _concerned(judged: Collection[Judged], snapshot: Snapshot, standing: Standing) -> frozenset[str]:
-    """The Services of the files, and those of the cluster that get, lose or change addresses by them."""
-    named = {f"{each.namespace}/{each.name}" for each in judged if each.kind == names.SERVICE}
-    before = {each.key: each.ingress_addresses for each in standing.objects if isinstance(each, Service)}
-    moved = {key for key, service in snapshot.services.items() if before.get(key) != service.ingress_addresses}
-    return frozenset(named | moved)
+def _plan_all(
+    snapshot: Snapshot, made: OwnedObjects, options: ReconcileOptions
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Plan each Service and group once, and write their status to *snapshot*; the objects that would be applied."""
+    bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for service in sorted(snapshot.services.values(), key=lambda each: each.metadata.age_key):
+        _write(snapshot, service, plan_service(snapshot, service.key, now=NOW, options=options))
+    for key in sorted(snapshot.groups):
+        planned = plan_group(snapshot, key, now=NOW, observed=Observed(objects=made), options=options)
+        _write(snapshot, snapshot.groups[key], planned)
+        bodies.update({(each.kind, each.key): each.body for each in planned.writes if isinstance(each, Apply)})
+    return bodies
 
 
-def _made(standing: Standing | None) -> OwnedObjects:
-    """What groups have, so that running identities stay; a DaemonSet that is looked at is always applied again."""
+def _concerned(reviewed: Collection[ReviewedObject], snapshot: Snapshot, cluster: Listing) -> frozenset[str]:
+    """The Services of the files, and those of the cluster whose addresses the files change."""
+    named = {f"{each.namespace}/{each.name}" for each in reviewed if each.kind == names.SERVICE}
+    before = {each.key: each.ingress_addresses for each in cluster.objects if isinstance(each, Service)}
+    changed = {key for key, service in snapshot.services.items() if before.get(key) != service.ingress_addresses}
+    return frozenset(named | changed)
+
+
+def _made(cluster: Listing | None) -> OwnedObjects:
+    """The objects of groups in *cluster*: by them identities that run are kept."""
     found = OwnedObjects()
-    for what, each in (standing.written if standing else {}).items():
+    for what, each in (cluster.written if cluster else {}).items():
         kind, key = what.split(" ", 1)
         if kind == names.CONFIG_MAP:
             found.configmaps[key] = msgspec.convert(msgspec.to_builtins(each), ConfigMap)
@@ -193,86 +278,6 @@ def _made(standing: Standing | None) -> OwnedObjects:
 
 def _state(snapshot: Snapshot) -> tuple[dict[str, Service], dict[str, KeepalivedGroup]]:
     return dict(snapshot.services), dict(snapshot.groups)
-
-
-def lines(planned: Planned, places: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[str]:
-    """Each refusal as one line; where its kind and key are among *places*, the line begins with that."""
-    return [
-        f"{_subject(each, places)}: refused: {describe(one)}"
-        for each in planned.refused
-        for one in each.verdict.refusals
-    ]
-
-
-def remarks(planned: Planned, places: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[str]:
-    """Each warning as one line, and what was not judged."""
-    found = [f"{_subject(each, places)}: warning: {text}" for each in planned.judged for text in each.verdict.warnings]
-    return [*(f"warning: {note}" for note in planned.notes), *found]
-
-
-def _subject(judged: Judged, places: Mapping[tuple[str, str], str]) -> str:
-    key = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
-    place = places.get((judged.kind, key))
-    return f"{place}: {judged.kind} {key}" if place else f"{judged.kind} {key}"
-
-
-def refusals(planned: Planned) -> dict[str, Any]:
-    """What ``kavip check -o json`` prints; sorted."""
-    return {"refused": [_refused(each) for each in planned.refused]}
-
-
-def as_data(planned: Planned) -> dict[str, Any]:
-    """What ``kavip plan -o json`` prints; sorted throughout."""
-    snapshot = planned.snapshot
-    return {
-        **refusals(planned),
-        "services": [_service(snapshot, key) for key in planned.services if _is_managed(snapshot, key)],
-        "groups": [
-            {
-                "namespace": group.metadata.namespace,
-                "name": group.metadata.name,
-                "routerIDs": dict(sorted((group.status.router_ids or {}).items())),
-                "keepalivedConf": planned.configurations.get(key, ""),
-            }
-            for key, group in sorted(snapshot.groups.items())
-        ],
-        "objects": list(planned.objects),
-    }
-
-
-def _refused(each: Judged) -> dict[str, Any]:
-    found = sorted(each.verdict.refusals, key=lambda one: (one.field, one.reason, one.message))
-    causes = [{"field": one.field, "reason": one.reason, "message": message_of(one)} for one in found]
-    warnings = list(each.verdict.warnings)
-    return {"kind": each.kind, "namespace": each.namespace, "name": each.name, "causes": causes, "warnings": warnings}
-
-
-def _service(snapshot: Snapshot, key: str) -> dict[str, Any]:
-    service = snapshot.services[key]
-    held = [str(address) for address in service.ingress_addresses]
-    pools = {pool.name for address in service.ingress_addresses if (pool := snapshot.parsed_pools.pool_of(address))}
-    return {
-        "namespace": service.metadata.namespace,
-        "name": service.metadata.name,
-        "group": snapshot.group_of(service) or "",
-        "pool": ",".join(sorted(pools)),
-        "addresses": held,
-        "conditions": [
-            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
-            for each in sorted(service.status.conditions or (), key=lambda one: one.type)
-        ],
-    }
-
-
-def _is_managed(snapshot: Snapshot, key: str) -> bool:
-    return snapshot.group_of(snapshot.services[key]) is not None
-
-
-def _defaulted(group: KeepalivedGroup) -> KeepalivedGroup:
-    """*group* with the defaults that the mutating webhook writes."""
-    data = msgspec.to_builtins(group)
-    data["spec"] = {**data.get("spec", {}), **vrrp_groups.defaults(group)}
-    return msgspec.convert(data, KeepalivedGroup)
 
 
 def _write(snapshot: Snapshot, obj: Service | KeepalivedGroup, planned: Plan) -> None:
@@ -294,39 +299,3 @@ def written(obj: W, planned: Plan) -> W:
             data["status"] = {**new_status, "conditions": msgspec.to_builtins(merged)}
             obj = msgspec.convert(data, type(obj))
     return obj
-
-
-def _is_ours(obj: Object) -> bool:
-    """Whether a Service is written for kavip."""
-    keys = obj.metadata.annotations or ()
-    return isinstance(obj, Service) and any(key.startswith(names.ANNOTATION_PREFIXES) for key in keys)
-
-
-def _has_addresses(obj: Object) -> bool:
-    return isinstance(obj, Service) and bool(obj.ingress_addresses)
-
-
-def labelled(obj: Object) -> Object:
-    """*obj* with the label that the API server gives every namespace."""
-    if not isinstance(obj, Namespace):
-        return obj
-    labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
-    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=labels))
-
-
-def seen(obj: Object, absent: Collection[str]) -> Object:
-    """*obj* as decisions are to see it where there are no objects of the kinds *absent* that it may refer to."""
-    match obj:
-        case Service() if names.KEEPALIVED_GROUP in absent and is_candidate(obj) and not obj.declared_group:
-            spec = msgspec.structs.replace(obj.spec, load_balancer_class=names.LOAD_BALANCER_CLASS)
-            return msgspec.structs.replace(obj, spec=spec)  # there may be a default group
-        case KeepalivedGroup() if names.NAMESPACE in absent:  # nobody knows whom its selector would let in
-            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, allowed_namespaces=None))
-        case VIPPool() if names.NAMESPACE in absent:
-            return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, namespace_selector=None))
-    return obj
-
-
-def _without(verdict: Verdict, reasons: Collection[Reason]) -> Verdict:
-    kept = tuple(refusal for refusal in verdict.refusals if refusal.reason not in reasons)
-    return replace(verdict, refusals=kept)

@@ -1,9 +1,10 @@
 """
-``kavip render --static``: a group's VIPs without an API to ask, for the VIP that leads to the API itself.
+A group without an API server, as static pods or systemd units: ``kavip render --static``.
 
-Made of the same ConfigMap and DaemonSet that the controller would write, so that a static pod or a systemd unit runs
-what a pod of the group would. Whatever needs the API server is left out or becomes a folder of the node:
-``/etc/kavip/NAMESPACE.NAME`` with ``password`` and ``ca/CHECK.crt``. :func:`needs_of` says what has to stand there.
+This serves the VIP through which the API server itself is reached. It is made from the same ConfigMap and DaemonSet
+that the controller would write, so a static pod or a unit runs what a pod of the group would. Everything that needs the
+API server is left out, or becomes a folder of the node: ``/etc/kavip/NAMESPACE.NAME`` with ``password`` and
+``ca/CHECK.crt``. :func:`required_files` lists the files that must be there.
 """
 
 import json
@@ -30,7 +31,7 @@ CONFIG_ROOT: Final = "/etc/kavip"
 UNITS: Final = "etc/systemd/system"
 PRIORITY_CLASS: Final = "system-node-critical"
 LARGEST: Final = 200 << 10
-"""A static pod carries its configuration in annotations, which hold 256 KiB in all."""
+"""Most bytes of configuration: a static pod has it in annotations, which hold 256 KiB in all."""
 
 _PREFIX: Final = "kavip.io/"
 _NODE: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -39,8 +40,8 @@ _REFERRING: Final = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One group as the controller would make it."""
+class StaticGroup:
+    """The objects that the controller would make for one group."""
 
     config_map: Manifest
     daemon_set: Manifest
@@ -52,35 +53,35 @@ class Group:
 
     @property
     def folder(self) -> str:
-        """Its folder on a node; no namespace holds a dot, so no two groups have the same."""
+        """Its folder on a node; a namespace has no dot in its name, so no two groups have the same folder."""
         return f"{CONFIG_ROOT}/{self.key.replace('/', '.')}"
 
     @property
     def pod(self) -> Manifest:
-        """The pods' spec."""
+        """The spec of its pods."""
         spec: Manifest = self.daemon_set["spec"]["template"]["spec"]
         return spec
 
 
-def groups_of(objects: Sequence[Manifest]) -> tuple[Group, ...]:
-    """The groups among what was planned."""
+def groups_of(objects: Sequence[Manifest]) -> tuple[StaticGroup, ...]:
+    """The groups with a ConfigMap and a DaemonSet in *objects*."""
     found: dict[str, dict[str, Manifest]] = {}
     for body in objects:
         metadata = body["metadata"]
         found.setdefault(f"{metadata['namespace']}/{metadata['name']}", {})[body["kind"]] = body
     pairs = ((each.get(names.CONFIG_MAP), each.get(names.DAEMON_SET)) for _, each in sorted(found.items()))
-    return tuple(Group(_alone(config), pods) for config, pods in pairs if config and pods)
+    return tuple(StaticGroup(_without_controller(config), pods) for config, pods in pairs if config and pods)
 
 
-def _alone(config_map: Manifest) -> Manifest:
-    """*config_map* with the word that no controller is there: nobody has the nodes switch at one instant."""
+def _without_controller(config_map: Manifest) -> Manifest:
+    """*config_map*, marked as static: without a controller, nodes cannot switch at one instant."""
     meta = json.dumps({**json.loads(config_map["data"][names.AGENT_KEY]), "static": True}, separators=(",", ":"))
     return {**config_map, "data": {**config_map["data"], names.AGENT_KEY: meta}}
 
 
 def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
     """
-    *objects* and the nodes that are *given* as ``NAME=ADDRESS[,ADDRESS]``, which the groups among them pick.
+    *objects*, and the nodes *given* as ``NAME=ADDRESS[,ADDRESS]``, which all groups among *objects* select.
 
     Raises :class:`BadInput`.
     """
@@ -89,7 +90,7 @@ def with_nodes(given: Sequence[str], objects: Sequence[Object]) -> list[Object]:
     for index, each in enumerate(objects if given else ()):
         if isinstance(each, KeepalivedGroup):
             labels |= each.spec.node_selector or {}
-            spec = msgspec.structs.replace(each.spec, affinity=None)  # it may ask for labels that nobody tells here
+            spec = msgspec.structs.replace(each.spec, affinity=None)  # it may select labels that are unknown here
             found[index] = msgspec.structs.replace(each, spec=spec)
     return [*found, *(_node(text, labels) for text in given)]
 
@@ -104,12 +105,12 @@ def _node(text: str, labels: Mapping[str, str]) -> Node:
 
 
 def yaml_of(manifest: Manifest) -> str:
-    """*manifest* as a document of YAML, with texts as they are."""
+    """*manifest* as a YAML document."""
     return "---\n" + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=1000)
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML for people: texts of several lines are blocks, and nothing is an alias."""
+    """YAML for people: multi-line texts as blocks, no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -122,16 +123,16 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def static_pod(group: Group) -> Manifest:
+def static_pod(group: StaticGroup) -> Manifest:
     """
-    The pod for kubelet's folder of static pods, the same for every node.
+    The pod for the kubelet's folder of static pods, the same for every node.
 
-    It may refer to nothing that only the API has, so its configuration comes along in its annotations. Raises
-    :class:`BadInput` where that is too large.
+    It may not refer to objects of the API, so its configuration is in its annotations. Raises :class:`BadInput` where
+    that is too large.
     """
     data: Mapping[str, str] = group.config_map["data"]
     if (size := sum(map(len, data.values()))) > LARGEST:
-        remedy = f"a static pod carries at most {LARGEST:,}; leave Services to the cluster, or want --static unit"
+        remedy = f"a static pod carries at most {LARGEST:,}; leave Services to the cluster, or use --static unit"
         raise BadInput(group.key, f"{size:,} bytes of configuration", remedy)
     namespace, _, name = group.key.partition("/")
     kept = {key: value for key, value in group.pod.items() if key not in _REFERRING}
@@ -152,8 +153,8 @@ def static_pod(group: Group) -> Manifest:
     }
 
 
-def files_of(group: Group, nodes: Sequence[Node]) -> Mapping[str, str]:
-    """What stands on each node for systemd, by path below a folder for each: ``NODE/etc/...``."""
+def systemd_files(group: StaticGroup, nodes: Sequence[Node]) -> Mapping[str, str]:
+    """The files of each node for systemd, by path: ``NODE/etc/...``."""
     unit = f"kavip-{group.key.replace('/', '.')}"
     found: dict[str, str] = {}
     for node in nodes:
@@ -167,8 +168,8 @@ def files_of(group: Group, nodes: Sequence[Node]) -> Mapping[str, str]:
     return dict(sorted(found.items()))
 
 
-def needs_of(group: Group) -> tuple[str, ...]:
-    """What has to stand on each node beside, each in one line; nobody can fetch it from there."""
+def required_files(group: StaticGroup) -> tuple[str, ...]:
+    """The files that must be on each node besides, one line each: without the API they cannot be fetched."""
     lines: list[str] = []
     for volume in group.pod["volumes"]:
         folder = f"{group.folder}/{volume['name'].replace('-', '/')}"
@@ -184,8 +185,8 @@ def needs_of(group: Group) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _volume(group: Group, volume: Manifest) -> Manifest:
-    """What a static pod has instead of *volume*."""
+def _volume(group: StaticGroup, volume: Manifest) -> Manifest:
+    """The volume of a static pod in place of *volume*."""
     match volume["name"]:
         case "config":
             items = [
@@ -200,29 +201,29 @@ def _volume(group: Group, volume: Manifest) -> Manifest:
     return volume
 
 
-def _container(group: Group, name: str) -> Manifest:
+def _container(group: StaticGroup, name: str) -> Manifest:
     return next(each for each in (*group.pod["initContainers"], *group.pod["containers"]) if each["name"] == name)
 
 
-def _here(group: Group, unit: str, text: str) -> str:
-    """*text* with the folders of this group on a node where it names those of a pod."""
+def _on_node(group: StaticGroup, unit: str, text: str) -> str:
+    """*text* with the group's folders on a node in place of those of a pod."""
     places = ((CONFIG_DIR, group.folder), (PASSWORD_DIR, f"{group.folder}/password"), (CA_DIR, f"{group.folder}/ca"))
-    for there, here in (*places, (RUN_DIR, f"/run/{unit}")):
-        text = text.replace(there, here)
+    for in_pod, on_node in (*places, (RUN_DIR, f"/run/{unit}")):
+        text = text.replace(in_pod, on_node)
     return text.replace("$(NODE_NAME)", f"${{{_NODE_NAME}}}")
 
 
-def _environment(group: Group, unit: str) -> list[str]:
-    """The agent's surroundings; those of the node stand in a file of their own."""
+def _environment(group: StaticGroup, unit: str) -> list[str]:
+    """The agent's environment; the node's own part is in a file."""
     plain = [each for each in _container(group, names.AGENT_CONTAINER)["env"] if "value" in each]
-    lines = [f"Environment={each['name']}={_here(group, unit, each['value'])}" for each in plain]
+    lines = [f"Environment={each['name']}={_on_node(group, unit, each['value'])}" for each in plain]
     folders = [f"Environment=KAVIP_AGENT_CA_DIR={group.folder}/ca", f"Environment=TMPDIR=/run/{unit}"]
-    # Both units have the folder, and neither takes it away: the agent cleans up what a killed keepalived left.
+    # Both units use the folder and neither removes it: the agent cleans up what a killed keepalived left.
     shared = [f"RuntimeDirectory={unit}", "RuntimeDirectoryPreserve=yes"]
     return [f"EnvironmentFile={group.folder}/node.env", *lines, *folders, *shared]
 
 
-def _keepalived_unit(group: Group, unit: str) -> str:
+def _keepalived_unit(group: StaticGroup, unit: str) -> str:
     setup = " ".join(_container(group, names.SETUP_CONTAINER)["command"])
     command = " ".join(_container(group, names.KEEPALIVED_CONTAINER)["command"])
     return _lines(
@@ -234,7 +235,7 @@ def _keepalived_unit(group: Group, unit: str) -> str:
         "[Service]",
         *_environment(group, unit),
         f"ExecStartPre=/usr/bin/env {setup}",
-        f"ExecStart={_here(group, unit, command)}",
+        f"ExecStart={_on_node(group, unit, command)}",
         "Restart=always",
         "RestartSec=1",
         *_confined("CAP_NET_ADMIN CAP_NET_RAW"),
@@ -244,7 +245,7 @@ def _keepalived_unit(group: Group, unit: str) -> str:
     )
 
 
-def _agent_unit(group: Group, unit: str) -> str:
+def _agent_unit(group: StaticGroup, unit: str) -> str:
     command = " ".join(_container(group, names.AGENT_CONTAINER)["command"])
     return _lines(
         "[Unit]",

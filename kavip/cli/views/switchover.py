@@ -1,8 +1,7 @@
 """
-What all nodes of a group would change at one instant, of ``kavip plan --diff``.
+A change that all nodes of a group make at one instant, as part of ``kavip plan --diff``.
 
-Pure. A ConfigMap in which such a change waits already counts as it will stand when that is made: what the files would
-change beside it is the difference.
+A pending switchover in a ConfigMap counts as done: the difference is what the files would change beside it.
 """
 
 from collections.abc import Mapping
@@ -13,54 +12,54 @@ import msgspec
 
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.api.workload import ConfigMap
+from kavip.api.workload import ConfigMap, Written
 from kavip.reconcile.rollout import switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 
-_OF_THE_SWITCH: Final = ("blame", "next", "nextHash", "switchAt", "tries")
-_OF_THE_NEXT: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
+_SWITCH_FIELDS: Final = ("blame", "next", "nextHash", "switchAt", "tries")
+_NEXT_FIELDS: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """What the *group* (``ns/name``) would change on all nodes at one instant, in words."""
+class GroupSwitchover:
+    """What the *group* (``ns/name``) would change on all nodes at one instant; *is_pending*: already without files."""
 
     group: str
     what: str
-    waits: bool = False
+    is_pending: bool = False
 
     def __str__(self) -> str:
-        """One line: what comes, or what waits already."""
+        """One line."""
         subject = f"{names.KEEPALIVED_GROUP} {self.group}"
-        if self.waits:
-            return f"{subject}: waits already for all nodes to change at one instant ({self.what}): see its Programmed"
+        if self.is_pending:
+            return f"{subject}: a switchover of all nodes is already pending ({self.what}): see its Programmed"
         return f"{subject}: all nodes change at one instant ({self.what}), when each is prepared"
 
 
-def together(group: KeepalivedGroup, found: ConfigMap, wanted: ConfigMap) -> tuple[Together, ...]:
-    """What of the change of *group* from the ConfigMap *found* to the one *wanted* is made at one instant."""
+def switchover_of(group: KeepalivedGroup, found: Written, body: Mapping[str, Any]) -> GroupSwitchover | None:
+    """The part of the change of *group* from its ConfigMap *found* to the one of *body* that is made at one instant."""
     settings = settings_of(group)
-    before, after = read_published(found, settings), read_published(wanted, settings)
+    before = read_published(ConfigMap(data=found.data, binary_data=found.binary_data), settings)
+    after = read_published(ConfigMap(data=body["data"], binary_data=body.get("binaryData")), settings)
     if before is None or after is None:
-        return ()
-    if before.next is not None and not switchover.difference(before.next, after.current):
-        what = switchover.difference(before.current, before.next)
-        return (Together(group.key, what, waits=True),) if what else ()
-    what = switchover.difference(before.current, after.current)
-    return (Together(group.key, what),) if what else ()
+        return None
+    is_pending = before.next is not None and not switchover.difference(before.next, after.current)
+    goal = before.next if is_pending and before.next else after.current
+    what = switchover.difference(before.current, goal)
+    return GroupSwitchover(group.key, what, is_pending=is_pending) if what else None
 
 
-def settled(group: KeepalivedGroup, found: ConfigMap) -> Mapping[str, str]:
-    """The texts of *found* as they will stand when what waits in it is made."""
+def switched(group: KeepalivedGroup, found: ConfigMap) -> Mapping[str, str]:
+    """The texts of *found* after its pending switchover."""
     data = dict(found.data or {})
     published: PublishedRevisions | None = read_published(found, settings_of(group))
     if published is None or published.next is None:
         return data
     meta: dict[str, Any] = msgspec.json.decode(data[names.AGENT_KEY])
     following = meta["next"]
-    meta = {name: value for name, value in meta.items() if name not in (*_OF_THE_SWITCH, *_OF_THE_NEXT)}
+    meta = {name: value for name, value in meta.items() if name not in (*_SWITCH_FIELDS, *_NEXT_FIELDS)}
     meta |= {"interfaceFromIP": "", "switchAt": "", "authentication": "secret" in following}
-    meta |= {name: following[name] for name in _OF_THE_NEXT if name in following}
+    meta |= {name: following[name] for name in _NEXT_FIELDS if name in following}
     return data | {
         names.CONFIG_KEY: published.next.text,
         names.AGENT_KEY: msgspec.json.encode(meta, order="sorted").decode(),

@@ -1,4 +1,4 @@
-"""Files: what cannot be read is told with file, document and line, and harms nobody."""
+"""Objects from files: errors name file, document and line, and no file can harm the reader."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kavip.cli.sources import files
-from kavip.cli.sources.files import gather, load
+from kavip.cli.sources.files import load, read_all
 from kavip.errors import BadFile
 
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n"
@@ -28,9 +28,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: 1\n---\na: {{ .Values.a }}\n", "line 3: a template of Helm; render it first: "),
         ("!!python/object/apply:os.system [true]", "document 1, line 1: not YAML: could not determine a constructor"),
         ("a: 1\n---\n" + BOMB, "document 2, line 8: aliases repeat more than 100000 nodes"),
-        ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a stands in what it names"),
-        (SERVICE % "a" + "  name: b\n", 'document 1, line 5: the key "name" stands twice in one object'),
-        ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" stands twice in one object'),
+        ("a: &a\n  b: *a\n", "document 1, line 2: the alias *a is in the collection to which it refers"),
+        (SERVICE % "a" + "  name: b\n", 'document 1, line 5: the key "name" occurs twice in one object'),
+        ('{"a": 1}\n{"b": {"c": 1,\n"c": 2}}', 'document 2, line 2: the key "c" occurs twice in one object'),
         ("a: ü\n---\nb: 1\nc: \x00", "line 4: not YAML: control characters are not allowed"),
         ("a: " + "9" * 5000, "document 1: not YAML: "),
         ("- 1", "document 1, line 1: not a Kubernetes object: want apiVersion, kind and metadata"),
@@ -54,8 +54,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, words: str) -> None:
-    """One line that names the file, the place and what is wrong."""
+def test_an_error_names_its_place(tmp_path: Path, text: str, words: str) -> None:
+    """It is one line with the file, the place and the problem."""
     file = tmp_path / "objects.yaml"
     file.write_text(text)
     with pytest.raises(BadFile) as refused:
@@ -64,23 +64,23 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, text: str, words: str) -> N
     assert "\n" not in str(refused.value)
 
 
-def test_bytes_that_are_not_utf_8_are_told(tmp_path: Path) -> None:
-    """The line of the first one."""
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    """The error names the line of the first invalid byte."""
     file = tmp_path / "latin.yaml"
     file.write_bytes(b"a: 1\n# Gr\xfc\xdfe\n")
     with pytest.raises(BadFile, match=r"latin.yaml, line 2: not UTF-8$"):
         load([file])
 
 
-def test_a_file_without_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device is read up to the bound and no further."""
+def test_a_device_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read up to the limit."""
     monkeypatch.setattr(files, "_LARGEST", 2 * 1024 * 1024)
     with pytest.raises(BadFile, match=r"/dev/zero: larger than 2 MiB; split it"):
         load([Path("/dev/zero")])
 
 
 def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
-    """Files of a folder come in the order of their names, items of Lists singly, unknown kinds not at all."""
+    """Files of a folder are sorted by name, items of lists are objects, and other kinds are skipped."""
     service = "{apiVersion: v1, kind: Service, metadata: {name: %s}}"
     (tmp_path / "b.yaml").write_text(f"apiVersion: v1\nkind: List\nitems: [{service % 'second'}]")
     (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "first"}}')
@@ -91,8 +91,8 @@ def test_folders_lists_and_other_kinds(tmp_path: Path) -> None:
     assert [each.metadata.key for each in load([tmp_path])] == ["default/first", "default/second", "default/third"]
 
 
-def test_what_helm_prints_is_read(tmp_path: Path) -> None:
-    """Comments, documents of comments alone, anchors and merge keys are ordinary; places are those of the objects."""
+def test_the_output_of_helm_is_read(tmp_path: Path) -> None:
+    """It has comments, documents with comments only, anchors and merge keys; places are those of the objects."""
     file = tmp_path / "rendered.yaml"
     file.write_text(
         "---\n# Source: shop/templates/none.yaml\n---\n# Source: shop/templates/web.yaml\n"
@@ -101,29 +101,29 @@ def test_what_helm_prints_is_read(tmp_path: Path) -> None:
         + SERVICE.replace("v1", "v1 # the only one") % "api"
         + "  labels: &mine\n    <<: {tier: front}\n    app: api\n  annotations:\n    <<: *mine\n    app: other\n"
     )
-    web, api = gather([file]).found
+    web, api = read_all([file]).found
     assert (str(web), str(api)) == (f"{file}:5", f"{file}:11")
     assert api.object.metadata.labels == {"tier": "front", "app": "api"}
     assert api.object.metadata.annotations == {"tier": "front", "app": "other"}
 
 
 def test_json_documents_may_follow_one_another(tmp_path: Path) -> None:
-    """As kubectl reads them; YAML that merely begins like JSON is YAML."""
+    """kubectl reads them too; YAML that begins like JSON is read as YAML."""
     file = tmp_path / "objects.json"
     named = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}} for name in ("a\U0001f600", "b")]
     file.write_text("\n\n".join(json.dumps(each, indent=1) for each in named))
-    assert [(each.object.metadata.name, each.line) for each in gather([file]).found] == [("a\U0001f600", 1), ("b", 9)]
+    assert [(each.object.metadata.name, each.line) for each in read_all([file]).found] == [("a\U0001f600", 1), ("b", 9)]
     file.write_text("{apiVersion: v1, kind: Service, metadata: {name: a}}")
     assert [each.metadata.name for each in load([file])] == ["a"]
 
 
-def test_an_object_stands_once(tmp_path: Path) -> None:
-    """A second one is an error that names both places; a file that is named twice is read once."""
+def test_an_object_may_occur_once(tmp_path: Path) -> None:
+    """A second one is an error with both places; a file that is given twice is read once."""
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text(SERVICE % "web")
     assert len(load([first, tmp_path])) == 1
     second.write_text(f"# the same\n{SERVICE % 'web'}  namespace: default\n")
     with pytest.raises(BadFile) as refused:
         load([tmp_path])
-    message = f"{second}, document 1, line 2: Service default/web stands already in {first}:1; keep one of them"
+    message = f"{second}, document 1, line 2: Service default/web is already in {first}:1; keep one of them"
     assert str(refused.value) == message

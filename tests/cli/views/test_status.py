@@ -1,4 +1,4 @@
-"""``kavip status`` over objects: whose VIP it is and which node has it, however a group keeps its VRIDs."""
+"""``kavip status``: the Service and the node of each VIP, in every mode of a group."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ from kavip import names
 from kavip.api.group import GroupStatus, GroupVirtualIPStatus, Instances, InstanceStatus, KeepalivedGroup, NodesStatus
 from kavip.api.meta import Condition
 from kavip.api.service import Service
-from kavip.cli.views import status as overview
-from kavip.cli.views.status import VirtualIP
+from kavip.cli.views.status import VirtualIPRow, report
+from kavip.cli.views.statusoutput import output, text
 from kavip.snapshot import Object
 from tests.reconcile.service.planning import told
 from tests.support import build
@@ -21,14 +21,14 @@ GROUP = "lb/edge"
 
 
 def served(key: str, *vips: str, reason: str = "Master", **more: Any) -> Service:
-    """A Service that has its addresses, and says *reason*."""
+    """A Service that has its addresses, with the *reason* of Advertised."""
     service = build.service(key, group=GROUP, holds=vips, **more)
     status = "True" if reason == "Master" else "False"
     return told(service, names.Condition.ADVERTISED, status, reason, message="" if reason == "Master" else "why")
 
 
 def instance(name: str, number: int, node: str = "n1", *, family: int = 4) -> InstanceStatus:
-    """What the group's status says of one instance."""
+    """One instance in the status of the group."""
     return InstanceStatus(name=name, router_id=number, family=family, node=node, state="MASTER" if node else "BACKUP")
 
 
@@ -49,11 +49,11 @@ def group(
 
 def seen(*objects: Object) -> dict[str, tuple[str, str, str]]:
     """Service, node and state, by address."""
-    return {each.address: (each.service, each.node, each.state) for each in overview.overview(objects).virtual_ips}
+    return {each.address: (each.service, each.node, each.state) for each in report(objects).virtual_ips}
 
 
-def test_both_families_have_their_instances() -> None:
-    """Under one VRID, in two instances."""
+def test_both_families_have_instances() -> None:
+    """They share one VRID."""
     edge = group(instance("shop/web", 7), instance("shop/web/v6", 7, "n2", family=6), ids={"shop/web": 7})
     assert seen(edge, served("shop/web", "192.0.2.130", "2001:db8::5")) == {
         "192.0.2.130": ("shop/web", "n1", "Master"),
@@ -62,7 +62,7 @@ def test_both_families_have_their_instances() -> None:
 
 
 def test_spread_vips_have_a_vrid_each() -> None:
-    """Kept under the address."""
+    """The key of the VRID ends with the address."""
     ids = {"shop/web/192.0.2.130": 7, "shop/web/192.0.2.131": 8}
     edge = group(instance("shop/web/192.0.2.130", 7), instance("shop/web/192.0.2.131", 8, "n2"), ids=ids)
     found = seen(edge, served("shop/web", "192.0.2.130", "192.0.2.131"))
@@ -70,21 +70,21 @@ def test_spread_vips_have_a_vrid_each() -> None:
 
 
 def test_shared_instances_are_found_by_their_vrid() -> None:
-    """A Service's VRID is that of its instance, which has another name."""
+    """A Service has the VRID of its Shared instance."""
     edge = group(instance("group/3", 12, "n2"), ids={"group/3": 12, "shop/web": 12}, instances=Instances(mode="Shared"))
     assert seen(edge, served("shop/web", "192.0.2.130")) == {"192.0.2.130": ("shop/web", "n2", "Master")}
 
 
-def test_services_that_share_an_address_share_its_node() -> None:
-    """Only one of the two has the instance."""
+def test_services_that_share_an_address_have_the_same_node() -> None:
+    """Only one of them has the instance."""
     edge = group(instance("shop/web", 7, "n2"), ids={"shop/web": 7, "shop/api": 8})
-    found = overview.overview([edge, served("shop/web", "192.0.2.130"), served("shop/api", "192.0.2.130")])
+    found = report([edge, served("shop/web", "192.0.2.130"), served("shop/api", "192.0.2.130")])
     assert [(each.service, each.node) for each in found.virtual_ips] == [("shop/api", "n2"), ("shop/web", "n2")]
-    assert found.nodes[0].virtual_ips == 1  # one VIP, however many Services use it
+    assert found.nodes[0].virtual_ips == 1  # one VIP, used by two Services
 
 
-def test_what_keeps_a_service_waiting_is_told() -> None:
-    """The first condition that does not hold, with its message; and the exit status says that something is wrong."""
+def test_the_first_false_condition_is_shown() -> None:
+    """The row has its reason and message, and the exit status is 1."""
     waits = told(
         build.service("shop/late", group=GROUP),
         names.Condition.ADDRESS_ASSIGNED,
@@ -93,21 +93,21 @@ def test_what_keeps_a_service_waiting_is_told() -> None:
         message="full",
     )
     edge = group(instance("shop/web", 7, ""), ids={"shop/web": 7})
-    found = overview.overview([edge, served("shop/web", "192.0.2.130", reason="NoMaster"), waits])
+    found = report([edge, served("shop/web", "192.0.2.130", reason="NoMaster"), waits])
     assert found.virtual_ips == (
-        VirtualIP("192.0.2.130", "shop/web", GROUP, "", "", "NoMaster", "why"),
-        VirtualIP("", "shop/late", GROUP, "", "", "PoolExhausted", "full"),
+        VirtualIPRow("192.0.2.130", "shop/web", GROUP, "", "", "NoMaster", "why"),
+        VirtualIPRow("", "shop/late", GROUP, "", "", "PoolExhausted", "full"),
     )
     assert found.status == 1
-    assert overview.overview([]).status == 0
+    assert report([]).status == 0
 
 
-def test_a_groups_own_vips_and_its_nodes_are_shown() -> None:
-    """Without a Service; a node of the group that holds nothing is shown with the others, foreign Services are not."""
+def test_vips_of_a_group_and_its_nodes_are_shown() -> None:
+    """Nodes without a VIP are shown; Services that kavip does not manage are not."""
     own = GroupVirtualIPStatus(address="192.0.2.200", node="n1", state="MASTER")
     edge = group(ids={}, own=(own,))
     foreign = build.service("shop/other", holds=["192.0.2.9"])
-    found = overview.overview([edge, foreign, build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12")])
+    found = report([edge, foreign, build.node("n1", "192.0.2.11"), build.node("n2", "192.0.2.12")])
     assert [(each.address, each.service, each.state) for each in found.virtual_ips] == [("192.0.2.200", "", "Master")]
     assert [(each.node, each.virtual_ips, each.groups) for each in found.nodes] == [
         ("n1", 1, (GROUP,)),
@@ -117,21 +117,18 @@ def test_a_groups_own_vips_and_its_nodes_are_shown() -> None:
     assert (only.desired, only.ready, only.current, only.state, only.message) == (2, 2, 1, "Pending", "1 of 2 nodes")
 
 
-def test_a_group_that_is_well_tells_what_its_nodes_note() -> None:
-    """A health check that fails makes no group unready, and is what one looks for when a VIP is missed."""
+def test_a_ready_group_shows_the_message_of_ready() -> None:
+    """It holds the warnings of nodes, such as a health check that fails."""
     edge = group(ids={})
-    for message, shown in (
-        ("every pod is ready", ""),
-        ("every pod is ready; node n1: web fails", "node n1: web fails"),
-    ):
+    for message in ("every pod is ready", "every pod is ready; node n1: web fails"):
         ready = [Condition(type="Ready", status="True", reason="Ready", message=message)]
         well = msgspec.structs.replace(edge, status=msgspec.structs.replace(edge.status, conditions=ready))
-        (only,) = overview.overview([well]).groups
-        assert (only.state, only.message) == ("Ready", shown)
+        (only,) = report([well]).groups
+        assert (only.state, only.message) == ("Ready", message)
 
 
 def conditioned(*conditions: Condition, own: tuple[GroupVirtualIPStatus, ...] = ()) -> KeepalivedGroup:
-    """A group that says *conditions*."""
+    """A group with *conditions*."""
     edge = group(ids={}, own=own)
     return msgspec.structs.replace(edge, status=msgspec.structs.replace(edge.status, conditions=list(conditions)))
 
@@ -152,66 +149,64 @@ REFUSED = Condition(type="Programmed", status="False", reason="RefusedByAgent", 
     ],
     ids=lambda each: each[0] if isinstance(each[0], str) else "",
 )
-def test_why_a_group_waits_comes_before_that_it_does(conditions: tuple[Condition, ...], shown: tuple[str, str]) -> None:
-    """Without nodes or pods nothing can run: what helps is there."""
-    (only,) = overview.overview([conditioned(*conditions)]).groups
+def test_the_cause_of_a_pending_configuration_is_shown_first(
+    conditions: tuple[Condition, ...], shown: tuple[str, str]
+) -> None:
+    """Without nodes or pods no configuration can run, and their condition has the remedy."""
+    (only,) = report([conditioned(*conditions)]).groups
     assert (only.state, only.message) == shown
 
 
-def test_a_vip_that_nobody_holds_says_what_its_group_says() -> None:
-    """A VIP of the group itself has no conditions of its own; one that is held needs no word."""
+def test_a_group_vip_without_a_master_has_the_message_of_its_group() -> None:
+    """It has no conditions of its own; a VIP with a master needs no message."""
     ready = Condition(type="Ready", status="True", reason="Ready", message="every pod is ready; node n1: web fails")
     lost = GroupVirtualIPStatus(address="192.0.2.200", node="", state="NoMaster")
     held = GroupVirtualIPStatus(address="192.0.2.201", node="n1", state="MASTER")
-    found = overview.overview([conditioned(ready, own=(lost, held))])
+    found = report([conditioned(ready, own=(lost, held))])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
-        ("NoMaster", "node n1: web fails"),
+        ("NoMaster", "every pod is ready; node n1: web fails"),
         ("Master", ""),
     ]
 
 
-def test_a_master_on_which_nobody_answers_is_told() -> None:
-    """With the policy Local and no endpoint a VIP has its master, and clients have nothing of it."""
+def test_a_held_vip_with_the_policy_local_shows_its_condition() -> None:
+    """It says where no node has a ready endpoint; a held VIP with the policy Cluster needs no message."""
     edge = group(instance("shop/web", 7), instance("shop/api", 8), ids={"shop/web": 7, "shop/api": 8})
     in_vain = "node n1 holds 192.0.2.130; nobody answers there: no node has a ready endpoint"
-    web, api = (
-        build.service(f"shop/{name}", group=GROUP, holds=(vip,))
-        for name, vip in (("web", "192.0.2.130"), ("api", "192.0.2.131"))
-    )
+    web = build.service("shop/web", group=GROUP, holds=("192.0.2.130",), external_traffic_policy="Local")
+    api = build.service("shop/api", group=GROUP, holds=("192.0.2.131",))
     web = told(web, names.Condition.ADVERTISED, "True", "Master", message=in_vain)
     both = "node n1 holds 192.0.2.131; node n2 holds 192.0.2.132"
     api = told(api, names.Condition.ADVERTISED, "True", "Master", message=both)
-    found = overview.overview([edge, web, api])
+    found = report([edge, web, api])
     assert [(each.state, each.message) for each in found.virtual_ips] == [
-        ("Master", "nobody answers there: no node has a ready endpoint"),
+        ("Master", in_vain),
         ("Master", ""),
     ]
     assert found.status == 0
 
 
-def test_a_node_that_was_drained_is_seen() -> None:
+def test_a_cordoned_node_is_marked() -> None:
     """Pods of DaemonSets stay on it, and so do VIPs."""
     taint = "node.kubernetes.io/unschedulable:NoSchedule"
-    found = overview.overview([group(ids={}), build.node("n1", "192.0.2.11", taints=[taint]), build.node("n2")])
+    found = report([group(ids={}), build.node("n1", "192.0.2.11", taints=[taint]), build.node("n2")])
     assert [(each.node, each.cordoned) for each in found.nodes] == [("n1", True), ("n2", False)]
-    assert ", cordoned " in next(line for line in overview.text(found).splitlines() if line.startswith("n1 "))
+    assert ", cordoned " in next(line for line in text(found).splitlines() if line.startswith("n1 "))
 
 
-def test_addresses_are_in_the_order_of_their_numbers() -> None:
-    """9 before 10, IPv4 before IPv6, waiting Services last: the same objects in any order give the same text."""
+def test_addresses_are_sorted_by_number() -> None:
+    """9 is before 10, IPv4 before IPv6, Services that wait last; the order of objects has no effect."""
     objects = [served(f"shop/s{n}", vip) for n, vip in enumerate(("2001:db8::1", "192.0.2.10", "192.0.2.9"))]
-    text = overview.text(overview.overview(objects))
-    assert [line.split()[0] for line in text.splitlines()[1:4]] == ["192.0.2.9", "192.0.2.10", "2001:db8::1"]
-    assert overview.text(overview.overview(objects[::-1])) == text
+    printed = text(report(objects))
+    assert [line.split()[0] for line in printed.splitlines()[1:4]] == ["192.0.2.9", "192.0.2.10", "2001:db8::1"]
+    assert text(report(objects[::-1])) == printed
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_programs_read_one_object(form: str) -> None:
-    """JSON's names, and the counts of a pool as its status has them."""
+    """JSON and YAML have the same names and values."""
     edge = group(instance("shop/web", 7), ids={"shop/web": 7})
-    printed = overview.shown(
-        overview.overview([edge, served("shop/web", "192.0.2.130"), build.pool()], ["a note"]), form
-    )
+    printed = output(report([edge, served("shop/web", "192.0.2.130"), build.pool()], ["a note"]), form)
     found = json.loads(printed) if form == "json" else yaml.safe_load(printed)
     assert sorted(found) == ["groups", "nodes", "notes", "pools", "virtualIPs"]
     assert found["virtualIPs"][0]["service"] == "shop/web"
@@ -219,22 +214,22 @@ def test_programs_read_one_object(form: str) -> None:
     assert found["nodes"] == [{"node": "n1", "ready": None, "groups": [GROUP], "virtualIPs": 1, "cordoned": False}]
 
 
-def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
-    """Escapes are spelled out, and no cell makes a line of its own."""
+def test_control_characters_of_a_status_are_escaped() -> None:
+    """No cell can break its line."""
     hostile = instance("shop/web", 7, node="n1\x1b[2J\x07\r\nlb/fake\u202e\x9b31m")
-    found = overview.text(overview.overview([group(hostile, ids={"shop/web": 7}), served("shop/web", "192.0.2.128")]))
+    found = text(report([group(hostile, ids={"shop/web": 7}), served("shop/web", "192.0.2.128")]))
     assert all(line.isprintable() for line in found.split("\n"))
     assert not any(line.startswith("lb/fake") for line in found.split("\n"))
     assert r"n1\x1b[2J\x07 lb/fake\u202e\x9b31m" in found
 
 
-def test_who_may_not_read_the_group_sees_what_the_service_says() -> None:
-    """A VIP of a group that is not shown has the master that its Service names; one that says nothing has none."""
+def test_a_vip_of_a_hidden_group_has_the_state_of_its_service() -> None:
+    """Where the user may not read the group, the condition of the Service names the master."""
     web = build.service("shop/web", group=GROUP, holds=("192.0.2.128",))
     web = told(web, names.Condition.ADVERTISED, "True", "Master", message="node n1 holds 192.0.2.128")
-    (found,) = overview.overview([web]).virtual_ips
+    (found,) = report([web]).virtual_ips
     assert (found.state, found.message) == ("Master", "node n1 holds 192.0.2.128")
-    assert overview.overview([web]).status == 0
+    assert report([web]).status == 0
     lost = served("shop/lost", "192.0.2.129", reason="NoMaster")
-    assert overview.overview([web, lost]).status == 1
-    assert overview.overview([web, group(ids={})]).status == 1  # the group is seen, and knows of none
+    assert report([web, lost]).status == 1
+    assert report([web, group(ids={})]).status == 1  # the group is visible, and has no master for the VIP

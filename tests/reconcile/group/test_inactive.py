@@ -123,7 +123,7 @@ def test_a_new_leader_reconciles_it_too() -> None:
 
 def test_offline_commands_do_not_serve_it_either() -> None:
     """With --group-namespaces, a group in another namespace renders nothing."""
-    planned = simulate.plan([build.group(), build.group("infra/edge")], homes=("infra",))
+    planned = simulate.plan([build.group(), build.group("infra/edge")], group_namespaces=("infra",))
     assert list(planned.configurations) == ["infra/edge"]
 
 

@@ -1,5 +1,5 @@
 """
-What ``kavip explain`` prints: aligned text for people, JSON for programs; the same every time.
+The output of ``kavip explain``: aligned text for people, JSON for programs.
 """
 
 import textwrap
@@ -10,7 +10,7 @@ from typing import Any, Final
 from kavip.admission.text import printable
 from kavip.api import conditions
 from kavip.api.meta import Condition
-from kavip.cli.views.explain import Report
+from kavip.cli.views.explain import Advice, ServiceReport
 from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
 from kavip.ipam.ledger.usage import Usage
 from kavip.ipam.ranges import FAMILY_NAMES
@@ -20,71 +20,77 @@ from kavip.names import Condition as ConditionType
 _MARKS: Final = {True: "ok", False: "NO", None: "-"}
 _WIDTH: Final = 118
 _LABEL: Final = 12
-_MOST: Final = 20  # pools in the text; the one that matters is always there
+_MOST_POOLS: Final = 20  # in the text; a pool with an address for the Service is always shown
 
 
-# --- explain, text ----------------------------------------------------------------------------------------------------
-def text(report: Report) -> str:
+# --- text -------------------------------------------------------------------------------------------------------------
+def text(report: ServiceReport) -> str:
     """*report* for people."""
     lines = [_headline(report), "", *_facts(report)]
     if report.explanation is not None:
         lines += ["", *_pools(report.explanation)]
-    for title, items in (("What helps", report.steps), ("Note", report.notes)):
+    notes = [Advice(note) for note in report.notes]
+    for title, items in (("What to do", report.advice), ("Note", notes)):
         if items:
             lines += ["", f"{title}:", *(line for item in items for line in _wrapped(item))]
     return "\n".join(map(printable, lines))
 
 
-def _headline(report: Report) -> str:
+def _headline(report: ServiceReport) -> str:
     name = f"Service {report.service.key}"
     if report.unmanaged:
         return f"{name} is not managed by kavip: {report.unmanaged}"
-    told = report.decided or report.told
-    has = ", ".join(str(each) for each in _addresses(report))
-    match told.status if told else "":
-        case "True":
-            verb, rest = ("has", _in_vain(report)) if report.told == told else ("would get", "")
-            return f"{name} {verb} {has or 'its addresses'} ({told.reason if told else ''}){rest}"
-        case "False":
-            return f"{name} {f'keeps {has}, but' if has else 'has no address:'} {told.reason if told else ''}"
-        case "Unknown":
-            return f"{name} is left to somebody else: {told.reason if told else ''}"
+    condition = report.decided or report.condition
+    if condition is not None:
+        return f"{name} {_outcome(report, condition)}"
     if own := ", ".join(map(str, report.service.external_addresses)):
         verb = "has" if report.service.metadata.uid else "would have"
-        return f"{name} {verb} {own} (spec.externalIPs){_in_vain(report)}"
-    return f"{name} asks kavip for no address" if report.is_decided else f"{name}: kavip has said nothing about it yet"
+        return f"{name} {verb} {own} (spec.externalIPs){_not_advertised(report)}"
+    return f"{name} requests no address" if report.is_decided else f"{name}: kavip has not written its condition yet"
 
 
-def _in_vain(report: Report) -> str:
-    """That nobody answers on the addresses, as far as the Service says it."""
+def _outcome(report: ServiceReport, condition: Condition) -> str:
+    addresses = ", ".join(str(each) for each in _addresses(report))
+    match condition.status:
+        case "True" if report.condition == condition:
+            return f"has {addresses or 'its addresses'} ({condition.reason}){_not_advertised(report)}"
+        case "True":
+            return f"would get {addresses or 'its addresses'} ({condition.reason})"
+        case "False":
+            return f"{f'keeps {addresses}, but' if addresses else 'has no address:'} {condition.reason}"
+    return f"is left to another controller: {condition.reason}"
+
+
+def _not_advertised(report: ServiceReport) -> str:
+    """Why no node answers on the addresses, by the conditions of the Service; "" where one does."""
     trouble = _advertised(report) or _programmed(report)
     return f", and is not advertised: {trouble.reason}" if trouble and trouble.status != "True" else ""
 
 
-def _programmed(report: Report) -> Condition | None:
+def _programmed(report: ServiceReport) -> Condition | None:
     return conditions.find(report.service.status.conditions, ConditionType.SERVICE_PROGRAMMED)
 
 
-def _advertised(report: Report) -> Condition | None:
+def _advertised(report: ServiceReport) -> Condition | None:
     return conditions.find(report.service.status.conditions, ConditionType.ADVERTISED)
 
 
-def _addresses(report: Report) -> Sequence[object]:
-    """What it has or would get; host names are another controller's."""
+def _addresses(report: ServiceReport) -> Sequence[object]:
+    """The addresses that it has or would get; host names are from another controller."""
     found = [had.address for had in report.explanation.addresses] if report.explanation else []
     return found or [entry.ip or entry.hostname for entry in report.service.status.load_balancer.ingress or ()]
 
 
-def _facts(report: Report) -> Iterator[str]:
+def _facts(report: ServiceReport) -> Iterator[str]:
     if report.unmanaged:
         yield from _fact("status", ", ".join(map(str, _addresses(report))) or "no address")
     for refusal in report.refused:
-        yield from _fact("refused", f"kubectl apply would say: {refusal}")
-    if report.told is not None:
-        yield from _fact("condition", f"{_summary(report.told)}: {report.told.message}")
+        yield from _fact("refused", f"kubectl apply would be refused: {refusal}")
+    if report.condition is not None:
+        yield from _fact("condition", f"{_summary(report.condition)}: {report.condition.message}")
     elif not report.unmanaged and report.service.is_load_balancer and report.service.metadata.uid:
         yield from _fact("condition", f"{ConditionType.ADDRESS_ASSIGNED} is not written yet")
-    if report.decided is not None and report.decided != report.told:
+    if report.decided is not None and report.decided != report.condition:
         yield from _fact("decided now", f"{_summary(report.decided)}: {report.decided.message}")
     for label, each in (("programmed", _programmed(report)), ("advertised", _advertised(report))):
         if each:
@@ -93,7 +99,7 @@ def _facts(report: Report) -> Iterator[str]:
         declared = report.service.declared_group
         yield from _fact("group", f"{report.group} ({'by annotation' if declared else 'the default one'})")
     if report.explanation is not None:
-        yield from _fact("asks for", _asked(report.explanation.request))
+        yield from _fact("requests", _requested(report.explanation.request))
         for had in report.explanation.addresses:
             yield from _fact("address", _had(had))
 
@@ -110,18 +116,18 @@ def _fact(label: str, value: str) -> list[str]:
     )
 
 
-def _wrapped(item: str) -> list[str]:
-    """A command stays on its line, to be copied."""
-    if item.startswith("kubectl "):
-        return [f"  {item}"]
-    return textwrap.wrap(item, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+def _wrapped(item: Advice) -> list[str]:
+    """A command stays on one line, to be copied."""
+    if item.is_command:
+        return [f"  {item.text}"]
+    return textwrap.wrap(item.text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _summary(condition: Condition) -> str:
     return f"{condition.type.rpartition('/')[2]}={condition.status} {condition.reason}"
 
 
-def _asked(request: Request) -> str:
+def _requested(request: Request) -> str:
     families = " and ".join(FAMILY_NAMES[family] for family in request.families)
     parts = [f"{families}{', both or nothing' if request.require_all else ''}"]
     if request.wanted:
@@ -131,36 +137,36 @@ def _asked(request: Request) -> str:
         ports = ", ".join(f"{protocol}/{port}" for protocol, port in sorted(request.terms.ports))
         parts.append(f"sharing key {request.terms.sharing.key} with {ports}")
     if request.reassign:
-        parts.append("a legal address in place of one that is not (reassign)")
+        parts.append("a valid address in place of an invalid one (reassign)")
     return "; ".join(parts)
 
 
 def _had(had: Had) -> str:
-    told = f"{had.address}{f' of pool {had.pool}' if had.pool else ''}: {had.why}"
+    text = f"{had.address}{f' of pool {had.pool}' if had.pool else ''}: {had.why}"
     if had.fellows:
-        told += f"; shared with {', '.join(had.fellows)}"
-    return f"{told}; {had.flaw}" if had.flaw else told
+        text += f"; shared with {', '.join(had.fellows)}"
+    return f"{text}; {had.flaw}" if had.flaw else text
 
 
 def _pools(found: Explanation) -> Iterator[str]:
     if not found.pools:
         yield "There is no VIPPool."
         return
-    why = "are tried" if found.asked else "would be tried (none is asked now)"
-    yield f"Pools, in the order in which they {why}:"
+    are_tried = "are tried" if found.asked else "would be tried (none is tried now)"
+    yield f"Pools, in the order in which they {are_tried}:"
     width = max(len(step.rule) for pool in found.pools for step in pool.steps)
     names = max(len(pool.name) for pool in found.pools)
     for number, pool in enumerate(found.pools, start=1):
-        if number > _MOST and pool.role not in (Role.GIVES, Role.HOLDS):
+        if number > _MOST_POOLS and pool.role not in (Role.GIVES, Role.HOLDS):
             continue
         rank = f"priority {pool.priority}" if pool.priority is not None else "-"
         yield f"  {number}. {pool.name:<{names}}  {rank:<12}  {pool.role}"
         for step in pool.steps:
             yield from _step(step, width)
-    rest = Counter(pool.role for pool in found.pools[_MOST:] if pool.role not in (Role.GIVES, Role.HOLDS))
+    rest = Counter(pool.role for pool in found.pools[_MOST_POOLS:] if pool.role not in (Role.GIVES, Role.HOLDS))
     if rest:
-        told = ", ".join(f"{role} ({number})" for role, number in sorted(rest.items()))
-        yield f"  and {rest.total()} more, which -o json shows: {told}"
+        roles = ", ".join(f"{role} ({number})" for role, number in sorted(rest.items()))
+        yield f"  and {rest.total()} more, which -o json shows: {roles}"
 
 
 def _step(step: Step, width: int) -> list[str]:
@@ -175,8 +181,8 @@ def _step(step: Step, width: int) -> list[str]:
     )
 
 
-# --- explain, JSON ----------------------------------------------------------------------------------------------------
-def data(report: Report) -> dict[str, Any]:
+# --- JSON -------------------------------------------------------------------------------------------------------------
+def data(report: ServiceReport) -> dict[str, Any]:
     """*report* for programs: one object, its lists in the order of the text."""
     found, metadata = report.explanation, report.service.metadata
     return {
@@ -186,7 +192,7 @@ def data(report: Report) -> dict[str, Any]:
         "group": report.group,
         "unmanaged": report.unmanaged,
         "refused": list(report.refused),
-        "condition": _condition(report.told),
+        "condition": _condition(report.condition),
         "decided": _condition(report.decided),
         "programmed": _condition(_programmed(report)),
         "advertised": _condition(_advertised(report)),
@@ -196,7 +202,7 @@ def data(report: Report) -> dict[str, Any]:
         "asked": found.asked if found else False,
         "pools": [_pool(pool) for pool in found.pools] if found else [],
         "waits": list(report.waits),
-        "helps": list(report.steps),
+        "helps": [each.text for each in report.advice],
         "notes": list(report.notes),
     }
 
@@ -206,8 +212,13 @@ def _condition(found: Condition | None) -> dict[str, str] | None:
 
 
 def _address(had: Had) -> dict[str, Any]:
-    told = {"address": str(had.address), "pool": had.pool, "why": had.why, "flaw": had.flaw}
-    return {**told, "sharedWith": list(had.fellows)}
+    return {
+        "address": str(had.address),
+        "pool": had.pool,
+        "why": had.why,
+        "flaw": had.flaw,
+        "sharedWith": list(had.fellows),
+    }
 
 
 def _request(request: Request) -> dict[str, Any]:

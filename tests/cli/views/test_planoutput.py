@@ -1,4 +1,4 @@
-"""``kavip plan``: a table that a user reads, the same whatever the order of the files."""
+"""The output of ``kavip plan``, the same for any order of the files."""
 
 import random
 from typing import Any
@@ -9,36 +9,36 @@ import pytest
 from kavip import names
 from kavip.admission.chain import PolicyOptions
 from kavip.api.pool import Cooling, PoolStatus
-from kavip.cli.views import simulate, tables
+from kavip.cli.views import planoutput, simulate
 from kavip.snapshot import Object
-from tests.cli.test_explain import new
+from tests.cli.manifest import manifest
 from tests.ipam.deciding import PREFER, SHARE, ours
 from tests.support.build import group, namespace, node, pool, service
 
-AROUND = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
+CLUSTER = (namespace("shop"), group("lb/edge", default=True), node("n1", "192.0.2.11"))
 
 
 def table(*objects: Object) -> list[list[str]]:
-    """The rows of Services, cell by cell, without the head."""
-    lines = tables.text(simulate.plan([*AROUND, *objects])).partition("\n\n")[0].splitlines()
+    """The cells of the rows of Services."""
+    lines = planoutput.text(simulate.plan([*CLUSTER, *objects])).partition("\n\n")[0].splitlines()
     starts = [lines[0].index(word) for word in lines[0].split()]
     return [[line[at:end].strip() for at, end in zip(starts, [*starts[1:], None], strict=True)] for line in lines[1:]]
 
 
-def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
-    """Given, shared, half served, waiting, refused, not managed, brought along; what is plain needs no words."""
+def test_every_service_has_a_row() -> None:
+    """The row has the address or the reason; a Service with all its addresses needs no message."""
     rows = table(
         pool("edge", "192.0.2.128/31"),
         pool("dual", "198.51.100.0/30", "2001:db8::/64", auto_assign=False),
-        *(new(service(f"shop/{name}", annotations=SHARE, port=port)) for name, port in (("a", 80), ("b", 443))),
-        new(service("shop/c")),
-        new(service("shop/d")),
-        new(service("shop/e", pool="dual", **PREFER)),
-        new(service("shop/f", pool="dula")),
-        new(service("shop/g", load_balancer_class="example.com/other")),
-        new(service("shop/h", type="ClusterIP")),
-        new(service("shop/i", wants="198.51.100.1", **PREFER)),
-        new(service("shop/j", group="lb/edge", type="ClusterIP", external_ips=["2001:db8::9"])),
+        *(manifest(service(f"shop/{name}", annotations=SHARE, port=port)) for name, port in (("a", 80), ("b", 443))),
+        manifest(service("shop/c")),
+        manifest(service("shop/d")),
+        manifest(service("shop/e", pool="dual", **PREFER)),
+        manifest(service("shop/f", pool="dula")),
+        manifest(service("shop/g", load_balancer_class="example.com/other")),
+        manifest(service("shop/h", type="ClusterIP")),
+        manifest(service("shop/i", wants="198.51.100.1", **PREFER)),
+        manifest(service("shop/j", group="lb/edge", type="ClusterIP", external_ips=["2001:db8::9"])),
     )
     assert [row[:5] for row in rows] == [
         ["shop/a", "lb/edge", "edge", "192.0.2.128", "Assigned"],
@@ -58,25 +58,27 @@ def test_every_service_has_a_row_with_its_address_or_the_reason() -> None:
     assert words["shop/g"] == "its loadBalancerClass example.com/other is another controller's"
 
 
-def test_what_kavip_does_not_assign_it_does_not_plan() -> None:
-    """With --ipam never no Service gets an address, and each says so."""
-    manner = PolicyOptions(ipam="never")
-    text = tables.text(simulate.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))], manner=manner))
+def test_with_ipam_never_nothing_is_planned() -> None:
+    """No Service gets an address, and each has the reason LeftToPlatform."""
+    settings = PolicyOptions(ipam="never")
+    text = planoutput.text(
+        simulate.plan([*CLUSTER, pool("edge", "192.0.2.128/31"), manifest(service("shop/a"))], settings=settings)
+    )
     assert "LeftToPlatform" in text
     assert "0 of 2" in text
 
 
-def test_how_full_the_pools_would_be_stands_below() -> None:
-    """By family; a pool that is not in force says why."""
-    text = tables.text(simulate.plan([*AROUND, pool("edge", "192.0.2.128/31"), new(service("shop/a"))]))
+def test_the_usage_of_pools_is_shown() -> None:
+    """The table shows it by family."""
+    text = planoutput.text(simulate.plan([*CLUSTER, pool("edge", "192.0.2.128/31"), manifest(service("shop/a"))]))
     assert "edge  100       1 of 2         -" in text
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_order_of_the_objects_means_nothing(seed: int) -> None:
-    """Shuffled: the same table and the same JSON, refusals of pools and groups that contradict each other included."""
+def test_the_order_of_objects_has_no_effect(seed: int) -> None:
+    """Shuffled objects give the same table and JSON, including refusals of pools and groups that conflict."""
     objects: list[Any] = [
-        *AROUND,
+        *CLUSTER,
         pool("edge", "192.0.2.128/30"),
         pool("late", "192.0.2.130/31", "198.51.100.0/31"),
         group("lb/zone", default=True),
@@ -84,39 +86,39 @@ def test_the_order_of_the_objects_means_nothing(seed: int) -> None:
         service("shop/z", wants="192.0.2.128"),
         service("shop/y", wants="192.0.2.128"),
     ]
-    objects = [new(each) if each not in AROUND else each for each in objects]
+    objects = [manifest(each) if each not in CLUSTER else each for each in objects]
     first = simulate.plan(objects)
     random.Random(seed).shuffle(objects)
     second = simulate.plan(objects)
-    assert tables.text(first) == tables.text(second)
-    assert simulate.as_data(first) == simulate.as_data(second)
+    assert planoutput.text(first) == planoutput.text(second)
+    assert planoutput.plan_data(first) == planoutput.plan_data(second)
     assert [(each.kind, each.name) for each in first.refused] == [("KeepalivedGroup", "zone"), ("VIPPool", "late")]
 
 
-def test_what_stands_in_status_stays() -> None:
-    """Of a dump of a cluster every Service keeps its address, and newcomers get what is left."""
-    rows = table(pool("edge", "192.0.2.128/31"), new(service("shop/a")), ours("shop/b", ["192.0.2.128"]))
+def test_addresses_in_status_are_kept() -> None:
+    """In a dump of a cluster every Service keeps its address; new Services get free ones."""
+    rows = table(pool("edge", "192.0.2.128/31"), manifest(service("shop/a")), ours("shop/b", ["192.0.2.128"]))
     assert [row[3] for row in rows] == ["192.0.2.129", "192.0.2.128"]
 
 
-def test_what_stands_in_a_cluster_stays_though_it_would_be_refused_today() -> None:
-    """A Service with a bad annotation keeps its address, and nobody else is given it; the refusal is told besides."""
+def test_a_service_of_a_cluster_stays_although_it_would_be_refused() -> None:
+    """It keeps its address although its annotation is bad; the refusal is reported."""
     bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
     edge, holder = pool("edge", "192.0.2.128/31"), ours("shop/b", ["192.0.2.128"], annotations=bad)
-    planned = simulate.plan([*AROUND, edge, new(service("shop/a")), holder])
+    planned = simulate.plan([*CLUSTER, edge, manifest(service("shop/a")), holder])
     assert [each.name for each in planned.refused] == ["b"]
-    assert [row[3:5] for row in table(edge, new(service("shop/a")), holder)] == [
+    assert [row[3:5] for row in table(edge, manifest(service("shop/a")), holder)] == [
         ["192.0.2.129", "Assigned"],
         ["192.0.2.128", "Assigned"],
     ]
 
 
-def test_what_cools_down_in_the_files_is_given_to_nobody_else() -> None:
-    """As the controller reads ``status.cooling``: it rests, but not for the Service that freed it."""
+def test_an_address_in_cooldown_is_reserved() -> None:
+    """``status.cooling`` reserves it for the Service that freed it."""
     resting = [Cooling(address="192.0.2.128", service="shop/b", until="2026-01-01T00:00:00Z")]
     edge = pool("edge", "192.0.2.128/30", cooldown_seconds=60)
     edge = msgspec.structs.replace(edge, status=PoolStatus(cooling=resting))
-    assert [row[3] for row in table(edge, new(service("shop/a")), new(service("shop/b")))] == [
+    assert [row[3] for row in table(edge, manifest(service("shop/a")), manifest(service("shop/b")))] == [
         "192.0.2.129",
         "192.0.2.128",
     ]

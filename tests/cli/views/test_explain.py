@@ -1,8 +1,9 @@
-"""``kavip explain -f``: every reason from files alone, who is not managed, and what the process says and returns."""
+"""``kavip explain``: every reason, Services that kavip does not manage, and the output and exit status."""
 
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from kavip import names
 from kavip.api.cluster import ExternalIP, Network, NetworkSpec
 from kavip.api.meta import Condition, LabelSelector, Metadata
 from kavip.api.service import ServiceStatus
-from kavip.cli.views import explain, explanation
-from kavip.cli.views.explain import Report
+from kavip.cli.views import explain, explainoutput
+from kavip.cli.views.explain import Advice, ServiceReport, why_unmanaged
+from kavip.cli.views.listing import Listing
 from kavip.cli.views.simulate import NOW
-from kavip.cli.views.unmanaged import why_unmanaged
 from kavip.errors import BadInput
 from kavip.names import Reason
 from kavip.reconcile.plan import ReconcileOptions
 from kavip.snapshot import Object, Snapshot
-from tests.ipam.deciding import SHARE, ours, told
+from tests.cli.manifest import manifest
+from tests.ipam.deciding import PREFER, REQUIRE, SHARE, ours, told
 from tests.support.build import group, namespace, node, pool, service
 from tests.support.manifests import ROOT
 
@@ -41,17 +43,16 @@ OPENSHIFT = Network(
 )
 
 
-def new(subject: Any) -> Any:
-    """*subject* as a manifest that no API server has seen."""
-    bare = msgspec.structs.replace(subject.metadata, uid="", resource_version="", creation_timestamp=None)
-    return msgspec.structs.replace(subject, metadata=bare)
-
-
-def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None) -> Report:
-    """The report of *subject* beside *others*, all from files."""
+def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None) -> ServiceReport:
+    """The report about *subject* beside *others*, all from files."""
     objects = [*AROUND, *others, subject]
-    found = explain.from_files(objects, subject.key, ipam="auto")
-    return explain.explain_service(found, subject.key, now=NOW, options=options or ReconcileOptions())
+    return explain.explain_service(
+        explain.listing_of(objects),
+        subject.key,
+        now=NOW,
+        options=options or ReconcileOptions(),
+        refused=explain.refusals_of(objects, subject.key, ipam="auto"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,30 +74,30 @@ def asked(subject: Any, *others: Object, options: ReconcileOptions | None = None
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_reason_is_told_from_files(reason: str, subject: Any, others: tuple[Any, ...]) -> None:
-    """Decided as in a cluster, in text and JSON, and the exit status is 1 for all but the one that gets its address."""
-    found = asked(new(subject), *others)
+def test_each_reason_is_explained_from_files(reason: str, subject: Any, others: tuple[Any, ...]) -> None:
+    """The decision is that of a cluster, in text and JSON; the exit status is 0 only where an address is assigned."""
+    found = asked(manifest(subject), *others)
     assert found.decided is not None
     assert (found.decided.reason, found.status) == (reason, int(reason != "Assigned"))
-    assert reason in explanation.text(found)
-    assert explanation.data(found)["decided"]["reason"] == reason
-    assert json.loads(json.dumps(explanation.data(found))) == explanation.data(found)
+    assert reason in explainoutput.text(found)
+    assert explainoutput.data(found)["decided"]["reason"] == reason
+    assert json.loads(json.dumps(explainoutput.data(found))) == explainoutput.data(found)
 
 
-def test_a_service_that_brings_its_addresses_has_them() -> None:
-    """Of ``externalIPs`` nothing is assigned; whether they are advertised is said all the same."""
+def test_external_ips_are_the_services_addresses() -> None:
+    """kavip assigns none of them, but the headline says whether they are advertised."""
     subject = service("shop/web", group="lb/edge", type="ClusterIP", external_ips=["203.0.113.9"])
     has = "203.0.113.9 (spec.externalIPs)"
-    assert explanation.text(asked(new(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
+    assert explainoutput.text(asked(manifest(subject), SMALL)).startswith(f"Service shop/web would have {has}\n")
     status = ServiceStatus(conditions=[Condition(names.Condition.ADVERTISED, "False", Reason.NO_MASTER)])
     found = asked(msgspec.structs.replace(subject, status=status), SMALL)
-    assert explanation.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
+    assert explainoutput.text(found).startswith(f"Service shop/web has {has}, and is not advertised: NoMaster\n")
     assert found.status == 0
 
 
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
-    """A Service and a cluster in which kavip may or may not manage it."""
+    """A Service, and a cluster in which kavip may or may not manage it."""
     subject = service(
         "shop/web",
         group=draw(st.sampled_from(["", "lb/edge", "lb/gone"])),
@@ -110,61 +111,92 @@ def crowds(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @given(crowd=crowds())
-def test_whoever_is_not_managed_is_told_why(crowd: tuple[Any, ...]) -> None:
-    """There is a reason exactly where no group serves the Service, and it opens the text."""
+def test_an_unmanaged_service_has_a_reason(crowd: tuple[Any, ...]) -> None:
+    """There is a reason exactly where no group serves the Service, and the headline shows it."""
     subject = crowd[0]
     snapshot = Snapshot.from_objects(crowd)
     why = why_unmanaged(snapshot, subject)
     assert bool(why) == (snapshot.group_of(subject) is None)
     found = explain.report(snapshot, "shop/web", NOW)
-    assert explanation.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)
+    assert explainoutput.text(found).startswith(f"Service shop/web is not managed by kavip: {why}") == bool(why)
 
 
-def test_a_group_is_offered_to_who_has_none() -> None:
-    """The command that gives the Service the group that its namespace may use."""
+def test_a_service_without_a_group_gets_a_command() -> None:
+    """The command names a group that the namespace may use."""
     plain: list[Object] = [SHOP, group("lb/edge"), group("lb/other"), service("shop/web")]
     found = explain.report(Snapshot.from_objects(plain), "shop/web", NOW)
-    assert found.steps == (
-        "kubectl annotate service -n shop web --overwrite keepalived-operator.redhat-cop.io/keepalivedgroup=lb/edge",
-        "or one of the other groups: lb/other",
+    command = (
+        "kubectl annotate service -n shop web --overwrite keepalived-operator.redhat-cop.io/keepalivedgroup=lb/edge"
     )
+    assert found.advice == (Advice(command, is_command=True), Advice("or one of the other groups: lb/other"))
+    assert f"\nWhat to do:\n  {command}\n" in explainoutput.text(found), "a command is not wrapped"
     assert found.status == 1
 
 
-def test_without_a_group_one_is_to_be_made() -> None:
-    """Not one that is closed to the namespace."""
+def test_without_a_usable_group_the_advice_is_to_create_one() -> None:
+    """A group that does not allow the namespace is no choice."""
     closed = group("lb/closed", allowed_namespaces=CLOSED)
     found = explain.report(Snapshot.from_objects([SHOP, closed, service("shop/web")]), "shop/web", NOW)
-    (step,) = found.steps
-    assert step.startswith("create a KeepalivedGroup that serves namespace shop, labelled kavip.io/default-group=true")
+    (advice,) = found.advice
+    assert advice.text.startswith(
+        "create a KeepalivedGroup that serves namespace shop, labelled kavip.io/default-group=true"
+    )
 
 
-def test_an_address_asked_for_in_two_places_is_to_be_given_up_in_both() -> None:
-    """Naming another pool does not help while spec.loadBalancerIP asks for an address of the first."""
+def test_an_address_that_is_requested_twice_is_removed_twice() -> None:
+    """Another pool does not help while spec.loadBalancerIP requests an address of the first."""
     spare = pool("spare", "198.51.100.0/30", auto_assign=False)
     found = asked(service("shop/web", load_balancer_ip="192.0.2.128"), SMALL, spare, TAKEN)
-    assert found.steps[:2] == (
+    assert [each.text for each in found.advice[:3]] == [
         "kubectl annotate service -n shop web --overwrite kavip.io/pool=edge",
         "other pools that would serve it: spare",
-    )
-    assert found.steps[2] == "and remove spec.loadBalancerIP, which asks for an address as well"
+        "also remove spec.loadBalancerIP, which requests an address as well",
+    ]
 
 
-def test_the_older_one_gets_the_last_address() -> None:
-    """What an older Service that waits will get is not promised to a younger one, in whatever order they stand."""
+HELD: tuple[list[str], ...] = ([], ["10.0.0.1"], ["192.0.2.128"], ["10.0.0.1", "2001:db8::7"], ["192.0.2.130"])
+WISHES: tuple[dict[str, str], ...] = (
+    {},
+    {names.REASSIGN_ANNOTATION: "true"},
+    {names.ADDRESSES_ANNOTATION: "10.0.0.1"},
+    {names.POOL_ANNOTATION: "gone"},
+)
+
+
+@pytest.mark.parametrize("make", [ours, service], ids=["kavip's", "another controller's"])
+@pytest.mark.parametrize("families", [{}, REQUIRE, PREFER], ids=["one", "require", "prefer"])
+def test_reassign_is_advised_where_the_condition_names_it(make: Any, families: dict[str, Any]) -> None:
+    """The advice follows from the reason, and agrees with the message for every address, pool and request."""
+    closed, dual = pool("edge", "192.0.2.128/31", auto_assign=False), pool("dual", "198.51.100.0/30", "2001:db8::/64")
+    advised = 0
+    pools: tuple[tuple[Object, ...], ...] = ((SMALL,), (SMALL, dual), (SMALL, *FULL), (closed,), (OFFICE,))
+    for held, wish, others in product(HELD, WISHES, pools):
+        holder = {"holds": held} if make is service else {}
+        addresses = [] if make is service else [held]
+        notes = {names.GROUP_ANNOTATION: "lb/edge", **wish}
+        found = asked(make("shop/web", *addresses, annotations=notes, **holder, **families), *others)
+        assert found.decided is not None
+        commands = [each.text for each in found.advice if each.is_command and names.REASSIGN_ANNOTATION in each.text]
+        assert bool(commands) == (names.REASSIGN_ANNOTATION in found.decided.message), found.decided
+        advised += len(commands)
+    assert advised > 20
+
+
+def test_the_older_service_gets_the_last_address() -> None:
+    """An address that an older Service will get is not promised to a younger one, in any order of the files."""
     old, young = (service(f"shop/{name}", created=f"2026-01-0{at}T00:00:00Z") for at, name in enumerate("ba", start=1))
     one = pool("edge", "192.0.2.128/32")
     decided = [asked(young, one, old).decided, asked(old, one, young).decided]
     assert [each.reason for each in decided if each] == ["PoolExhausted", "Assigned"]
 
 
-def test_what_kavip_has_not_written_yet_is_no_success() -> None:
-    """A Service of a cluster waits until its condition stands; a manifest would get its address."""
+def test_a_condition_that_is_not_written_yet_is_no_success() -> None:
+    """A Service of a cluster waits until kavip has written its condition; a manifest would get its address."""
     waiting = service("shop/web")
     found = asked(waiting, SMALL)
-    assert (found.status, found.told, found.is_served) == (1, None, False)
-    assert "kavip has not written that" in found.steps[-1]
-    assert asked(new(waiting), SMALL).status == 0
+    assert (found.status, found.condition, found.is_served) == (1, None, False)
+    assert "kavip has not written this yet" in found.advice[-1].text
+    assert asked(manifest(waiting), SMALL).status == 0
 
 
 @pytest.mark.parametrize(
@@ -180,94 +212,95 @@ def test_what_kavip_has_not_written_yet_is_no_success() -> None:
     ],
     ids=["new", "no node", "on its way", "no master"],
 )
-def test_an_address_alone_makes_nobody_answer(said: tuple[tuple[str, str, str], ...], rest: str) -> None:
-    """The first line says so; one node that advertises is enough, whatever the others still wait for."""
+def test_the_headline_says_where_an_address_is_not_advertised(
+    said: tuple[tuple[str, str, str], ...], rest: str
+) -> None:
+    """One node that advertises it is enough, even while others are pending."""
     holder = ours("shop/web", ["192.0.2.128"])
     assigned = asked(holder, SMALL).decided
     assert assigned is not None
     more = [Condition(type=f"kavip.io/{kind}", status=status, reason=reason) for kind, status, reason in said]
     status = msgspec.structs.replace(holder.status, conditions=[assigned, *more])
     found = asked(msgspec.structs.replace(holder, status=status), SMALL)
-    assert explanation.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
+    assert explainoutput.text(found).splitlines()[0] == f"Service shop/web has 192.0.2.128 (Assigned){rest}"
     told = {kind.lower(): {"status": status, "reason": reason, "message": ""} for kind, status, reason in said}
-    assert {"programmed": None, "advertised": None, **told}.items() <= explanation.data(found).items()
+    assert {"programmed": None, "advertised": None, **told}.items() <= explainoutput.data(found).items()
 
 
-def test_who_holds_the_address_is_told_besides() -> None:
-    """Or that nobody does: an address that is given is not yet one that answers."""
+def test_the_other_conditions_are_shown() -> None:
+    """An assigned address may not be advertised by any node."""
     said = [("Programmed", "True", "Programmed", "on all"), ("Advertised", "False", "NoMaster", "no node holds it")]
     conditions = [Condition(type=f"kavip.io/{kind}", status=a, reason=b, message=c) for kind, a, b, c in said]
     mine = service("shop/web", holds=["192.0.2.128"])
     mine = msgspec.structs.replace(mine, status=msgspec.structs.replace(mine.status, conditions=conditions))
-    text = explanation.text(asked(mine, SMALL))
+    text = explainoutput.text(asked(mine, SMALL))
     assert "  programmed   True Programmed: on all\n  advertised   False NoMaster: no node holds it\n" in text
 
 
-def test_what_admission_would_refuse_is_told_besides() -> None:
-    """A good request with a bad annotation gets no address, because it does not come in."""
+def test_refusals_of_admission_are_shown() -> None:
+    """A valid request with a bad annotation gets no address, because the Service is refused."""
     bad = {names.VERBATIM_ANNOTATION: "{", names.GROUP_ANNOTATION: "lb/edge"}
-    found = asked(new(service("shop/web", annotations=bad)), SMALL)
+    found = asked(manifest(service("shop/web", annotations=bad)), SMALL)
     assert found.decided is not None
     assert (found.decided.status, found.status) == ("True", 1)
     assert found.refused[0].startswith(f"metadata.annotations[{names.VERBATIM_ANNOTATION}]: ")
 
 
-def test_without_pools_nothing_is_said_of_them() -> None:
-    """Exit status 2, and a note that says what the files lack."""
-    around = explain.from_files([service("shop/web")], "shop/web", ipam="auto")
-    found = explain.explain_service(around, "shop/web", now=NOW)
+def test_without_pools_the_decision_is_unknown() -> None:
+    """The exit status is 2, and a note names the kinds that the files lack."""
+    found = explain.explain_service(explain.listing_of([service("shop/web")]), "shop/web", now=NOW)
     assert (found.status, found.decided, found.explanation) == (2, None, None)
     assert found.notes[0].startswith("the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: ")
 
 
 @pytest.mark.parametrize(("key", "meant"), [("shop/wbe", "shop/web"), ("default/web", "shop/web"), ("a/b", "")])
-def test_the_service_that_was_meant_is_named(key: str, meant: str) -> None:
-    """A slip of the finger, or the wrong namespace."""
-    around = explain.Around((service("shop/web"), SMALL))
+def test_a_similar_service_is_suggested(key: str, meant: str) -> None:
+    """A name may be mistyped, or the namespace may be wrong."""
+    around = Listing((service("shop/web"), SMALL))
     with pytest.raises(BadInput) as raised:
         explain.explain_service(around, key, now=NOW)
     assert str(raised.value) == f"SERVICE: '{key}': no such Service" + (f"; did you mean {meant}?" if meant else "")
 
 
-def test_what_was_left_to_somebody_unseen_is_believed() -> None:
-    """With --ipam never, or without the right to read the platform, kavip's own word counts."""
+def test_a_service_that_was_left_to_an_invisible_platform() -> None:
+    """With --ipam never, or without the right to read the platform, kavip's own condition counts."""
     left = told(service("shop/web"), Reason.LEFT_TO_PLATFORM, "Unknown")
     found = asked(left, SMALL)
-    assert (found.decided, found.status, found.explanation) == (found.told, 1, None)
-    assert explanation.text(found).startswith("Service shop/web is left to somebody else: LeftToPlatform")
-    assert asked(left, SMALL, OPENSHIFT).decided != found.told, "seen: decided as the controller does"
+    assert (found.decided, found.status, found.explanation) == (found.condition, 1, None)
+    assert explainoutput.text(found).startswith("Service shop/web is left to another controller: LeftToPlatform")
+    assert asked(left, SMALL, OPENSHIFT).decided != found.condition, "a visible platform decides"
 
 
-def test_many_pools_are_counted_and_the_one_that_matters_is_shown() -> None:
-    """At three in the morning nobody reads a thousand lines; JSON has them all."""
+def test_the_text_of_many_pools_is_bounded() -> None:
+    """The pool that gives the address is always shown; the rest is counted, and JSON has all."""
     pools = [pool(f"p{at:03}", f"10.0.{at}.0/32", service_selector=CLOSED) for at in range(100)]
-    found = asked(new(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
-    text = explanation.text(found)
+    found = asked(manifest(service("shop/web")), *pools, pool("z", "192.0.2.128/32"))
+    text = explainoutput.text(found)
     assert len(text.splitlines()) < 100
     assert "  101. z" in text
     assert "  and 80 more, which -o json shows: does not serve it (80)" in text
-    assert len(explanation.data(found)["pools"]) == 101
+    assert len(explainoutput.data(found)["pools"]) == 101
 
 
-def test_external_ips_alone_ask_for_no_address() -> None:
-    """kavip serves them and has nothing to say about addresses."""
+def test_external_ips_alone_request_no_address() -> None:
+    """kavip serves them and writes no condition about addresses."""
     found = asked(service("shop/web", type="ClusterIP", group="lb/edge", external_ips=["192.0.2.128"]), SMALL)
     assert (found.status, found.decided) == (0, None)
-    assert "AddressAssigned" not in explanation.text(found)
+    assert "AddressAssigned" not in explainoutput.text(found)
 
 
-def test_what_others_wrote_into_a_status_steers_no_terminal() -> None:
-    """Escapes in a condition are spelled out in the text; JSON has them as they are."""
+def test_control_characters_of_a_status_are_escaped() -> None:
+    """The text shows them escaped; JSON has them as they are."""
     subject = ours("shop/web", ["192.0.2.128"])
     written = [msgspec.structs.replace(each, message="a\x1b[2J\r\nb\u202e") for each in subject.status.conditions or ()]
     status = msgspec.structs.replace(subject.status, conditions=written)
     found = asked(msgspec.structs.replace(subject, status=status), SMALL)
-    assert r"a\x1b[2J  b\u202e" in explanation.text(found)
-    assert all(line.isprintable() for line in explanation.text(found).split("\n"))
+    assert r"a\x1b[2J  b\u202e" in explainoutput.text(found)
+    assert all(line.isprintable() for line in explainoutput.text(found).split("\n"))
 
 
-def test_a_deleted_service_holds_until_it_is_gone() -> None:
-    """Nothing is decided for it any more, and a note says so."""
+def test_a_service_that_is_being_deleted() -> None:
+    """Nothing is decided for it, and a note says that it keeps its addresses."""
     subject = ours("shop/web", ["192.0.2.128"])
     leaving = msgspec.structs.replace(subject.metadata, deletion_timestamp="2026-01-02T00:00:00Z")
     found = asked(msgspec.structs.replace(subject, metadata=leaving), SMALL)
@@ -275,8 +308,8 @@ def test_a_deleted_service_holds_until_it_is_gone() -> None:
 
 
 @pytest.mark.slow
-def test_the_process_prints_and_returns_what_it_found(tmp_path: Path) -> None:
-    """Text and JSON on standard output, the same bytes whatever the order of the files; exit status 0 and 1."""
+def test_the_process_prints_its_report_and_returns_the_status(tmp_path: Path) -> None:
+    """Text and JSON are the same for any order of the files; the exit status is 0 or 1."""
     manifests: list[dict[str, Any]] = [
         {"kind": "VIPPool", "apiVersion": "kavip.io/v1alpha1", "metadata": {"name": "edge"}},
         {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "web", "namespace": "shop"}},

@@ -1,4 +1,4 @@
-"""``kavip check``, the real process: what CI sees of it."""
+"""``kavip check`` as a process, as CI runs it."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from hack.refusals import Case
 from kavip.admission.verdict import message_of
 from kavip.api.review import Operation
 from kavip.cli.sources import files
-from kavip.cli.views import simulate
+from kavip.cli.views import planoutput, simulate
 from tests.support.manifests import ROOT, SAMPLES
 
 GROUP = "keepalived-operator.redhat-cop.io/keepalivedgroup"
@@ -47,8 +47,8 @@ def check(*arguments: object, given: str = "") -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
-def test_refusals_stand_in_the_output_with_their_places(tmp_path: Path) -> None:
-    """From several files and standard input: one line each with its place, exit status 1."""
+def test_each_refusal_is_one_line_with_its_place(tmp_path: Path) -> None:
+    """Several files and standard input are read; the exit status is 1."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
     web = tmp_path / "web.yaml"
     web.write_text(f"# the shop\n{json.dumps(service('web', **{'kavip.io/pool': 'egde', GROUP: 'lb/egde'}))}\n")
@@ -62,7 +62,7 @@ def test_refusals_stand_in_the_output_with_their_places(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_json_is_for_programs(tmp_path: Path) -> None:
-    """One object on standard output, its refusals and their causes sorted, the same bytes whatever the order."""
+    """One sorted object is printed, the same for any order of the input."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
     bad = {"kavip.io/pool": "other", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
     subjects = [service("web", **bad), service("good"), service("api", namespace="dark")]
@@ -82,15 +82,15 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
-    """References to a kind that is nowhere in the files are told in one warning, and refuse nothing."""
+def test_references_to_absent_kinds_are_not_checked(tmp_path: Path) -> None:
+    """One warning names the kinds that the files do not hold."""
     wants = {"kavip.io/pool": "other", "kavip.io/addresses": "192.0.2.7"}
     bad = service("bad", **{"kavip.io/addresses": "192.0.2.300", GROUP: "edge"})
     alone = check("-f", "-", given=json.dumps(service("web", **wants)) + json.dumps(bad))
     assert alone.returncode == 1
     assert [line.partition("refused: ")[2].partition("]")[0] for line in sorted(alone.stdout.splitlines())] == [
         f"metadata.annotations[{key}" for key in ("kavip.io/addresses", GROUP)
-    ], "what is wrong in itself is refused all the same"
+    ], "what needs no other object is still refused"
     assert alone.stderr == (
         "warning: the files hold no KeepalivedGroup, no VIPPool, no Namespace, no Node: "
         "references to them were not checked\n"
@@ -103,7 +103,7 @@ def test_what_the_files_do_not_hold_is_not_judged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
-    """A Service that names no group is judged by what it says itself, and no pool's groups are held against it."""
+    """A Service that names no group is reviewed without one, and the groups of pools do not refuse it."""
     pool = f"{POOLS.strip()[:-1].partition(', namespaceSelector')[0]}, groups: [lb/edge]}}\n---\n"
     plain = service("web", **{GROUP: "", "kavip.io/addresses": "192.0.2.130"})
     alone = check("-f", "-", given=json.dumps(plain).replace(".130", ".300"))
@@ -116,12 +116,12 @@ def test_a_default_group_is_assumed_where_the_files_hold_no_group() -> None:
 
 
 @pytest.mark.slow
-def test_what_ships_is_clean() -> None:
-    """The samples pass, and nothing that is no business of kavip's makes a noise."""
+def test_the_samples_are_accepted() -> None:
+    """Other kinds cause no output."""
     arguments = [argument for path in SAMPLES for argument in ("-f", path)]
     done = check(*arguments, "-f", ROOT / "config" / "manager", "-f", ROOT / "config" / "crd", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"refused": []})
-    assert simulate.remarks(simulate.admit(files.load([ROOT / "config" / "webhook"]))) == [], "no VIP, no references"
+    assert planoutput.warnings(simulate.admit(files.load([ROOT / "config" / "webhook"]))) == [], "no VIP, no references"
     assert done.stderr == "warning: the files hold no Namespace, no Node: references to them were not checked\n"
 
 
@@ -129,8 +129,8 @@ HELM = "kavip: standard input, line 3: a template of Helm; render it first: helm
 
 
 @pytest.mark.slow
-def test_what_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
-    """Each unreadable file and object is told, exit status 2, and the refusals of the rest are shown."""
+def test_an_unreadable_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    """Each unreadable file and object is reported, and the refusals of the others; the exit status is 2."""
     (tmp_path / "a.yaml").write_text("a: [\n")
     (tmp_path / "b.yaml").write_text("kind: Service\napiVersion: v1\nspec: 7\n---\n" + json.dumps(service("api")))
     (tmp_path / "c.yaml").write_bytes(b"\xff")
@@ -144,8 +144,8 @@ def test_what_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_administrator_s_settings_are_flags(tmp_path: Path) -> None:
-    """What the cluster lets pass with a warning passes here, and what it checks of every Service is checked."""
+def test_the_settings_of_admission_are_flags(tmp_path: Path) -> None:
+    """They change the result as they do in a cluster."""
     (tmp_path / "cluster.yaml").write_text("---\n".join((GROUPS, POOLS, SHOP, NODE)))
     missing = json.dumps(service("web", **{GROUP: "lb/other"}))
     around = ("-f", tmp_path, "-f", "-")
@@ -175,34 +175,32 @@ def test_an_administrator_s_settings_are_flags(tmp_path: Path) -> None:
         (("-f", "-"), "a: 1\n---\n}", "kavip: standard input, document 2, line 3: not YAML: did not find expected"),
     ],
 )
-def test_what_cannot_be_read_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, told: str) -> None:
-    """Exit status 2, nothing on standard output, and no traceback."""
+def test_an_unreadable_input_is_an_error_in_one_line(arguments: tuple[str, ...], given: str, told: str) -> None:
+    """The exit status is 2, without standard output or a traceback."""
     done = check(*arguments, given=given)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
 
 
-ELSEWHERE = {
-    "addresses_are_available: a pool that is not in force": "it is the pool that is refused, and so is not there"
-}
-ALIKE = [
+DIFFERENT = {"addresses_are_available: a pool that is not in force": "here the pool is refused, so it does not exist"}
+SAME = [
     case
     for case in refusals.cases()
     if case.by != "crd"
     and case.operation is Operation.CREATE
-    and not (case.settings or case.exempt or str(case) in ELSEWHERE)
+    and not (case.settings or case.exempt or str(case) in DIFFERENT)
 ]
 
 
-@pytest.mark.parametrize("case", ALIKE, ids=str)
-def test_the_words_are_those_of_the_cluster(case: Case) -> None:
-    """Beside manifests of the cluster every case of the table is judged as the webhook judges it."""
+@pytest.mark.parametrize("case", SAME, ids=str)
+def test_messages_are_those_of_the_webhook(case: Case) -> None:
+    """Every case of the table has the same refusals and warnings as in the webhook."""
     around = [refusals.read(each) for each in (*refusals.cluster(), *case.cluster)]
     asked = refusals.read(case.object)
     (judged,) = [
         each
-        for each in simulate.admit([*around, asked]).judged
+        for each in simulate.admit([*around, asked]).reviewed
         if (each.kind, each.namespace, each.name) == (case.kind, asked.metadata.namespace, asked.metadata.name)
     ]
     assert tuple((each.field, message_of(each)) for each in judged.verdict.refusals) == case.causes

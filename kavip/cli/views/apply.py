@@ -1,10 +1,9 @@
 """
-Files over a cluster: the objects as they would stand after ``kubectl apply``.
+Manifests applied to a cluster: each object as it would be after ``kubectl apply``.
 
-Pure. What the API server and kavip's webhook would keep of an object is kept, everything else is the file's.
+What the API server and kavip's webhook would keep of an object is kept; everything else is the manifest's.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,13 +13,12 @@ from kavip.api.group import KeepalivedGroup
 from kavip.api.meta import Metadata
 from kavip.api.pool import VIPPool
 from kavip.api.service import Service
-from kavip.api.workload import Written
 from kavip.snapshot import KINDS, Object
 
 T = TypeVar("T", bound=Service | KeepalivedGroup | VIPPool)
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_SERVERS: Final = (  # what the API server fills in where a manifest of the same type leaves it out
+_SERVER_FIELDS: Final = (  # the API server keeps these where a manifest with the same type does not set them
     "cluster_ip",
     "cluster_ips",
     "external_traffic_policy",
@@ -30,29 +28,13 @@ _SERVERS: Final = (  # what the API server fills in where a manifest of the same
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """
-    What stands in a cluster, as far as it could be read.
-
-    *absent*: the kinds of which nothing can be known; *hidden*: why, by kind, not all of it could be read; *notes*:
-    what of that the reader must be told. *written*: what kavip made for the groups, by ``Kind ns/name``.
-    """
-
-    objects: tuple[Object, ...] = ()
-    absent: frozenset[str] = frozenset()
-    hidden: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    written: dict[str, Written] = field(default_factory=dict)
-
-
 def key_of(obj: Object) -> tuple[str, str]:
     """The kind and key of *obj*."""
     return KINDS[type(obj)], obj.metadata.key
 
 
-def laid(new: T, old: Service | KeepalivedGroup | VIPPool | None) -> T:
-    """*new* of a file as it would stand after it was applied to *old* of a cluster; itself where there is none."""
+def applied(new: T, old: Service | KeepalivedGroup | VIPPool | None) -> T:
+    """The manifest *new* after it was applied to *old* in a cluster; *new* itself where *old* is None."""
     if old is None:
         return new
     metadata = _metadata(new.metadata, old.metadata)
@@ -72,7 +54,7 @@ def laid(new: T, old: Service | KeepalivedGroup | VIPPool | None) -> T:
 
 
 def _filled(new: msgspec.Struct, old: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(old, name) for name in _SERVERS if not getattr(new, name)}
+    return {name: getattr(old, name) for name in _SERVER_FIELDS if not getattr(new, name)}
 
 
 def _metadata(new: Metadata, old: Metadata) -> Metadata:
@@ -87,7 +69,7 @@ def _metadata(new: Metadata, old: Metadata) -> Metadata:
 def _merged(
     new: dict[str, str] | None, old: dict[str, str] | None, before: dict[str, str] | None
 ) -> dict[str, str] | None:
-    """*new* over *old*, without what the last ``kubectl apply`` (*before*) gave and this one does not."""
+    """*old* updated by *new*, without what the last ``kubectl apply`` (*before*) set and *new* does not."""
     new = new or {}
     gone = (before or {}).keys() - new.keys()
     return {**{key: value for key, value in (old or {}).items() if key not in gone}, **new} or None
@@ -100,5 +82,5 @@ class _Manifest(msgspec.Struct):
 def _last_applied(old: Metadata) -> Metadata:
     try:
         return msgspec.json.decode((old.annotations or {}).get(_APPLIED, "{}"), type=_Manifest).metadata
-    except (msgspec.DecodeError, RecursionError):  # anybody may write an annotation
+    except (msgspec.DecodeError, RecursionError):  # any user may write the annotation
         return Metadata()

@@ -1,0 +1,60 @@
+"""
+``kavip check``.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from kavip.cli import flags
+
+
+@click.command()
+@flags.FILES
+@flags.group_namespaces
+@flags.policy
+@flags.LIVE
+@flags.cluster
+@flags.OUTPUT
+def check(
+    *,
+    paths: tuple[Path, ...],
+    group_namespaces: tuple[str, ...],
+    live: bool,
+    kubeconfig: str,
+    context: str,
+    output: str,
+    **policy: str,
+) -> None:
+    """
+    Print what admission would refuse in files.
+
+    The objects are reviewed as the webhook reviews them. With --live, references to kinds that the files lack are
+    looked up in the cluster, and objects that exist there are reviewed as updates. Refusals go to standard output;
+    warnings and files that cannot be read go to standard error. Exit status: 0 nothing is refused, 1 an object is
+    refused, 2 a file cannot be read, or there is no object.
+    """
+    from kavip.admission.chain import PolicyOptions
+    from kavip.cli.sources import cluster, files
+    from kavip.cli.views import planoutput, simulate
+
+    contents = files.read_all(paths)
+    for error in contents.unread:
+        click.echo(f"kavip: {error}", err=True)
+    given = [each.object for each in contents.found]
+    listing = asyncio.run(cluster.list_around(kubeconfig, context=context, given=given)) if live else None
+    simulated = simulate.admit(
+        given, group_namespaces=group_namespaces, settings=PolicyOptions(**policy), cluster=listing
+    )
+    places = {each.key: str(each) for each in contents.found}
+    for line in planoutput.warnings(simulated, places):
+        click.echo(line, err=True)
+    if output == "json":
+        click.echo(json.dumps(planoutput.check_data(simulated), indent=2, sort_keys=True))
+    else:
+        for line in planoutput.refusals(simulated, places):
+            click.echo(line)
+    sys.exit(2 if contents.unread else 1 if simulated.refused else 0)

@@ -1,0 +1,99 @@
+"""
+``kavip plan``.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from kavip.cli import flags
+
+if TYPE_CHECKING:
+    from kavip.admission.chain import PolicyOptions
+    from kavip.cli.views.listing import Listing
+    from kavip.cli.views.simulate import Simulation
+    from kavip.snapshot import Object
+
+
+@click.command()
+@flags.FILES
+@flags.group_namespaces
+@flags.policy
+@click.option("--diff", is_flag=True, help="print what would change in the cluster instead; implies --live")
+@flags.LIVE
+@flags.cluster
+@flags.OUTPUT
+def plan(
+    *,
+    paths: tuple[Path, ...],
+    group_namespaces: tuple[str, ...],
+    diff: bool,
+    live: bool,
+    kubeconfig: str,
+    context: str,
+    output: str,
+    **policy: str,
+) -> None:
+    """
+    Print what applying files would do.
+
+    That is: what would be refused, the address that each Service would get, and the objects that would be made. No
+    cluster is needed. With --live, the files are applied to the objects of one. Exit status: 0 nothing is refused, 1 an
+    object is refused, 2 a file or the cluster cannot be read. With --diff: 0 nothing would change, 1 something would, 2
+    unknown.
+    """
+    from kavip.admission.chain import PolicyOptions
+    from kavip.cli.sources import cluster, files
+    from kavip.cli.views import planoutput, simulate
+
+    given, settings = files.load(paths), PolicyOptions(**policy)
+    if diff:
+        listing = asyncio.run(cluster.list_for_diff(kubeconfig, context=context, given=given))
+        _print_diff(given, listing, group_namespaces=group_namespaces, settings=settings, output=output)
+    around = asyncio.run(cluster.list_around(kubeconfig, context=context, given=given)) if live else None
+    simulated = simulate.plan(given, group_namespaces=group_namespaces, settings=settings, cluster=around)
+    _print_remarks(simulated)
+    if output == "json":
+        click.echo(json.dumps(planoutput.plan_data(simulated), indent=2, sort_keys=True))
+    else:
+        click.echo(planoutput.text(simulated))
+    sys.exit(1 if simulated.refused else 0)
+
+
+def _print_remarks(simulated: "Simulation") -> None:
+    """Print warnings and refusals to standard error."""
+    from kavip.cli.views import planoutput
+
+    for line in planoutput.warnings(simulated) + planoutput.refusals(simulated):
+        click.echo(line, err=True)
+
+
+def _print_diff(
+    given: Collection["Object"],
+    listing: "Listing",
+    *,
+    group_namespaces: tuple[str, ...],
+    settings: "PolicyOptions",
+    output: str,
+) -> NoReturn:
+    """Print what *given* would change in the cluster of *listing*, and exit."""
+    from kavip.cli.views import diff, simulate
+
+    options = diff.settings_of(listing, ipam=settings.ipam)
+    simulated = simulate.plan(
+        given, group_namespaces=group_namespaces, settings=settings, cluster=listing, options=options
+    )
+    _print_remarks(simulated)
+    found = diff.diff_of(simulated, listing)
+    for each in found.pending:
+        click.echo(str(each), err=True)
+    if output == "json":
+        click.echo(json.dumps(diff.data(found), indent=2, sort_keys=True))
+    elif found:
+        click.echo(diff.text(found))
+    sys.exit(2 if simulated.refused else 1 if found else 0)

@@ -1,0 +1,100 @@
+"""
+``kavip render``.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kavip.cli import flags
+
+if TYPE_CHECKING:
+    from kavip.cli.views.simulate import Simulation
+    from kavip.cli.views.static import StaticGroup
+
+_IMAGE: Final = "kavip:latest"
+
+
+@click.command()
+@flags.FILES
+@flags.group_namespaces
+@click.option("--group", default="", help="ns/name of one group; empty: all")
+@click.option(
+    "--static",
+    "shape",
+    is_flag=False,
+    flag_value="pod",
+    type=click.Choice(("pod", "unit")),
+    help="run the groups without an API server: as static pods, or from files for systemd",
+)
+@click.option(
+    "--node", "nodes", multiple=True, help="NAME=ADDRESS[,ADDRESS] of a node of the groups, beside those in files"
+)
+@click.option("--image", default=_IMAGE, show_default=True, help="kavip's image in static pods")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="where --static unit writes NODE/etc/...")
+def render(
+    *,
+    paths: tuple[Path, ...],
+    group_namespaces: tuple[str, ...],
+    group: str,
+    shape: str | None,
+    nodes: tuple[str, ...],
+    image: str,
+    output_dir: Path | None,
+) -> None:
+    """
+    Print the keepalived.conf of each group in files.
+
+    With --static, print static pods instead, the same for every node, or write the files of systemd units for each
+    node.
+    """
+    from kavip.cli.sources import files
+    from kavip.cli.views import planoutput, simulate, static
+    from kavip.reconcile.plan import ReconcileOptions
+
+    given = static.with_nodes(nodes, files.load(paths))
+    simulated = simulate.plan(given, group_namespaces=group_namespaces, options=ReconcileOptions(image=image))
+    if shape is None:
+        for key, text in simulated.configurations.items():
+            if group in ("", key):
+                click.echo(text, nl=False)
+        return
+    for line in planoutput.refusals(simulated):
+        click.echo(line, err=True)
+    if simulated.refused:
+        sys.exit(1)
+    groups = [each for each in static.groups_of(simulated.objects) if group in ("", each.key)]
+    _print_requirements(groups, simulated)
+    if shape == "unit":
+        _write_units(groups, simulated, output_dir)
+        return
+    if image == _IMAGE:
+        click.echo(f"the pods run {image}: name the image that their nodes have, or can pull, with --image", err=True)
+    for each in groups:
+        click.echo(static.yaml_of(static.static_pod(each)), nl=False)
+
+
+def _print_requirements(groups: Sequence["StaticGroup"], simulated: "Simulation") -> None:
+    """Print the files that each group needs on its nodes; raises an error for a group without a node."""
+    from kavip.cli.views import static
+
+    for each in groups:
+        if not simulated.snapshot.group_nodes(simulated.snapshot.groups[each.key]):
+            raise click.UsageError(f"group {each.key} has no node: name them with --node NAME=ADDRESS")
+        for line in static.required_files(each):
+            click.echo(f"{each.key}: {line}", err=True)
+
+
+def _write_units(groups: Sequence["StaticGroup"], simulated: "Simulation", folder: Path | None) -> None:
+    from kavip.cli.views import static
+
+    if folder is None:
+        raise click.UsageError("--static unit needs --output-dir")
+    for each in groups:
+        nodes = simulated.snapshot.group_nodes(simulated.snapshot.groups[each.key])
+        for path, text in static.systemd_files(each, nodes).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)

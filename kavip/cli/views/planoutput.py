@@ -1,0 +1,153 @@
+"""
+The output of ``kavip check`` and ``kavip plan``: lines and tables for people, JSON for programs.
+"""
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kavip.admission.verdict import describe, message_of
+from kavip.api import conditions
+from kavip.cli.views.explain import why_unmanaged
+from kavip.cli.views.simulate import ReviewedObject, Simulation
+from kavip.cli.views.table import table
+from kavip.ipam.explain import count
+from kavip.ipam.ranges import FAMILY_NAMES
+from kavip.names import SERVICE, Reason
+from kavip.names import Condition as ConditionType
+from kavip.snapshot import Snapshot
+
+_WIDTH: Final = 118
+
+Places = Mapping[tuple[str, str], str]
+"""Where each object is, such as ``web.yaml:3``, by kind and key."""
+
+_NO_PLACES: Final[Places] = MappingProxyType({})
+
+
+# --- refusals and warnings --------------------------------------------------------------------------------------------
+def refusals(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
+    """Each refusal as one line, which begins with the place of the object where that is known."""
+    return [
+        f"{_subject(each, places)}: refused: {describe(one)}"
+        for each in simulated.refused
+        for one in each.verdict.refusals
+    ]
+
+
+def warnings(simulated: Simulation, places: Places = _NO_PLACES) -> list[str]:
+    """Each warning as one line, after what was not checked."""
+    found = [
+        f"{_subject(each, places)}: warning: {text}" for each in simulated.reviewed for text in each.verdict.warnings
+    ]
+    return [*(f"warning: {note}" for note in simulated.notes), *found]
+
+
+def _subject(reviewed: ReviewedObject, places: Places) -> str:
+    key = f"{reviewed.namespace}/{reviewed.name}" if reviewed.namespace else reviewed.name
+    place = places.get((reviewed.kind, key))
+    return f"{place}: {reviewed.kind} {key}" if place else f"{reviewed.kind} {key}"
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+def text(simulated: Simulation) -> str:
+    """The address that each Service would get, the usage of the pools then, and the objects that would be made."""
+    lines = table(("SERVICE", "GROUP", "POOL", "ADDRESSES", "REASON", "MESSAGE"), _service_rows(simulated))
+    if pools := list(_pool_rows(simulated.snapshot)):
+        lines += ["", *table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED"), pools)]
+    if simulated.objects:
+        kinds = ((each["kind"], each["metadata"]) for each in simulated.objects)
+        made = ", ".join(sorted(f"{kind} {metadata['namespace']}/{metadata['name']}" for kind, metadata in kinds))
+        lines += ["", *textwrap.wrap(f"Objects (-o json shows them): {made}", _WIDTH, subsequent_indent="  ")]
+    return "\n".join(lines)
+
+
+def _service_rows(simulated: Simulation) -> Iterator[tuple[str, ...]]:
+    """A row for each Service that requests an address or has external IPs, and for each that is refused."""
+    snapshot = simulated.snapshot
+    refused = {f"{each.namespace}/{each.name}": each for each in simulated.refused if each.kind == SERVICE}
+    for key in sorted({*simulated.services, *refused}):
+        if key not in snapshot.services:
+            found = refused[key].verdict.refusals
+            yield key, "-", "-", "-", "refused", "; ".join(message_of(each) for each in found)
+            continue
+        service, group = snapshot.services[key], snapshot.group_of(snapshot.services[key])
+        condition = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
+        addresses = service.ingress_addresses if service.is_load_balancer else service.external_addresses
+        pools = dict.fromkeys(pool.name for each in addresses if (pool := snapshot.parsed_pools.pool_of(each)))
+        cells = ",".join(pools) or "-", ",".join(map(str, addresses)) or "-"
+        if group is None and service.is_load_balancer:
+            yield key, "-", *cells, "not managed", why_unmanaged(snapshot, service)
+        elif condition is not None:
+            is_complete = len(addresses) == len(service.spec.ip_families or addresses)
+            message = "" if condition.reason == Reason.ASSIGNED and is_complete else condition.message
+            yield key, group or "-", *cells, condition.reason, message
+        elif group is not None and addresses:
+            yield key, group, *cells, "ExternalIPs", ""
+
+
+def _pool_rows(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+    for pool in snapshot.parsed_pools.in_force:
+        usage = snapshot.ledger.usage(pool.name)
+        cells = (
+            f"{count(usage[family].assigned)} of {count(usage[family].total)}" if family in usage else "-"
+            for family in FAMILY_NAMES
+        )
+        yield pool.name, str(pool.priority), *cells
+    for name, problem in snapshot.parsed_pools.problems.items():
+        yield name, "-", "not in force", problem.message
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+def check_data(simulated: Simulation) -> dict[str, Any]:
+    """The object that ``kavip check -o json`` prints, sorted."""
+    return {"refused": [_refused(each) for each in simulated.refused]}
+
+
+def plan_data(simulated: Simulation) -> dict[str, Any]:
+    """The object that ``kavip plan -o json`` prints, sorted."""
+    snapshot = simulated.snapshot
+    managed = (key for key in simulated.services if snapshot.group_of(snapshot.services[key]) is not None)
+    return {
+        **check_data(simulated),
+        "services": [_service(snapshot, key) for key in managed],
+        "groups": [
+            {
+                "namespace": group.metadata.namespace,
+                "name": group.metadata.name,
+                "routerIDs": dict(sorted((group.status.router_ids or {}).items())),
+                "keepalivedConf": simulated.configurations.get(key, ""),
+            }
+            for key, group in sorted(snapshot.groups.items())
+        ],
+        "objects": list(simulated.objects),
+    }
+
+
+def _refused(each: ReviewedObject) -> dict[str, Any]:
+    found = sorted(each.verdict.refusals, key=lambda one: (one.field, one.reason, one.message))
+    causes = [{"field": one.field, "reason": one.reason, "message": message_of(one)} for one in found]
+    return {
+        "kind": each.kind,
+        "namespace": each.namespace,
+        "name": each.name,
+        "causes": causes,
+        "warnings": list(each.verdict.warnings),
+    }
+
+
+def _service(snapshot: Snapshot, key: str) -> dict[str, Any]:
+    service = snapshot.services[key]
+    pools = {pool.name for address in service.ingress_addresses if (pool := snapshot.parsed_pools.pool_of(address))}
+    return {
+        "namespace": service.metadata.namespace,
+        "name": service.metadata.name,
+        "group": snapshot.group_of(service) or "",
+        "pool": ",".join(sorted(pools)),
+        "addresses": [str(address) for address in service.ingress_addresses],
+        "conditions": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in sorted(service.status.conditions or (), key=lambda one: one.type)
+        ],
+    }

@@ -1,0 +1,67 @@
+"""
+The output of ``kavip status``: tables for people, JSON and YAML for programs.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+import yaml
+
+from kavip.cli.views.status import GroupRow, NodeRow, PoolRow, StatusReport, VirtualIPRow
+from kavip.cli.views.table import table
+
+_NONE: Final = "-"
+
+
+def output(report: StatusReport, form: str) -> str:
+    """*report* in the *form* table, json or yaml."""
+    if form == "json":
+        return json.dumps(data(report), indent=2, sort_keys=True)
+    if form == "yaml":
+        plain = json.loads(json.dumps(data(report)))
+        return yaml.safe_dump(plain, sort_keys=True, allow_unicode=True, width=200).rstrip("\n")
+    return text(report)
+
+
+def text(report: StatusReport) -> str:
+    """Four tables."""
+    parts = [
+        table(("ADDRESS", "SERVICE", "GROUP", "POOL", "NODE", "STATE", "MESSAGE"), map(_vip, report.virtual_ips)),
+        table(
+            ("GROUP", "MODE", "NODES", "READY", "CURRENT", "INSTANCES", "STATE", "MESSAGE"), map(_group, report.groups)
+        ),
+        table(("POOL", "PRIORITY", "IPV4 ASSIGNED", "IPV6 ASSIGNED", "STATE"), map(_pool, report.pools)),
+        table(("NODE", "READY", "VIPS", "GROUPS"), map(_node, report.nodes)),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def data(report: StatusReport) -> dict[str, Any]:
+    """One object, its lists in the order of the tables."""
+    found = asdict(report)
+    for node in found["nodes"]:
+        node["virtualIPs"] = node.pop("virtual_ips")
+    found["virtualIPs"] = found.pop("virtual_ips")
+    return found
+
+
+def _vip(row: VirtualIPRow) -> tuple[str, ...]:
+    cells = (row.address, row.service, row.group, row.pool, row.node, row.state)
+    return (*(cell or _NONE for cell in cells), row.message)
+
+
+def _group(row: GroupRow) -> tuple[str, ...]:
+    counts = (row.desired, row.ready, row.current, row.instances)
+    return (row.group, row.mode, *map(str, counts), row.state, row.message)
+
+
+def _pool(row: PoolRow) -> tuple[str, ...]:
+    used = (f"{each['assigned']} of {each['total']}" if each else _NONE for each in (row.ipv4, row.ipv6))
+    return (row.pool, str(row.priority), *used, row.state)
+
+
+def _node(row: NodeRow) -> tuple[str, ...]:
+    ready = _NONE if row.ready is None else "yes" if row.ready else "no"
+    ready += ", cordoned" if row.cordoned else ""
+    return (row.node, ready, str(row.virtual_ips), ", ".join(row.groups))
