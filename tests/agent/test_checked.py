@@ -12,10 +12,11 @@ from hack.testbed import process
 from hack.testbed.segment import Host
 from kavip import names
 from kavip.api.group import Check
-from tests.agent import scene, webserver
+from tests.agent import scene
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import WEB, WEB_VIP, ranked
+from tests.support import webserver
 from tests.vrrp.lab import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns

@@ -18,9 +18,8 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
 from kavip.cli.main import cli
-from tests.agent import webserver
 from tests.agent.pod import connected
-from tests.support import manifests
+from tests.support import manifests, webserver
 
 PAGE = manifests.ROOT / "docs" / "howto" / "api-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
