@@ -13,7 +13,7 @@ from kavip.admission import policy
 from kavip.admission.response import ReviewedObject, response
 from kavip.api.review import Operation, Review
 from kavip.api.service import Service
-from tests.vrrp import hostile
+from tests.vrrp import keywordvalues
 
 SNAPSHOT = refusals.snapshot()
 LARGE = "large"
@@ -23,7 +23,9 @@ MOST_BYTES = 64 << 10  # of any response
 odd = st.text() | st.text(st.characters(categories=("Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Sm")), max_size=6)
 values = st.sampled_from(("lb/edge", "edge", "true", "10.0.0.1", "192.0.2.130,2001:db8::1", LARGE)) | odd
 verbatims = st.one_of(
-    st.dictionaries(st.sampled_from(sorted(hostile.KNOWN)) | odd, hostile.values | odd | st.integers()).map(json.dumps),
+    st.dictionaries(st.sampled_from(sorted(keywordvalues.KNOWN)) | odd, keywordvalues.values | odd | st.integers()).map(
+        json.dumps
+    ),
     st.recursive(st.none() | st.integers() | odd, lambda each: st.lists(each) | st.dictionaries(odd, each)).map(
         json.dumps
     ),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.vrrp.inputs import CASES
+from tests.vrrp.triedinputs import CASES
 
 Spoil = Callable[[str], str]
 Damage = Callable[[Path], object]

@@ -25,7 +25,7 @@ from hack.testbed.segment import Host
 from kavip import names
 from kavip.reconcile.rollout.configmap import secret_folder
 from tests.agent.scene import Mount
-from tests.vrrp.lab import BEFORE_OTHERS, GRACE
+from tests.vrrp.livedaemons import BEFORE_OTHERS, GRACE
 
 PATIENCE = 120.0
 """Seconds for what takes one: the machine that runs the tests may be busy."""

@@ -17,7 +17,7 @@ from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.steps import WEB, WEB_VIP, ranked
 from tests.support import webserver
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns
 

@@ -26,7 +26,7 @@ from tests.agent.steps import WEB, WEB_VIP, master, started
 from tests.changes.rig import NEW
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
-from tests.vrrp import hostile, reader
+from tests.vrrp import confparser, keywordvalues
 
 CANARY = "canary"
 _TOUCH = "/bin/touch /tmp/canary"
@@ -93,7 +93,7 @@ class Tried:
 
 def group(**spec: Any) -> KeepalivedGroup:
     """A group that allows whatever a group can."""
-    return build.group(GROUP, **{**NEW, "allow_verbatim": hostile.EVERY, "allow_scripts": True, **spec})
+    return build.group(GROUP, **{**NEW, "allow_verbatim": keywordvalues.EVERY, "allow_scripts": True, **spec})
 
 
 def service(key: str, address: str, *, notes: dict[str, str] | None = None, **more: Any) -> Any:
@@ -103,7 +103,7 @@ def service(key: str, address: str, *, notes: dict[str, str] | None = None, **mo
 
 def of_services(text: str) -> Iterator[tuple[str, Any]]:
     """Every Service that may hold *text*, and where."""
-    lines = [{keyword: text} for keyword in hostile.KNOWN] + [{text: "5"}]
+    lines = [{keyword: text} for keyword in keywordvalues.KNOWN] + [{text: "5"}]
     annotations = {f"verbatimconfig {next(iter(each))}": {VERBATIM_ANNOTATION: json.dumps(each)} for each in lines}
     annotations |= {"verbatimconfig": {VERBATIM_ANNOTATION: text}, "spreadvips": {SPREAD_ANNOTATION: text}}
     for number, (place, notes) in enumerate(annotations.items()):
@@ -117,7 +117,7 @@ def of_services(text: str) -> Iterator[tuple[str, Any]]:
 
 def of_groups(text: str) -> Iterator[tuple[str, KeepalivedGroup]]:
     """Every group that may hold *text*, and where."""
-    yield "verbatimConfig", group(verbatim_config=dict.fromkeys((*hostile.KNOWN_GLOBALLY, text), text))
+    yield "verbatimConfig", group(verbatim_config=dict.fromkeys((*keywordvalues.KNOWN_GLOBALLY, text), text))
     for name in ("interface", "vrrp_interface", "interface_from_ip", "segment", "openshift_cluster_name"):
         yield name, group(**{name: text})
     yield "allowVerbatim", group(allow_verbatim=[text])
@@ -195,5 +195,5 @@ def read(pod: Pod) -> None:
     dump = (pod.run_dir / "keepalived.json").read_text()
     assert CANARY not in config + dump + json.dumps(pod.state())
     assert "notify" not in config and "script" not in config.replace("enable_script_security", "")
-    blocks = {each.words[0] for each in reader.read(config)}
+    blocks = {each.words[0] for each in confparser.read(config)}
     assert blocks == {"global_defs", "vrrp_instance"}

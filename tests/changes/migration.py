@@ -19,7 +19,7 @@ from kavip.vrrp import operatorconfig
 from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.predecessor.live import configmap, metrics, old_pod
 from tests.reconcile.scenes import GROUP
-from tests.vrrp.lab import Daemon
+from tests.vrrp.livedaemons import Daemon
 
 Transitions = dict[str, dict[str, tuple[int, ...]]]
 

@@ -32,7 +32,7 @@ from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
 from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
 from tests.support import build
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
 INTERVAL: Final = 0.5

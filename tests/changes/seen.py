@@ -15,7 +15,7 @@ from tests.changes import wire
 from tests.changes.client import RESET, TIMEOUT, UNANSWERED, Row
 from tests.changes.rig import Rig
 from tests.changes.wire import Advert, Double
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 FEWEST: Final = 5
 """Requests that a client must have sent to a VIP for its silence to mean anything."""

@@ -19,7 +19,7 @@ from tests.changes.client import EVERY, LOST, UNANSWERED, Row, ask, port, ticks
 from tests.changes.rig import _serve
 from tests.changes.seen import Seen, _Worker
 from tests.changes.server import PORT
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns
 

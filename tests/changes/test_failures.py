@@ -13,7 +13,7 @@ from tests.agent.pod import PATIENCE, Pod
 from tests.changes.conftest import MakeRig
 from tests.changes.rig import INTERVAL, Rig, group, service
 from tests.changes.seen import Seen, moves, watching
-from tests.vrrp.lab import GRACE
+from tests.vrrp.livedaemons import GRACE
 
 pytestmark = pytest.mark.netns
 

@@ -19,7 +19,7 @@ from tests.changes.rig import Rig, group, service
 from tests.changes.seen import watching
 from tests.reconcile.scenes import GROUP
 from tests.support import build
-from tests.vrrp.lab import BEFORE_OTHERS
+from tests.vrrp.livedaemons import BEFORE_OTHERS
 
 pytestmark = pytest.mark.netns
 

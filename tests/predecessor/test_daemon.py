@@ -11,7 +11,7 @@ from kavip import names
 from tests.predecessor.test_acceptance import BAD, external, settled
 from tests.reconcile.scenes import GROUP
 from tests.support import build
-from tests.vrrp import lab
+from tests.vrrp import livedaemons
 
 pytestmark = pytest.mark.netns
 
@@ -53,5 +53,5 @@ def test_f_every_configuration_passes_keepalived(lan: Segment, mode: dict[str, A
     (node,), text = lan.nodes, ""
     for name, services in CASES.items():
         text = settled(build.group(**mode), *services, nodes=1).text()
-        assert lab.check(node, text, node="n1") == "", name
-    assert lab.check(node, text.replace("virtual_router_id 1\n", "virtual_router_id 0\n"), node="n1") != ""
+        assert livedaemons.check(node, text, node="n1") == "", name
+    assert livedaemons.check(node, text.replace("virtual_router_id 1\n", "virtual_router_id 0\n"), node="n1") != ""

@@ -20,7 +20,7 @@ from kavip.cli.views import simulate
 from tests.agent import scene
 from tests.agent.config.test_localize import facts
 from tests.support import crds, manifests
-from tests.vrrp import lab
+from tests.vrrp import livedaemons
 
 PAGE = manifests.ROOT / "docs" / "howto" / "ingress-vip.md"
 EXAMPLE = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
@@ -134,13 +134,13 @@ def test_the_example_installs(control_plane: ControlPlane, tmp_path: Path) -> No
 def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Path) -> None:
     """kavip takes the VIP over from an old node in one hand-over, and the old node has it back when kavip leaves."""
     lan = segment(nodes=2)
-    old = lab.Daemon(lan.node("n1")).start(OLD)
-    lab.settle([old], {"CLUSTER_VIP": "n1"})
+    old = livedaemons.Daemon(lan.node("n1")).start(OLD)
+    livedaemons.settle([old], {"CLUSTER_VIP": "n1"})
     example = EXAMPLE.replace("172.16.135.2/21", "192.0.2.200/24").replace("eth9", "eth0")
     text = planned(tmp_path, example.replace("preemptDelaySeconds: 5", "preemptDelaySeconds: 1")).configurations
-    new = lab.Daemon(lan.node("n2")).start(_localized(text["vip/ingress"], "n2"))
+    new = livedaemons.Daemon(lan.node("n2")).start(_localized(text["vip/ingress"], "n2"))
     both = {"CLUSTER_VIP": [], "vip/ingress/virtualips": ["n2"]}
-    process.wait_for("kavip has the VIP", lambda: lab.masters([old, new]) == both, timeout=lab.PATIENCE)
+    process.wait_for("kavip has the VIP", lambda: livedaemons.masters([old, new]) == both, timeout=livedaemons.PATIENCE)
     assert "192.0.2.200" in new.addresses() and "192.0.2.200" not in old.addresses()
     assert old.look()["CLUSTER_VIP"].changes == (1, 1)
     assert new.look()["vip/ingress/virtualips"].changes == (1, 0)

@@ -1,7 +1,7 @@
 """
-Groups whose configuration is kept in ``golden/``, and short cuts to render one.
+Groups whose configuration is in ``golden/``, and functions that render a group.
 
-After a change that is meant: ``python -m tests.vrrp.samples`` writes the golden files anew; read the difference.
+After an intended change: ``python -m tests.vrrp.samples`` writes the golden files again; read the difference.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ NEW: dict[str, Any] = {
     "vrrp_version": 3,
     "advert_interval_milliseconds": 200,
 }
-"""What the mutating webhook gives a new group."""
+"""The defaults of a new group."""
 STEADY = {**NEW, "advert_interval_milliseconds": 1000}
-"""A new group that forgives a pause of three seconds: where no transition is the proof, none may come by accident."""
+"""A new group that tolerates a pause of three seconds, for tests in which no transition may happen by accident."""
 
 
 def peer_of(node: Node) -> Peer:
@@ -36,7 +36,9 @@ def peer_of(node: Node) -> Peer:
 
 
 def nodes(count: int, *, ipv6: bool = True) -> list[Peer]:
-    """Nodes n1, n2, ... at 192.0.2.11, 192.0.2.12, ... and 2001:db8:2::11, ... as the testbed's segment has them."""
+    """
+    Nodes n1, n2, ... at 192.0.2.11, 192.0.2.12, ... and 2001:db8:2::11, ..., the addresses of the testbed's segment.
+    """
     found = []
     for number in range(1, count + 1):
         more = [f"2001:db8:2::{10 + number}"] if ipv6 else []
@@ -56,7 +58,7 @@ def model(
     *,
     before: config.Config | None = None,
 ) -> Model:
-    """The model, with VRIDs as the controller gives them; *before* is what the nodes run now."""
+    """The model, with VRIDs as the controller assigns them; *before* is the configuration that the nodes run."""
     members = [member_of(service, group) for service in services]
     held, blacklist = group.status.router_ids or {}, routerids.blacklist_of(group.spec)
     ids = routerids.assign(held, keys.wanted_keys(group, members), blacklist=blacklist, taken=frozenset()).ids
@@ -77,13 +79,13 @@ def annotated(key: str, *addresses: str, verbatim: str = "", spread: bool = Fals
 
 
 def plain() -> str:
-    """A new group: unicast, version 3; one Service per kind of address list."""
+    """A new group: unicast, version 3, one Service per kind of address list."""
     services = [annotated("shop/web", "192.0.2.130"), annotated("shop/many", "192.0.2.131", "192.0.2.132")]
     return conf(build.group(**NEW), services, nodes(3))
 
 
 def predecessor() -> str:
-    """A group of keepalived-operator's, as it stands: multicast, version 2, with a password and VRIDs in status."""
+    """A group of keepalived-operator: multicast, version 2, with a password and VRIDs in its status."""
     password = PasswordAuth(secret_ref=SecretRef(name="vrrp"))
     held = {"shop/web": 7, "shop/gone": 1, "shop/spread/192.0.2.141": 2}
     group = build.group(router_ids=held, password_auth=password, blacklist_router_ids=[1, 3])
@@ -95,14 +97,14 @@ def predecessor() -> str:
 
 
 def dual() -> str:
-    """Dual stack, with VRRP on an interface of its own, on nodes of which one has no IPv6 address."""
+    """Dual stack, with VRRP on an interface of its own; one node has no IPv6 address."""
     group = build.group(**NEW, vrrp_interface="eth1", preempt_delay_seconds=5)
     peers = [*nodes(2), Peer("n3", nodes(3)[2].ipv4)]
     return conf(group, [annotated("shop/web", "192.0.2.130", "2001:db8:2::130")], peers)
 
 
-def slots() -> str:
-    """Shared mode: the slots have anchors of their own."""
+def shared_mode() -> str:
+    """Shared mode: the Shared instances have anchors of their own."""
     services = [annotated(f"shop/s{number}", f"192.0.2.{140 + number}") for number in range(8)]
     services.append(annotated("shop/six", "2001:db8:2::140"))
     local = annotated("shop/local", "192.0.2.160", external_traffic_policy="Local")
@@ -115,7 +117,7 @@ def lone() -> str:
 
 
 def extras() -> str:
-    """VIPs of the group itself, lines of owner and tenant, programs."""
+    """VIPs of the group itself, lines of the group and of a Service, programs."""
     group = build.group(
         **NEW,
         no_preempt=True,
@@ -132,7 +134,7 @@ SAMPLES: dict[str, Callable[[], str]] = {
     "plain": plain,
     "predecessor": predecessor,
     "dual": dual,
-    "shared": slots,
+    "shared": shared_mode,
     "lone": lone,
     "extras": extras,
 }

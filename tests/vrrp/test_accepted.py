@@ -1,4 +1,4 @@
-"""Whatever kavip accepts, real keepalived accepts: in the whole text, localised as on a node, in silence."""
+"""Real keepalived accepts everything that kavip accepts: in the whole text, localised as on a node, without output."""
 
 import itertools
 import json
@@ -17,19 +17,19 @@ from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp import config
 from tests.support import build
-from tests.vrrp import hostile, lab
+from tests.vrrp import keywordvalues, livedaemons
 from tests.vrrp.samples import annotated, model, nodes
 
 pytestmark = pytest.mark.netns
 
 MEDLEYS = 100
 PROGRAM = "/bin/echo"
-"""Of the programs that a group's owner names kavip cannot know whether nodes have them; they have this one."""
+"""kavip cannot know whether nodes have the programs that a group names; these nodes have this one."""
 
 
 @pytest.fixture
 def host(segment: MakeSegment) -> Host:
-    """A node with a second interface that goes nowhere."""
+    """A node with a second interface without a peer."""
     found = segment(nodes=1).node("n1")
     found.exec("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "eth1-end")
     for name in ("eth1", "eth1-end"):
@@ -37,10 +37,10 @@ def host(segment: MakeSegment) -> Host:
     return found
 
 
-def fault(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[str, str]) -> str:
-    """What agent or keepalived of *host* have against a group whose Services have the annotations *wanted*."""
+def problem(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[str, str]) -> str:
+    """The error of agent or keepalived on *host* for a group whose Services have the annotations *wanted*, or ""."""
     group = build.group(
-        **{**hostile.SPECS[spec], "allow_verbatim": hostile.EVERY},
+        **{**keywordvalues.SPECS[spec], "allow_verbatim": keywordvalues.EVERY},
         allow_scripts=True,
         verbatim_config={key: value for key, value in globally.items() if PROGRAM in value or not _is_program(key)},
     )
@@ -57,9 +57,9 @@ def fault(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[st
         return local.reason
     if local.left_out:
         return f"left out: {local.left_out}"
-    found_fault, lines = lab.check(host, local.text), local.text.split("\n")
-    return found_fault and f"{found_fault}\n" + "\n".join(
-        lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_fault)
+    found_problem, lines = livedaemons.check(host, local.text), local.text.split("\n")
+    return found_problem and f"{found_problem}\n" + "\n".join(
+        lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_problem)
     )
 
 
@@ -68,33 +68,35 @@ def _is_program(keyword: str) -> bool:
 
 
 def test_each_keyword_at_its_edges(host: Host) -> None:
-    """Each keyword that a Service or a group may use passes with each edge that its grammar takes, and has one."""
-    taken, taken_globally = hostile.TAKEN, hostile.TAKEN_GLOBALLY
+    """Each keyword of a Service or a group passes with each edge value of its grammar, and has at least one."""
+    taken, taken_globally = keywordvalues.TAKEN, keywordvalues.TAKEN_GLOBALLY
     assert all((*taken.values(), *taken_globally.values()))
     wanted = [{key: text} for key, texts in taken.items() for text in texts]
-    assert {spec: fault(host, spec, wanted, {}) for spec in hostile.SPECS} == dict.fromkeys(hostile.SPECS, "")
-    specs = itertools.cycle(hostile.SPECS)
+    assert {spec: problem(host, spec, wanted, {}) for spec in keywordvalues.SPECS} == dict.fromkeys(
+        keywordvalues.SPECS, ""
+    )
+    specs = itertools.cycle(keywordvalues.SPECS)
     for number in range(max(map(len, taken_globally.values()))):
         globally = {key: texts[number % len(texts)] for key, texts in taken_globally.items()}
-        assert fault(host, next(specs), [{}], globally) == ""
+        assert problem(host, next(specs), [{}], globally) == ""
 
 
 def test_keywords_together(host: Host) -> None:
-    """Any keywords of one Service, and of one group, get along, or kavip refuses them."""
+    """Any keywords of one Service, and of one group, work together, or kavip refuses them."""
     random = Random(4)
-    for spec in (*hostile.SPECS, *hostile.SPECS):
-        wanted = [hostile.accepted(hostile.medley(hostile.TAKEN, random)) for _ in range(MEDLEYS)]
-        assert fault(host, spec, wanted, hostile.medley(hostile.TAKEN_GLOBALLY, random)) == "", spec
+    for spec in (*keywordvalues.SPECS, *keywordvalues.SPECS):
+        wanted = [keywordvalues.accepted(keywordvalues.some_of(keywordvalues.TAKEN, random)) for _ in range(MEDLEYS)]
+        assert problem(host, spec, wanted, keywordvalues.some_of(keywordvalues.TAKEN_GLOBALLY, random)) == "", spec
 
 
 def test_any_value(host: Host) -> None:
-    """Values at random, in every kind of group."""
-    services = st.lists(hostile.entries(hostile.KNOWN), min_size=MEDLEYS // 2, max_size=MEDLEYS)
-    groups = st.lists(hostile.entries(hostile.KNOWN_GLOBALLY), max_size=20)
+    """Random values pass in every kind of group."""
+    services = st.lists(keywordvalues.entries(keywordvalues.KNOWN), min_size=MEDLEYS // 2, max_size=MEDLEYS)
+    groups = st.lists(keywordvalues.entries(keywordvalues.KNOWN_GLOBALLY), max_size=20)
 
     @settings(max_examples=25, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(st.sampled_from(sorted(hostile.SPECS)), services, groups)
+    @given(st.sampled_from(sorted(keywordvalues.SPECS)), services, groups)
     def check(spec: str, wanted: list[tuple[str, str]], globally: list[tuple[str, str]]) -> None:
-        assert fault(host, spec, [dict([each]) for each in wanted], dict(globally)) == ""
+        assert problem(host, spec, [dict([each]) for each in wanted], dict(globally)) == ""
 
     check()

@@ -1,4 +1,4 @@
-"""What new daemons run beside keepalived-operator's, and after them."""
+"""The model beside keepalived-operator's daemons, and after them."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def member(key: str, *vips: str, **more: Any) -> Member:
 
 
 def model(*members: Member, ids: dict[str, int], **spec: Any) -> Model:
-    """The group's model as if it stood alone."""
+    """The group's model without old daemons."""
     return model_of(build.group(**spec), members, NODES, ids)
 
 
@@ -36,8 +36,8 @@ def beside(old: str, plain: Model, *leads: str) -> dict[str, Instance]:
     }
 
 
-def test_an_instance_speaks_as_its_neighbours_do() -> None:
-    """VRID, version, interval, mode, authentication and the whole list are theirs, whatever the group says now."""
+def test_an_instance_has_the_identity_of_old_nodes() -> None:
+    """VRID, version, interval, mode, authentication and the address list are those of the old daemons."""
     old = conf(
         instance(WEB, 7, "192.0.2.140", "192.0.2.141", peers=["192.0.2.11", "192.0.2.12", "192.0.2.13"], password="x")
     )
@@ -52,8 +52,8 @@ def test_an_instance_speaks_as_its_neighbours_do() -> None:
     assert operatorconfig.read_instances(text)[0].addresses == operatorconfig.read_instances(old)[0].addresses
 
 
-def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
-    """All are below 100; then the one that leads is above 200, alone."""
+def test_new_nodes_rank_below_old_ones_until_one_leads() -> None:
+    """All new nodes are below 100; then only the leader is above 200."""
     old = conf(instance(WEB, 7, "192.0.2.140", owner="edge-1"))
     plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
     waiting = dict(beside(old, plain)[WEB].priorities)
@@ -65,8 +65,8 @@ def test_new_nodes_wait_below_the_old_ones_until_one_of_them_leads() -> None:
     assert leading[above.pop()] == TOP > operatorconfig.read_instances(old)[0].priority
 
 
-def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
-    """With policy Local, or a health check, another takes the VIP from its holder, as long as that one lives."""
+def test_where_the_first_may_be_unable_all_leaders_rank_above() -> None:
+    """With policy Local, or a health check, the best able node takes the VIP from the living old master."""
     old = conf(instance(WEB, 7, "192.0.2.140", owner="edge-1"))
     plain = model(member(WEB, "192.0.2.140", local=True), ids={WEB: 7})
     assert max(dict(beside(old, plain)[WEB].priorities).values()) < 100
@@ -78,8 +78,8 @@ def test_where_the_first_may_be_unable_all_that_lead_are_above() -> None:
 
 
 @given(some.sets(some.sampled_from([peer.name for peer in NODES])), some.booleans())
-def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str], local: bool) -> None:
-    """The leader is the same before and after, and nobody's priority passes another's on the way."""
+def test_leaders_keep_their_priorities_without_old_nodes(leads: set[str], local: bool) -> None:
+    """The leader is the same before and after, and no priority passes another one in between."""
     plain = model(member(WEB, "192.0.2.140", local=local), ids={WEB: 7})
     old = operatorconfig.read_instances(conf(instance(WEB, 7, "192.0.2.140")))
     (before,), (after,) = (Coexistence(each, frozenset(leads)).adapt(plain, NODES).instances for each in (old, ()))
@@ -96,8 +96,8 @@ def test_who_leads_stays_in_front_when_the_old_ones_are_gone(leads: set[str], lo
         assert after == plain.instances[0]
 
 
-def test_an_address_that_old_nodes_hold_elsewhere_waits() -> None:
-    """It was given to another Service meanwhile: until the last old pod is gone two nodes would have it."""
+def test_an_address_that_old_nodes_hold_in_another_instance_waits() -> None:
+    """The address is now another Service's: until the last old pod is gone, two nodes would have it."""
     old = conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141"))
     plain = model(member(API, "192.0.2.140", "192.0.2.150"), member(WEB, "192.0.2.141"), ids={WEB: 7, API: 8})
     found = Coexistence(operatorconfig.read_instances(old)).adapt(plain, NODES)
@@ -106,8 +106,8 @@ def test_an_address_that_old_nodes_hold_elsewhere_waits() -> None:
     assert stranded(found, operatorconfig.read_instances(old)) == (), "nobody wants it where it is"
 
 
-def test_vips_that_would_be_lost_are_told() -> None:
-    """A Service spread meanwhile has other VRIDs: its VIPs would go with the last old pod."""
+def test_vips_that_would_be_lost_are_reported() -> None:
+    """A Service that was spread in between has other VRIDs: its VIPs would go with the last old pod."""
     old = operatorconfig.read_instances(conf(instance(WEB, 7, "192.0.2.140")))
     plain = model(member(WEB, "192.0.2.140", spread=True), ids={f"{WEB}/192.0.2.140": 8})
     found = Coexistence(old).adapt(plain, NODES)
@@ -115,8 +115,8 @@ def test_vips_that_would_be_lost_are_told() -> None:
     assert stranded(found, old) == (WEB,)
 
 
-def test_vrids_of_old_nodes_are_taken() -> None:
-    """Their names hold them, and nobody else gets one."""
+def test_vrids_of_old_nodes_are_reserved() -> None:
+    """The VRIDs belong to their names, and no other key gets one."""
     old = Coexistence(
         operatorconfig.read_instances(conf(instance("shop/gone", 1, "192.0.2.140"), instance(WEB, 7, "192.0.2.141")))
     )
@@ -124,7 +124,7 @@ def test_vrids_of_old_nodes_are_taken() -> None:
     assert old.reserved([WEB, API]) == {1}
 
 
-def test_a_group_that_was_never_another_s_is_as_it_was() -> None:
-    """Nothing is changed, not even copied."""
+def test_without_old_nodes_the_model_is_the_same() -> None:
+    """The model is not changed or copied."""
     plain = model(member(WEB, "192.0.2.140"), ids={WEB: 7})
     assert Coexistence().adapt(plain, NODES) is plain

@@ -17,7 +17,7 @@ from kavip.vrrp.instances import Model
 from tests.support import build
 from tests.vrrp.samples import GOLDEN, NEW, SAMPLES, annotated, conf, model, nodes
 
-# What a line may be: nothing else is ever in a configuration.
+# The forms of lines; a configuration has no others.
 WORD = r"[A-Za-z0-9_.:/+=,-]+"
 SHAPES = re.compile(
     rf"""
@@ -34,19 +34,19 @@ SHAPES = re.compile(
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_golden(name: str) -> None:
-    """The text is the golden one, byte by byte (``python -m tests.vrrp.samples`` writes it anew)."""
+def test_the_text_is_the_golden_one(name: str) -> None:
+    """The text equals the golden file (``python -m tests.vrrp.samples`` writes it)."""
     assert SAMPLES[name]() == (GOLDEN / f"{name}.conf").read_text(encoding="ascii")
 
 
-def test_no_golden_without_sample() -> None:
-    """Every golden file has its sample."""
+def test_every_golden_file_has_a_sample() -> None:
+    """Every golden file has a sample."""
     assert {path.stem for path in GOLDEN.iterdir()} == SAMPLES.keys()
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_shape(name: str) -> None:
-    """Every line has one of few shapes, and braces pair; the agent reads nothing else."""
+def test_every_line_has_a_known_form(name: str) -> None:
+    """Every line has one of few forms, and braces match; the agent reads nothing else."""
     depth = 0
     for line in SAMPLES[name]().splitlines():
         assert SHAPES.fullmatch(line), line
@@ -56,8 +56,8 @@ def test_shape(name: str) -> None:
     assert depth == 0
 
 
-def test_hash_is_of_the_text() -> None:
-    """The same text has the same hash, and another text another."""
+def test_the_hash_depends_on_the_text_only() -> None:
+    """The same text has the same hash, and another text has another."""
     group, peers = build.group(), nodes(2)
     first, again = (render(model(group, [annotated("a/web", "192.0.2.1")], peers)) for _ in range(2))
     other = render(model(group, [annotated("a/web", "192.0.2.2")], peers))
@@ -65,8 +65,8 @@ def test_hash_is_of_the_text() -> None:
     assert re.fullmatch("[0-9a-f]{16}", first.hash)
 
 
-def test_existing_instance_is_untouched_by_another() -> None:
-    """A Service that is added adds its block and changes no other line."""
+def test_a_new_service_changes_no_other_instance() -> None:
+    """A new Service adds its block and changes no other line."""
     group, peers = build.group(**NEW), nodes(3)
     services = [annotated(f"a/s{number}", f"192.0.2.{number}") for number in range(130, 135)]
     before = conf(group, services, peers)
@@ -83,15 +83,15 @@ def test_existing_instance_is_untouched_by_another() -> None:
         "a\u2028", "a" * 257, None, True, 1.5, ("a",), b"a", object(),
     ],
 )  # fmt: skip
-def test_guard_refuses(value: object) -> None:
-    """Anything but one plain word raises, naming the value."""
+def test_the_guard_refuses_other_values(value: object) -> None:
+    """Every value that is not one plain word raises an error that names it."""
     with pytest.raises(UnsafeValue, match=r"cannot be written to keepalived\.conf"):
         guard(value)
 
 
 @given(st.text() | st.binary() | st.integers() | st.floats())
-def test_guard_lets_only_words_through(value: object) -> None:
-    """What passes the guard is a number or one plain word, unchanged."""
+def test_the_guard_passes_plain_words_only(value: object) -> None:
+    """A value that passes the guard is a number or one plain word, and unchanged."""
     try:
         passed = guard(value)
     except UnsafeValue:
@@ -101,7 +101,7 @@ def test_guard_lets_only_words_through(value: object) -> None:
 
 
 def hostile() -> Model:
-    """A model with every kind of value in it."""
+    """A model with every kind of value."""
     found = model(build.group(**NEW), [annotated("a/web", "192.0.2.1", "192.0.2.2")], nodes(2))
     lines = (Line("accept", ("x",)), Line("track_interface", block=("eth1", "weight")), Line("x", ("y",), quoted=True))
     return dataclasses.replace(found, instances=(dataclasses.replace(found.instances[0], lines=lines),))
@@ -111,8 +111,8 @@ TEXTS = st.text(min_size=1).filter(lambda text: not re.fullmatch(WORD, text) or 
 
 
 @given(bad=TEXTS, where=st.integers(0, 9))
-def test_no_string_survives_outside_the_guard(bad: str, where: int) -> None:
-    """Wherever in the model a string is that is not one plain word, there is no text at all."""
+def test_every_string_passes_the_guard(bad: str, where: int) -> None:
+    """A string that is not one plain word, at any place in the model, prevents the text."""
     base = hostile()
     instance = base.instances[0]
     changes: list[Model] = [
@@ -136,15 +136,15 @@ def test_no_string_survives_outside_the_guard(bad: str, where: int) -> None:
         render(changes[where])
 
 
-def test_missing_value_is_an_error() -> None:
-    """A template that asks for what is not there fails instead of writing nothing."""
+def test_a_missing_value_is_an_error() -> None:
+    """A template with an unknown value fails instead of writing an empty string."""
     with pytest.raises(UnsafeValue, match="Undefined"):
         render(dataclasses.replace(hostile(), instances=(SimpleNamespace(name="VI_1", tracks=()),)))  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.slow
-def test_oversized() -> None:
-    """A text that no ConfigMap can hold comes with a refusal that says what to do."""
+def test_an_oversized_text_is_refused() -> None:
+    """A text that no ConfigMap can hold comes with a refusal and a remedy."""
     services = [annotated(f"shop/service-{number}", f"198.51.100.{number}") for number in range(255)]
     fits, large = (render(model(build.group(**NEW), services, nodes(count, ipv6=False))) for count in (20, 60))
     assert fits.oversized is None

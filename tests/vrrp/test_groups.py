@@ -1,4 +1,4 @@
-"""A KeepalivedGroup by itself."""
+"""Validation of a KeepalivedGroup by itself."""
 
 from typing import Any
 
@@ -187,14 +187,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize("spec", FINE, ids=str)
-def test_fine(spec: dict[str, Any]) -> None:
-    """What may be is accepted."""
+def test_valid_groups(spec: dict[str, Any]) -> None:
+    """A valid group is accepted."""
     assert groups.check_group(group(**spec)) == ()
 
 
 @pytest.mark.parametrize(("spec", "field", "remedy"), WRONG, ids=[f"{field}-{remedy}" for _, field, remedy in WRONG])
-def test_wrong(spec: dict[str, Any], field: str, remedy: str) -> None:
-    """What may not be gives one finding, with the path of the field, its value and the remedy."""
+def test_invalid_fields(spec: dict[str, Any], field: str, remedy: str) -> None:
+    """An invalid field gives one refusal, with the path of the field, its value and the remedy."""
     (found,) = groups.check_group(group(**spec))
     assert found.field == field
     assert found.message.startswith(f"{field}: ")
@@ -202,13 +202,13 @@ def test_wrong(spec: dict[str, Any], field: str, remedy: str) -> None:
 
 
 def test_a_name_must_fit_a_label() -> None:
-    """The group's name is the value of a label of everything that is made for it."""
+    """The name of the group is a label value of all its objects."""
     named = [KeepalivedGroup(metadata=Metadata(name="n" * length), spec=group().spec) for length in (63, 64)]
     assert [[finding.field for finding in groups.check_group(each)] for each in named] == [[], ["metadata.name"]]
 
 
 def test_all_findings() -> None:
-    """Every fault is reported, in the order of the fields."""
+    """All errors are reported, in the order of the fields."""
     found = groups.check_group(group(interface="lo", blacklistRouterIDs=[0, 0], vrrpVersion=9))
     assert [finding.field for finding in found] == [
         "spec.interface",
@@ -239,7 +239,7 @@ FAST = {"vrrpVersion": 3, "advertIntervalMilliseconds": 200}
     ],
 )
 def test_defaults(spec: dict[str, Any], expected: dict[str, Any]) -> None:
-    """A new group gets what it does not say, and nothing that contradicts what it says."""
+    """A new group gets defaults for fields that it does not set, and none that contradicts another field."""
     found = groups.defaults(group(**spec))
     assert found == expected
     completed = group(**{**spec, **found})
@@ -256,19 +256,19 @@ def test_defaults(spec: dict[str, Any], expected: dict[str, Any]) -> None:
         ({"vrrpVersion": 3, "advertIntervalMilliseconds": 1050}, 4, (3, "1.05")),
         ({"vrrpVersion": 2, "advertIntervalMilliseconds": 3000}, 6, (3, "3")),
         ({"verbatimConfig": {"vrrp_version": "3"}}, 4, (3, "1")),
-        ({"advertIntervalMilliseconds": 200}, 4, (2, "1")),  # slipped past admission
+        ({"advertIntervalMilliseconds": 200}, 4, (2, "1")),  # bypassed admission
         ({"vrrpVersion": 2, "advertIntervalMilliseconds": 900000}, 6, (3, "40.95")),
     ],
 )
 def test_timing(spec: dict[str, Any], family: int, expected: tuple[int, str]) -> None:
-    """Absent fields mean version 2 and a second; IPv6 is always version 3."""
+    """Absent fields mean version 2 and one second; IPv6 always has version 3."""
     found = timing.timing_of(group(**spec).spec, family)
     assert (found.version, found.seconds) == expected
 
 
 @given(st.integers(-10, 10**7), st.sampled_from([2, 3, None, 9]), st.sampled_from([4, 6]))
 def test_timing_is_always_possible(interval: int, version: int | None, family: int) -> None:
-    """Whatever slipped past admission, keepalived can run it."""
+    """keepalived can run any interval, even one that bypassed admission."""
     found = timing.timing_of(group(vrrpVersion=version, advertIntervalMilliseconds=interval).spec, family)
     if found.version == 3:
         assert 10 <= found.milliseconds <= 40_950

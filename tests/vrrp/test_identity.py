@@ -16,8 +16,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_nodes_that_differ_do_not_agree(field: str) -> None:
-    """Each of these makes two masters where one node has it and another has not."""
+def test_nodes_with_different_fields_do_not_agree(field: str) -> None:
+    """Each of these fields makes two masters where two nodes differ in it."""
     one, other = (
         identity_of(model(build.group(**spec), SERVICES, nodes(2)).instances[0])
         for spec in (NEW, {**NEW, field: CHANGES[field]})
@@ -28,7 +28,9 @@ def test_nodes_that_differ_do_not_agree(field: str) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_nodes_with_different_intervals_do_not_agree(version: int) -> None:
-    """In version 3 too: a backup that has been told a shorter one does not wait for the master's next advert."""
+    """
+    This holds in version 3 too: a backup with a shorter interval does not wait for the master's next advertisement.
+    """
     one, other = (
         identity_of(
             model(

@@ -25,12 +25,12 @@ def named(found: Model) -> dict[str, Instance]:
 
 
 def vips(instance: Instance) -> list[str]:
-    """The VIPs that an instance holds, its anchor first."""
+    """The VIPs of an instance, its anchor first."""
     return [str(vip.address) for vip in (instance.anchor, *instance.excluded)]
 
 
 def test_one_instance_per_family() -> None:
-    """A dual-stack Service has two instances with one VRID, led by the same node; IPv6 is version 3."""
+    """A dual-stack Service has two instances with one VRID and the same leader; IPv6 has version 3."""
     found = named(model(build.group(), [annotated("a/web", "192.0.2.130", "2001:db8::1")], nodes(3)))
     assert list(found) == ["a/web", "a/web/v6"]
     four, six = found.values()
@@ -38,14 +38,14 @@ def test_one_instance_per_family() -> None:
     assert four.priorities == six.priorities
 
 
-def test_ipv6_alone() -> None:
-    """An IPv6-only Service has the /v6 instance alone."""
+def test_ipv6_only() -> None:
+    """An IPv6-only Service has only the /v6 instance."""
     found = named(model(build.group(), [annotated("a/web", "2001:db8::1")], nodes(2)))
     assert list(found) == ["a/web/v6"]
 
 
 def test_without_address_no_instance() -> None:
-    """A Service that has no VIP yet holds a VRID and no instance: version 3 without a VIP ends the daemon."""
+    """A Service without a VIP holds a VRID and has no instance: version 3 without a VIP ends the daemon."""
     group, members = build.group(), [member_of(annotated("a/web"), build.group())]
     assert keys.wanted_keys(group, members) == ("a/web",)
     assert model_of(group, members, nodes(2), {"a/web": 1}).instances == ()
@@ -61,7 +61,7 @@ def test_first_vip_is_advertised() -> None:
 
 
 def test_anchor_stays() -> None:
-    """What is advertised now stays advertised while it is a VIP at all, whatever is added below it."""
+    """The advertised address stays the anchor while it is a VIP, even when a lower address is added."""
     group = build.group()
     before = config.render(model(group, [annotated("a/web", "192.0.2.131", "2001:db8::2")], nodes(2)))
     grown = model(
@@ -73,7 +73,7 @@ def test_anchor_stays() -> None:
 
 
 def test_spread() -> None:
-    """With spreadvips each address has an instance and a VRID of its own."""
+    """With spreadvips each address has its own instance and VRID."""
     found = named(model(build.group(), [annotated("a/web", "192.0.2.1", "2001:db8::1", spread=True)], nodes(2)))
     assert {name: (vips(each), each.router_id) for name, each in found.items()} == {
         "a/web/192.0.2.1": (["192.0.2.1"], 1),
@@ -81,14 +81,14 @@ def test_spread() -> None:
     }
 
 
-def test_absent_fields_mean_what_they_meant() -> None:
-    """A group of keepalived-operator's runs multicast, version 2, one second."""
+def test_absent_fields_keep_their_old_meaning() -> None:
+    """A group of keepalived-operator runs multicast, version 2, one second."""
     (found,) = model(build.group(), [annotated("a/web", "192.0.2.1")], nodes(2)).instances
     assert (found.sources, found.version, found.interval, found.lines) == ((), 2, "1", ())
 
 
 def test_unicast() -> None:
-    """Unicast names every node that has an address of the family."""
+    """Unicast lists every node that has an address of the family."""
     peers = [*nodes(2), Peer("n3", parse_address("192.0.2.13"))]
     found = named(model(build.group(**NEW), [annotated("a/web", "192.0.2.130", "2001:db8::1")], peers))
     assert [name for name, _ in found["a/web"].sources] == ["n1", "n2", "n3"]
@@ -104,7 +104,7 @@ def test_unicast_without_addresses_of_the_family() -> None:
 
 
 def test_one_node_stays_unicast() -> None:
-    """A node that is alone, or left alone, stays unicast: the change would be an outage of every VIP."""
+    """The only node of a group stays unicast: a change to multicast would be an outage of every VIP."""
     (found,) = model(build.group(**NEW), [annotated("a/web", "192.0.2.130")], nodes(1)).instances
     assert len(found.sources) == 1
 
@@ -116,7 +116,7 @@ def test_vrrp_interface() -> None:
 
 
 def test_password_only_in_version_2() -> None:
-    """The mark for the password stands where VRRP has one."""
+    """The mark for the password is written where VRRP has a password."""
     from kavip.api.group import PasswordAuth, SecretRef
 
     group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
@@ -124,8 +124,8 @@ def test_password_only_in_version_2() -> None:
     assert [found[name].authenticated for name in ("a/web", "a/web/v6")] == [True, False]
 
 
-def test_own_virtual_ips() -> None:
-    """The group's own VIPs have an instance under a name that no Service can have, with their own interface."""
+def test_virtual_ips_of_the_group() -> None:
+    """The VIPs of the group itself have an instance under a name that no Service can have, on their own interface."""
     listed = [GroupVirtualIP(address="192.0.2.5/24"), GroupVirtualIP(address="192.0.2.6", interface="eth1")]
     (found,) = model(build.group("lb/edge", virtual_ips=listed), [], nodes(2)).instances
     assert found.name == "lb/edge/virtualips"
@@ -135,8 +135,8 @@ def test_own_virtual_ips() -> None:
     ]
 
 
-def test_bad_own_virtual_ip() -> None:
-    """A VIP of the group that slipped past admission is left out and told; the others are served."""
+def test_an_invalid_virtual_ip_of_the_group() -> None:
+    """An invalid VIP of the group that bypassed admission is left out and reported; the others are served."""
     listed = [GroupVirtualIP(address="127.0.0.1"), GroupVirtualIP(address="192.0.2.6")]
     found = model(build.group("lb/edge", virtual_ips=listed), [], nodes(2))
     assert vips(found.instances[0]) == ["192.0.2.6"]
@@ -153,13 +153,13 @@ def test_oldest_carries_a_shared_address() -> None:
 
 
 def test_ties_go_by_key_and_no_empty_instance() -> None:
-    """Of two of one age the smaller key carries; the other, with nothing of its own, has no instance."""
+    """Of two Services of the same age the smaller key carries the address; the other has no instance."""
     found = model(build.group(), [annotated("a/b", "192.0.2.1"), annotated("a/a", "192.0.2.1")], nodes(2))
     assert list(named(found)) == ["a/a"]
 
 
-def test_who_has_no_vrid_carries_nothing() -> None:
-    """A Service that overflows leaves a shared address to the next one that can serve it."""
+def test_a_service_without_a_vrid_carries_no_address() -> None:
+    """A Service without a VRID leaves a shared address to the next Service that has one."""
     members = [member_of(annotated(key, "192.0.2.1"), build.group()) for key in ("a/a", "a/b")]
     found = model_of(build.group(), members, nodes(2), {"a/b": 4})
     assert list(named(found)) == ["a/b"]
@@ -167,8 +167,8 @@ def test_who_has_no_vrid_carries_nothing() -> None:
 
 
 # --- problems of one Service ---------------------------------------------------------------------------------------
-def test_overflow_hits_only_who_overflows() -> None:
-    """The 256th Service is told so; 255 instances are as they were."""
+def test_overflow_affects_the_last_service_only() -> None:
+    """The 256th Service has a problem; the 255 instances do not change."""
     services = [annotated(f"a/s{number:03d}", f"198.51.{number // 250}.{number % 250}") for number in range(256)]
     found = model(build.group(), services, nodes(2))
     assert len(found.instances) == 255
@@ -176,16 +176,16 @@ def test_overflow_hits_only_who_overflows() -> None:
     assert "Shared" in found.problems["a/s255"].message
 
 
-def test_bad_lines_cost_the_lines() -> None:
-    """A Service whose lines are refused is served without them, and told."""
+def test_a_service_is_served_without_its_refused_lines() -> None:
+    """A Service with refused lines is served without them, and has a problem."""
     found = model(build.group(), [annotated("a/web", "192.0.2.1", verbatim='{"notify": "/bin/sh"}')], nodes(2))
     assert vips(found.instances[0]) == ["192.0.2.1"]
     assert found.instances[0].lines == ()
     assert found.problems["a/web"].reason is Reason.INVALID_VERBATIM
 
 
-def test_node_address_is_no_vip() -> None:
-    """An address of a node is left out: keepalived would take it away from the node."""
+def test_a_node_address_cannot_be_a_vip() -> None:
+    """The address of a node is left out: keepalived would remove it from the node."""
     found = model(build.group(), [annotated("a/web", "192.0.2.12", "192.0.2.130")], nodes(2))
     assert vips(found.instances[0]) == ["192.0.2.130"]
     assert found.problems["a/web"].reason is Reason.ADDRESS_NOT_ALLOWED
@@ -194,7 +194,7 @@ def test_node_address_is_no_vip() -> None:
 
 @pytest.mark.parametrize("key", ["a/b}c", "a/b c", "a/b\nc", 'a/"', "a", "a/b/c", "A/b"])
 def test_bad_name(key: str) -> None:
-    """A Service that no API server would have taken, as files may hold, harms nobody else."""
+    """A Service that no API server would accept, from a file, affects no other Service."""
     bad = Member(key=key, addresses=(parse_address("192.0.2.1"),))
     good = Member(key="a/good", addresses=(parse_address("192.0.2.2"),))
     assert keys.wanted_keys(build.group(), [bad, good]) == ("a/good",)
@@ -205,8 +205,8 @@ def test_bad_name(key: str) -> None:
 
 
 # --- Shared mode ---------------------------------------------------------------------------------------------------
-def test_slots() -> None:
-    """In Shared mode every slot runs, with an anchor that only its VRID decides, whatever VIPs it holds."""
+def test_shared_instances() -> None:
+    """In Shared mode every Shared instance runs, with an anchor that depends on its VRID only."""
     services = [annotated(f"a/s{number}", f"192.0.2.{number}") for number in range(130, 140)]
     found = named(model(build.group(instances=shared(4)), services, nodes(2)))
     assert list(found) == ["group/0", "group/1", "group/2", "group/3"]
@@ -216,22 +216,22 @@ def test_slots() -> None:
     )
 
 
-def test_slots_of_both_families() -> None:
-    """The first IPv6 VIP brings the IPv6 instance of every slot; an empty group has none."""
+def test_shared_instances_of_both_families() -> None:
+    """The first IPv6 VIP adds the IPv6 instance of every Shared instance; an empty group has none."""
     group = build.group(instances=shared(2))
     assert list(named(model(group, [annotated("a/s", "2001:db8::1")], nodes(2)))) == ["group/0/v6", "group/1/v6"]
     assert model(group, [], nodes(2)).instances == ()
 
 
-def test_service_never_moves_between_slots() -> None:
-    """The slot of a Service depends on its name alone, and slots are used evenly."""
+def test_a_service_never_moves_between_shared_instances() -> None:
+    """The Shared instance of a Service depends on its name only, and the instances are used evenly."""
     used = [shard_of(f"a/s{number}", 16) for number in range(1600)]
     assert used == [shard_of(f"a/s{number}", 16) for number in range(1600)]
     assert {name: used.count(name) > 60 for name in used} == dict.fromkeys(shared_instances(16), True)
 
 
 def test_more_than_255_services() -> None:
-    """Shared mode lifts the limit of 255 Services, and status says under which VRID each of them is."""
+    """Shared mode lifts the limit of 255 Services, and the status shows the VRID of each."""
     group = build.group(instances=shared())
     services = [annotated(f"a/s{number}", f"198.51.{number // 250}.{number % 250}") for number in range(1000)]
     members = [member_of(service, group) for service in services]
@@ -247,8 +247,8 @@ def test_more_than_255_services() -> None:
 
 
 @pytest.mark.slow
-def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> None:
-    """Whoever makes Services with long names cannot make it larger than etcd takes; no VRID hangs on what is shown."""
+def test_the_status_of_a_shared_group_is_bounded() -> None:
+    """Services with long names cannot make the status larger than etcd accepts, and the VRIDs do not depend on it."""
     group = build.group(instances=shared())
     members = [member_of(annotated(f"{'n' * 63}/s{number:06}{'x' * 56}"), group) for number in range(12_000)]
     ids = routerids.assign({}, keys.wanted_keys(group, members), blacklist=frozenset(), taken=frozenset()).ids
@@ -259,7 +259,7 @@ def test_the_status_of_a_shared_group_has_room_for_any_number_of_services() -> N
 
 
 def test_no_service_has_the_name_of_a_shared_instance() -> None:
-    """In a namespace "group" one whose name is a number is not served, and takes no VRID from its neighbours."""
+    """In a namespace "group", a Service whose name is a number is not served, and uses no VRID."""
     services = [*(annotated(f"group/{number}", "192.0.2.1") for number in (0, 1)), annotated("a/s", "192.0.2.2")]
     group = build.group(instances=shared(2))
     members = [member_of(service, group) for service in services]
@@ -270,7 +270,7 @@ def test_no_service_has_the_name_of_a_shared_instance() -> None:
 
 
 def test_local_service_in_shared_mode() -> None:
-    """A Service that only some nodes can serve has instances of its own, also in Shared mode."""
+    """A Service that only some nodes can serve has its own instances, also in Shared mode."""
     local = annotated("a/local", "192.0.2.160", external_traffic_policy="Local")
     found = named(model(build.group(instances=shared(2)), [local, annotated("a/s", "192.0.2.1")], nodes(2)))
     assert list(found) == ["a/local", "group/0", "group/1"]
@@ -278,7 +278,7 @@ def test_local_service_in_shared_mode() -> None:
 
 
 def test_lines_in_shared_mode() -> None:
-    """Lines of a Service cannot hold for an instance that others share; it is served, and told."""
+    """The lines of a Service cannot apply to a Shared instance; the Service is served, and has a problem."""
     found = model(
         build.group(instances=shared(2)), [annotated("a/s", "192.0.2.1", verbatim='{"accept": ""}')], nodes(2)
     )
@@ -286,15 +286,15 @@ def test_lines_in_shared_mode() -> None:
     assert "are shared" in found.problems["a/s"].message
 
 
-def test_own_virtual_ips_in_shared_mode() -> None:
-    """The group's own VIPs live in a slot as well, and need no VRID of their own."""
+def test_virtual_ips_of_the_group_in_shared_mode() -> None:
+    """The VIPs of the group itself are in a Shared instance too, and need no VRID of their own."""
     group = build.group(instances=shared(2), virtual_ips=[GroupVirtualIP(address="192.0.2.5")])
     assert keys.wanted_keys(group, []) == ("group/0", "group/1")
     assert [vips(each)[1:] for each in model(group, [], nodes(2)).instances].count(["192.0.2.5"]) == 1
 
 
-def test_slot_without_vrid() -> None:
-    """A slot that got no VRID is told to the Services that live in it, and to nobody else."""
+def test_a_shared_instance_without_a_vrid() -> None:
+    """A Shared instance without a VRID is a problem of its Services only."""
     group = build.group(instances=shared(2))
     members = [member_of(annotated(f"a/s{number}", f"192.0.2.{number}"), group) for number in range(1, 9)]
     found = model_of(group, members, nodes(2), {"group/1": 9})
@@ -305,7 +305,7 @@ def test_slot_without_vrid() -> None:
 
 # --- inputs --------------------------------------------------------------------------------------------------------
 def test_member_of() -> None:
-    """A Service's VIPs are its status and its external addresses."""
+    """The VIPs of a Service are the addresses of its status and its external IPs."""
     service = build.service("a/web", holds=["192.0.2.2"], external_ips=["192.0.2.1"], group="lb/edge")
     found = member_of(service, build.group())
     assert [str(address) for address in found.addresses] == ["192.0.2.1", "192.0.2.2"]
@@ -314,13 +314,13 @@ def test_member_of() -> None:
 
 @pytest.mark.parametrize("text", ["false", "True", "yes", ""])
 def test_spread_is_exactly_true(text: str) -> None:
-    """Only "true" spreads, as the predecessor had it."""
+    """Only "true" spreads, as in keepalived-operator."""
     service = build.service("a/web", annotations={names.SPREAD_ANNOTATION: text})
     assert not member_of(service, build.group()).spread
 
 
 def test_peer_of() -> None:
-    """A node's addresses are its first InternalIP of each family."""
+    """The addresses of a node are its first InternalIP of each family."""
     found = peer_of(build.node("n1", "192.0.2.11", "2001:db8::1", "192.0.2.12"))
     assert (str(found.ipv4), str(found.ipv6)) == ("192.0.2.11", "2001:db8::1")
     assert peer_of(build.node("n2")).address(4) is None
@@ -340,7 +340,9 @@ MEMBERS = st.dictionaries(
 def test_each_address_once_and_in_any_order(
     wanted: dict[str, tuple[list[str], bool, bool, str]], mode: str, random: Random
 ) -> None:
-    """Every address is in exactly one instance, no VRID twice in a family, and shuffled input gives the same bytes."""
+    """
+    Every address is in exactly one instance, no VRID occurs twice in a family, and shuffled input gives the same text.
+    """
     group = build.group(**NEW, instances=shared(3) if mode == "Shared" else shared(3).__class__())
     services = [
         annotated(key, *held, spread=spread, created=created, external_traffic_policy="Local" if local else "Cluster")

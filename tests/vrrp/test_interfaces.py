@@ -1,4 +1,4 @@
-"""What Services do to their neighbours where their group lets them name interfaces: nothing, in real daemons."""
+"""Services that may name interfaces do not affect their neighbours in real daemons."""
 
 import json
 
@@ -9,7 +9,7 @@ from hack.testbed.fixtures import MakeSegment
 from kavip.api.service import Service
 from kavip.vrrp import config
 from tests.support import build
-from tests.vrrp import lab
+from tests.vrrp import livedaemons
 from tests.vrrp.samples import STEADY, annotated, model, nodes
 
 pytestmark = pytest.mark.netns
@@ -20,8 +20,8 @@ ABSENT = {
 }
 
 
-def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> None:
-    """Where no node has an interface only the Service that names it has no master; it gets one when a node has it."""
+def test_an_absent_interface_affects_only_the_service_that_names_it(segment: MakeSegment) -> None:
+    """Where no node has an interface, only the Service that names it has no master; it gets one when a node has it."""
     lan = segment(nodes=2)
     group = build.group(**STEADY, allow_verbatim=["track_interface", "virtual_routes"])
     steady: list[Service] = [annotated("a/own", "192.0.2.130", "2001:db8:2::130")]
@@ -31,10 +31,10 @@ def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> No
     ]
     alone, together = model(group, steady, nodes(2)), model(group, [*steady, *more], nodes(2))
     assert not together.problems
-    daemons = lab.start(lan, config.render(alone).text)
-    wanted = lab.leaders(alone.instances)
-    lab.settle(daemons, wanted)
-    before = [seen["a/own"].changes for seen in lab.rest(daemons).values()]
+    daemons = livedaemons.start(lan, config.render(alone).text)
+    wanted = livedaemons.leaders(alone.instances)
+    livedaemons.settle(daemons, wanted)
+    before = [seen["a/own"].changes for seen in livedaemons.settled(daemons).values()]
 
     for daemon in daemons:
         daemon.reload(config.render(together).text)
@@ -47,6 +47,8 @@ def test_an_absent_interface_costs_only_who_names_it(segment: MakeSegment) -> No
         host.exec("ip", "link", "set", name, "up")
     now = {**wanted, "a/tracks": "n1", "a/routes": "n1"}
     expected = {name: [node] for name, node in now.items()}
-    process.wait_for("who lacked it has a master", lambda: lab.masters(daemons) == expected, timeout=lab.PATIENCE)
+    process.wait_for(
+        "who lacked it has a master", lambda: livedaemons.masters(daemons) == expected, timeout=livedaemons.PATIENCE
+    )
     assert "198.18.0.0/15 dev eth7" in host.exec("ip", "route").stdout
     assert [daemon.look()["a/own"].changes for daemon in daemons] == before

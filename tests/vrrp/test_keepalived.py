@@ -1,4 +1,4 @@
-"""What the rendered text does in real daemons on real (virtual) segments."""
+"""The behaviour of the rendered text in real daemons on virtual segments."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from kavip.api.group import PasswordAuth, SecretRef
 from kavip.api.service import Service
 from kavip.vrrp import config, keywords
 from tests.support import build
-from tests.vrrp import lab
+from tests.vrrp import livedaemons
 from tests.vrrp.samples import NEW, SAMPLES, STEADY, annotated, conf, model, nodes, shared
 
 pytestmark = pytest.mark.netns
@@ -53,18 +53,18 @@ BOUNDS = {
     "vrrp_startup_delay": ("0.001", "300"),
     "vrrp_version": ("2", "3"),
 }  # fmt: skip
-"""The edges of each keyword's grammar; what is not here is a flag."""
+"""The edge values of each keyword's grammar; all other keywords are flags."""
 
 
 def many(count: int) -> list[Service]:
-    """Services with an address each."""
+    """Services with one address each."""
     return [
         annotated(f"shop/s{number:04}", f"198.51.{100 + number // 250}.{number % 250 + 1}") for number in range(count)
     ]
 
 
 def second_interface(host: Host) -> None:
-    """Give *host* an eth1 that goes nowhere."""
+    """Add an eth1 without a peer to *host*."""
     host.exec("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "eth1-end")
     for name in ("eth1", "eth1-end"):
         host.exec("ip", "link", "set", name, "up")
@@ -72,7 +72,7 @@ def second_interface(host: Host) -> None:
 
 # --- keepalived's own test -----------------------------------------------------------------------------------------
 def test_every_sample_passes(segment: MakeSegment) -> None:
-    """Each golden text passes ``--config-test`` in silence, for every node and for one that it does not name."""
+    """Each golden text passes ``--config-test`` without output, on every node and on one that it does not list."""
     lan = segment(nodes=1)
     host = lan.node("n1")
     second_interface(host)
@@ -86,13 +86,15 @@ def test_every_sample_passes(segment: MakeSegment) -> None:
         build.group(**NEW), [annotated(f"{'n' * 63}/{'s' * 63}", "192.0.2.130", "2001:db8::1")], nodes(2)
     )
     found = {
-        (name, node): lab.check(host, text, node=node) for name, text in texts.items() for node in ("n1", "n2", "n33")
+        (name, node): livedaemons.check(host, text, node=node)
+        for name, text in texts.items()
+        for node in ("n1", "n2", "n33")
     }
     assert {case: fault for case, fault in found.items() if fault} == {}
 
 
 def test_every_keyword_passes(segment: MakeSegment) -> None:
-    """Each keyword that users may write, at the edges of its grammar, passes in silence, in every kind of instance."""
+    """Each keyword that users may write passes without output at its edge values, in every kind of instance."""
     lan = segment(nodes=1)
     host = lan.node("n1")
     second_interface(host)
@@ -105,53 +107,53 @@ def test_every_keyword_passes(segment: MakeSegment) -> None:
                 group = build.group(**spec, allow_verbatim=["track_interface"])
                 found = model(group, [annotated("a/b", "192.0.2.130", "2001:db8::1", verbatim=wanted)], nodes(2))
                 assert not found.problems
-                faults[keyword, value, str(spec)] = lab.check(host, config.render(found).text)
+                faults[keyword, value, str(spec)] = livedaemons.check(host, config.render(found).text)
     for keyword in keywords.GLOBAL:
         for value in BOUNDS.get(keyword, ("",)):
             group = build.group(**NEW, verbatim_config={keyword: value})
-            faults[keyword, value] = lab.check(host, conf(group, [annotated("a/b", "192.0.2.130")], nodes(2)))
+            faults[keyword, value] = livedaemons.check(host, conf(group, [annotated("a/b", "192.0.2.130")], nodes(2)))
     assert {case: fault for case, fault in faults.items() if fault} == {}
 
 
 # --- daemons -------------------------------------------------------------------------------------------------------
 def test_one_master_per_vip(segment: MakeSegment) -> None:
-    """Three nodes agree: each instance, of either family, is held by the node that leads it, VIPs and all."""
+    """On three nodes, each instance of either family is master on the node that leads it, with its VIPs."""
     lan = segment(nodes=3)
     services = [annotated(f"a/s{n}", f"192.0.2.{130 + n}", f"2001:db8:2::{130 + n}") for n in range(12)]
     found = model(build.group(**NEW), services, nodes(3))
-    daemons = lab.start(lan, config.render(found).text)
-    wanted = lab.leaders(found.instances)
+    daemons = livedaemons.start(lan, config.render(found).text)
+    wanted = livedaemons.leaders(found.instances)
     assert set(wanted.values()) == {"n1", "n2", "n3"}
-    lab.settle(daemons, wanted)
+    livedaemons.settle(daemons, wanted)
     for instance in found.instances:
         process.wait_for(
             f"{instance.name} is where it is led",
             lambda instance=instance: _holders(daemons, str(instance.anchor.address)) == [wanted[instance.name]],  # type: ignore[misc]  # a default
-            timeout=lab.PATIENCE,
+            timeout=livedaemons.PATIENCE,
         )
 
 
-def test_predecessors_groups(segment: MakeSegment) -> None:
-    """Multicast, version 2, with a password: one master per VIP."""
+def test_groups_of_keepalived_operator(segment: MakeSegment) -> None:
+    """Multicast, version 2, with a password: each VIP has one master."""
     lan = segment(nodes=2)
     group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
     found = model(group, [annotated("a/web", "192.0.2.130"), annotated("a/x", "192.0.2.131")], nodes(2))
-    daemons = lab.start(lan, config.render(found).text.replace(MARKER, PASSWORD))
-    lab.settle(daemons, lab.leaders(found.instances))
+    daemons = livedaemons.start(lan, config.render(found).text.replace(MARKER, PASSWORD))
+    livedaemons.settle(daemons, livedaemons.leaders(found.instances))
 
 
 @pytest.mark.parametrize("mode", ["PerService", "Shared"])
 def test_adding_and_removing_moves_no_other_vip(segment: MakeSegment, mode: str) -> None:
-    """Services and VIPs that come and go, node by node, cause no VRRP transition of what was there."""
+    """Services and VIPs that come and go, node by node, cause no VRRP transition of other instances."""
     lan = segment(nodes=3)
     spec = {**STEADY, "instances": shared(4)} if mode == "Shared" else STEADY
     group, peers = build.group(**spec), nodes(3)
     old = [annotated("a/b", "192.0.2.131"), annotated("a/d", "192.0.2.133", "2001:db8:2::133")]
     first = model(group, old, peers)
     before = config.render(first)
-    daemons = lab.start(lan, before.text)
-    lab.settle(daemons, lab.leaders(first.instances))
-    steady = lab.rest(daemons)
+    daemons = livedaemons.start(lan, before.text)
+    livedaemons.settle(daemons, livedaemons.leaders(first.instances))
+    steady = livedaemons.settled(daemons)
 
     held = {each.name.removesuffix("/v6"): each.router_id for each in first.instances}
     group = build.group(**spec, router_ids=held)
@@ -160,103 +162,107 @@ def test_adding_and_removing_moves_no_other_vip(segment: MakeSegment, mode: str)
     after = config.render(second)
     for daemon in daemons:
         daemon.reload(after.text)
-    lab.settle(daemons, lab.leaders(second.instances))
+    livedaemons.settle(daemons, livedaemons.leaders(second.instances))
     carried = {"192.0.2.129", "192.0.2.130", "192.0.2.131", "192.0.2.132", "192.0.2.133", "2001:db8:2::133"}
     assert carried <= set().union(*(daemon.addresses() for daemon in daemons))
     assert _changes(daemons, steady) == {}
 
     for daemon in reversed(daemons):
         daemon.reload(before.text)
-    lab.settle(daemons, lab.leaders(first.instances))
+    livedaemons.settle(daemons, livedaemons.leaders(first.instances))
     assert _changes(daemons, steady) == {}
     left = set().union(*(daemon.addresses() for daemon in daemons))
     assert left.isdisjoint({"192.0.2.129", "192.0.2.130", "192.0.2.132"})
 
 
 def test_a_node_joins_and_leaves(segment: MakeSegment) -> None:
-    """A node that was alone stays master while another joins, and while the other leaves again."""
+    """The only node stays master while another joins, and while the other leaves again."""
     lan = segment(nodes=2)
     group, services = build.group(**STEADY), [annotated("a/web", "192.0.2.130", "2001:db8:2::130")]
     both = model(group, services, nodes(2))
-    leader = lab.leaders(both.instances)["a/web"]
+    leader = livedaemons.leaders(both.instances)["a/web"]
     alone = model(group, services, [peer for peer in nodes(2) if peer.name == leader])
-    first, second = (lab.Daemon(host) for host in sorted(lan.nodes, key=lambda host: host.name != leader))
+    first, second = (livedaemons.Daemon(host) for host in sorted(lan.nodes, key=lambda host: host.name != leader))
     first.start(config.render(alone).text)
-    lab.settle([first], lab.leaders(alone.instances))
-    steady = lab.rest([first])
+    livedaemons.settle([first], livedaemons.leaders(alone.instances))
+    steady = livedaemons.settled([first])
     first.reload(config.render(both).text)
     second.start(config.render(both).text)
-    lab.settle([first, second], lab.leaders(both.instances))
+    livedaemons.settle([first, second], livedaemons.leaders(both.instances))
     first.reload(config.render(alone).text)
     second.reload(config.render(alone).text)
-    lab.settle([first, second], lab.leaders(alone.instances))
+    livedaemons.settle([first, second], livedaemons.leaders(alone.instances))
     assert {seen.state for seen in second.look().values()} == {"FAULT"}
     assert _changes([first], steady) == {}
 
 
-def test_a_node_that_is_not_named_takes_nothing(segment: MakeSegment) -> None:
-    """A node that runs a text without it hears nobody, and must not become master; named, it joins as a backup."""
+def test_a_node_that_is_not_listed_never_becomes_master(segment: MakeSegment) -> None:
+    """A node that its text does not list hears no node and stays backup; once listed, it joins as a backup."""
     lan = segment(nodes=3)
     services = [annotated("a/web", "192.0.2.130", "2001:db8:2::130")]
     two, three = (model(build.group(**NEW), services, nodes(count)) for count in (2, 3))
-    daemons = lab.start(lan, config.render(two).text)
-    lab.settle(daemons, lab.leaders(two.instances))
+    daemons = livedaemons.start(lan, config.render(two).text)
+    livedaemons.settle(daemons, livedaemons.leaders(two.instances))
     assert {seen.state for seen in daemons[2].look().values()} == {"FAULT"}
     for daemon in daemons:
         daemon.reload(config.render(three).text)
-    lab.settle(daemons, lab.leaders(three.instances))
+    livedaemons.settle(daemons, livedaemons.leaders(three.instances))
     assert "FAULT" not in {seen.state for daemon in daemons for seen in daemon.look().values()}
 
 
-def test_a_node_without_ipv6_takes_no_ipv6(segment: MakeSegment) -> None:
-    """A node that has no address of the family is in FAULT for that family, and leads others."""
+def test_a_node_without_ipv6_is_in_fault_for_ipv6(segment: MakeSegment) -> None:
+    """A node without an address of the family is in FAULT for that family, and leads the other."""
     lan = segment(nodes=2)
     peers = nodes(3)
     found = model(
         build.group(**NEW), [annotated(f"a/s{n}", f"2001:db8:2::{130 + n}") for n in range(4)], [peers[0], *peers[2:]]
     )
-    daemons = lab.start(lan, config.render(found).text)  # n3 is away, n2 is not named
-    lab.settle(daemons, lab.leaders(found.instances, lambda node: node == "n1"))
+    daemons = livedaemons.start(lan, config.render(found).text)  # n3 is down, n2 is not listed
+    livedaemons.settle(daemons, livedaemons.leaders(found.instances, lambda node: node == "n1"))
 
 
 def test_255_instances(segment: MakeSegment) -> None:
-    """A full group: 255 instances, one master each, spread over three nodes; a dead node's VIPs are taken over."""
+    """
+    A full group has 255 instances with one master each, spread over three nodes; the VIPs of a dead node fail over.
+    """
     lan = segment(nodes=3)
     found = model(build.group(**NEW), many(255), nodes(3))
-    daemons = lab.start(lan, config.render(found).text)
-    wanted = lab.leaders(found.instances)
-    lab.settle(daemons, wanted)
+    daemons = livedaemons.start(lan, config.render(found).text)
+    wanted = livedaemons.leaders(found.instances)
+    livedaemons.settle(daemons, wanted)
     assert min(list(wanted.values()).count(node) for node in ("n1", "n2", "n3")) > 50
     lan.power_off(lan.node("n1"))
-    lab.settle(daemons[1:], lab.leaders(found.instances, lambda node: node != "n1"))
+    livedaemons.settle(daemons[1:], livedaemons.leaders(found.instances, lambda node: node != "n1"))
 
 
 def test_1000_vips_in_shared_instances(segment: MakeSegment) -> None:
-    """A thousand VIPs in sixteen instances: each on one node, and all on the other after a power cut."""
+    """A thousand VIPs in sixteen instances: each is on one node, and all are on the other node after a power cut."""
     lan = segment(nodes=2)
     services = many(1000)
     found = model(build.group(**NEW, instances=shared()), services, nodes(2))
-    daemons = lab.start(lan, config.render(found).text)
-    lab.settle(daemons, lab.leaders(found.instances))
+    daemons = livedaemons.start(lan, config.render(found).text)
+    livedaemons.settle(daemons, livedaemons.leaders(found.instances))
     vips = {str(address) for service in services for address in service.virtual_ips}
-    process.wait_for("each VIP is on one node", lambda: _each_once(daemons, vips), timeout=lab.PATIENCE)
+    process.wait_for("each VIP is on one node", lambda: _each_once(daemons, vips), timeout=livedaemons.PATIENCE)
     lan.power_off(lan.node("n1"))
-    lab.settle(daemons[1:], lab.leaders(found.instances, lambda node: node == "n2"))
+    livedaemons.settle(daemons[1:], livedaemons.leaders(found.instances, lambda node: node == "n2"))
     assert daemons[1].addresses() >= vips
 
 
-def _holders(daemons: list[lab.Daemon], vip: str) -> list[str]:
+def _holders(daemons: list[livedaemons.Daemon], vip: str) -> list[str]:
     """The nodes that have *vip*."""
     return [daemon.host.name for daemon in daemons if vip in daemon.addresses()]
 
 
-def _each_once(daemons: list[lab.Daemon], vips: set[str]) -> bool:
-    """Whether each of *vips* is on one node's interfaces, and on no other's."""
+def _each_once(daemons: list[livedaemons.Daemon], vips: set[str]) -> bool:
+    """Whether each of *vips* is on exactly one node's interfaces."""
     return Counter(vip for daemon in daemons for vip in daemon.addresses() & vips) == Counter(vips)
 
 
-def _changes(daemons: list[lab.Daemon], steady: dict[lab.Daemon, dict[str, lab.Seen]]) -> dict[tuple[str, str], str]:
-    """The instances of *steady* that changed their state since, by node."""
+def _changes(
+    daemons: list[livedaemons.Daemon], steady: dict[livedaemons.Daemon, dict[str, livedaemons.Seen]]
+) -> dict[tuple[str, str], str]:
+    """The instances of *steady* that have changed their state, by node."""
     return {
         (daemon.host.name, name): f"{seen.changes} -> {now[name].changes}"
         for daemon in daemons

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kavip.errors import BadInput
 from kavip.vrrp.openshift import router_ids
 
-# from openshift/baremetal-runtimecfg's own code; cnf10 and cnf11 also stand in the installer's documentation
+# from openshift/baremetal-runtimecfg's own code; cnf10 and cnf11 are in the installer's documentation too
 KNOWN = {
     "cnf10": (147, 2, 158),
     "cnf11": (228, 147, 239),
@@ -28,21 +28,21 @@ KNOWN = {
 
 @pytest.mark.parametrize(("name", "expected"), KNOWN.items())
 def test_known(name: str, expected: tuple[int, int, int]) -> None:
-    """The algorithm is OpenShift's."""
+    """The algorithm is that of OpenShift."""
     assert router_ids(name) == expected
 
 
 @pytest.mark.slow
 @given(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True))
 def test_some_are_never_used(name: str) -> None:
-    """Multiples of 16 and all above 240 are free of every OpenShift cluster, and the three IDs differ."""
+    """No OpenShift cluster uses multiples of 16 or numbers above 240, and its three VRIDs differ."""
     ids = router_ids(name)
     assert all(1 <= number <= 239 and number % 16 for number in ids)
     assert len(set(ids)) == 3
 
 
 @pytest.mark.parametrize("name", ["", "UPPER", "-a", "a_b", "a b", "ä", "a" * 300])
-def test_not_a_name(name: str) -> None:
-    """What no cluster can be called is refused, by the name of the field."""
+def test_an_invalid_cluster_name_is_refused(name: str) -> None:
+    """A text that cannot be the name of a cluster is refused, with the name of the field."""
     with pytest.raises(BadInput, match=r"spec\.openshiftClusterName: "):
         router_ids(name, "spec.openshiftClusterName")

@@ -1,4 +1,4 @@
-"""keepalived-operator's text is read as its daemons read it."""
+"""The text of keepalived-operator is read as its daemons read it."""
 
 import pytest
 
@@ -15,15 +15,15 @@ def addresses(*texts: str) -> tuple[object, ...]:
 
 
 def test_a_plain_instance() -> None:
-    """Version 2, a second, multicast, 100: what the daemon takes where the text says nothing."""
+    """Absent values are those of the daemon: version 2, one second, multicast, priority 100."""
     (found,) = operatorconfig.read_instances(conf(instance("shop/web", 7, VIP, "192.0.2.139")))
     assert (found.name, found.router_id, found.family, found.interface) == ("shop/web", 7, 4, "eth0")
     assert (found.version, found.interval, found.priority, found.authenticated) == (2, "1", 100, False)
     assert (found.addresses, found.peers) == (addresses("192.0.2.139", VIP), frozenset())
 
 
-def test_everything_that_nodes_must_agree_on_is_read() -> None:
-    """Peers, password, priorities of spread addresses, lines that users added, a check of policy Local."""
+def test_all_of_an_identity_is_read() -> None:
+    """Peers, password, priorities of spread addresses, lines of users and a check of policy Local are read."""
     text = conf(
         instance("a/spread/192.0.2.141", 2, "192.0.2.141", owner="edge-x7k2p", peers=["192.0.2.11", "192.0.2.12"]),
         instance("a/local", 3, VIP, health_port=30123, password="s3cr#t", lines=["advert_int 2", "track_src_ip "]),
@@ -39,8 +39,8 @@ def test_everything_that_nodes_must_agree_on_is_read() -> None:
     ("vips", "family", "kept"),
     [((VIP, "2001:db8::1"), 4, (VIP,)), (("2001:db8::1", VIP), 6, ("2001:db8::1",))],
 )
-def test_of_two_families_the_first_runs(vips: tuple[str, ...], family: int, kept: tuple[str, ...]) -> None:
-    """keepalived drops the addresses and the peers of the other one; IPv6 is always version 3, without a password."""
+def test_the_family_of_the_first_address_runs(vips: tuple[str, ...], family: int, kept: tuple[str, ...]) -> None:
+    """keepalived drops the addresses and peers of the other family; IPv6 always has version 3, without a password."""
     text = conf(instance("a/dual", 5, *vips, peers=["192.0.2.11"], password="secret"))
     (found,) = operatorconfig.read_instances(text)
     assert (found.family, found.addresses, found.version) == (family, addresses(*kept), 2 if family == 4 else 3)
@@ -51,13 +51,13 @@ def test_of_two_families_the_first_runs(vips: tuple[str, ...], family: int, kept
     "text",
     ["", "vrrp_instance a/b {", "}}}} {", conf(instance("a/b", 0, VIP)), conf(instance("a/b", 7)), "\x00{{{", "@ @ {"],
 )
-def test_what_does_not_run_is_none(text: str) -> None:
-    """No VRID, VRID 0, no address, or no text at all."""
+def test_instances_that_do_not_run_are_skipped(text: str) -> None:
+    """An instance without a VRID or an address does not run, and an empty text has none."""
     assert operatorconfig.read_instances(text) == ()
 
 
-def test_a_hostile_line_reaches_nothing() -> None:
-    """What a Service smuggled into the old text is no interval and no interface."""
+def test_injected_text_is_ignored() -> None:
+    """Injected text of a Service is not read as an interval or an interface."""
     text = conf(instance("a/b", 7, VIP, lines=['advert_int "1;rm"', "interface ../../x"]))
     (found,) = operatorconfig.read_instances(text)
     assert (found.interval, found.interface) == ("1", "")

@@ -1,4 +1,4 @@
-"""Which node holds what: rendezvous hashing."""
+"""The node that leads each instance: rendezvous hashing."""
 
 from collections import Counter
 from itertools import pairwise
@@ -22,7 +22,7 @@ def ranked(instance: str, nodes: list[str]) -> list[str]:
 
 @given(INSTANCES, NODES)
 def test_distinct_in_the_band(instance: str, nodes: list[str]) -> None:
-    """Up to a hundred nodes have a hundred priorities, all in the band, above a node that is not listed."""
+    """Up to a hundred nodes have distinct priorities, all in the band, above a node that is not listed."""
     drawn = [priority for _, priority in priorities(instance, nodes)]
     assert len(set(drawn)) == len(nodes)
     assert all(UNLISTED < BOTTOM <= priority <= TOP for priority in drawn)
@@ -31,7 +31,7 @@ def test_distinct_in_the_band(instance: str, nodes: list[str]) -> None:
 @pytest.mark.slow
 @given(INSTANCES, NODES, st.randoms(use_true_random=False))
 def test_order_of_nodes_does_not_matter(instance: str, nodes: list[str], random: Random) -> None:
-    """Shuffled nodes have the same priorities."""
+    """The order of the nodes has no effect."""
     shuffled = list(nodes)
     random.shuffle(shuffled)
     assert priorities(instance, nodes) == priorities(instance, shuffled)
@@ -39,22 +39,22 @@ def test_order_of_nodes_does_not_matter(instance: str, nodes: list[str], random:
 
 @given(INSTANCES, NODES, st.sets(st.sampled_from([f"x{number}" for number in range(20)])))
 def test_order_of_two_does_not_depend_on_a_third(instance: str, nodes: list[str], joined: set[str]) -> None:
-    """Whoever joins or leaves, the nodes that stay keep their order."""
+    """When nodes join or leave, the remaining nodes keep their order."""
     after = ranked(instance, [*nodes, *joined])[:STEP_DOWN]
     assert [node for node in after if node in nodes] == [node for node in ranked(instance, nodes) if node in after]
 
 
 @given(INSTANCES, NODES.filter(lambda nodes: len(nodes) < STEP_DOWN))
 def test_old_and_new_text_agree(instance: str, nodes: list[str]) -> None:
-    """While one node's coming or going rolls out, no node with one text outranks another that leads it."""
+    """While one joining or leaving node rolls out, no node with one text outranks another that leads it."""
     before, after = dict(priorities(instance, nodes)), dict(priorities(instance, [*nodes, "joined"]))
     assert all(abs(before[node] - after[node]) <= 1 for node in nodes)
     for higher, lower in pairwise(ranked(instance, nodes)):
         assert min(before[higher], after[higher]) >= max(before[lower], after[lower])
 
 
-def test_few_nodes_hardly_ever_change() -> None:
-    """When a fourth node joins three, nearly all of their priorities stay as they were."""
+def test_priorities_of_few_nodes_are_stable() -> None:
+    """When a fourth node joins three, nearly all of their priorities stay the same."""
     moved = sum(
         before != dict(priorities(f"a/s{number}", ["n1", "n2", "n3", "n4"]))[node]
         for number in range(1000)
@@ -64,7 +64,7 @@ def test_few_nodes_hardly_ever_change() -> None:
 
 
 def test_spread() -> None:
-    """Leaders, and those who take over from a dead leader, spread over the nodes."""
+    """Leaders, and the nodes that take over from a dead leader, are spread over the nodes."""
     nodes = [f"n{number}" for number in range(5)]
     order = [ranked(f"a/s{number}", nodes) for number in range(1000)]
     leaders = Counter(first for first, *_ in order)
@@ -74,13 +74,13 @@ def test_spread() -> None:
 
 
 def test_more_than_a_hundred() -> None:
-    """Those that rank behind the hundredth share the lowest priority; the first hundred stay distinct."""
+    """Nodes behind the hundredth share the lowest priority; the first hundred stay distinct."""
     drawn = Counter(priority for _, priority in priorities("a/web", [f"n{number}" for number in range(250)]))
     assert drawn[BOTTOM] == 151
     assert len(drawn) == STEP_DOWN
 
 
-def test_new_node_takes_only_what_it_leads() -> None:
+def test_a_new_node_takes_over_only_what_it_leads() -> None:
     """Instances that a new node does not lead keep their leader."""
     nodes = [f"n{number}" for number in range(4)]
     taken = 0

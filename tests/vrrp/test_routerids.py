@@ -1,4 +1,4 @@
-"""VRIDs: given once and kept."""
+"""VRIDs are assigned once and kept."""
 
 from typing import Any
 
@@ -17,37 +17,37 @@ KEYS = st.lists(st.sampled_from([f"shop/s{number}" for number in range(300)]), u
 IDS = st.frozensets(st.integers(1, 255))
 
 
-def test_lowest_free_in_the_order_of_asking() -> None:
-    """New VRIDs are the lowest free numbers, first come, first served."""
+def test_the_lowest_free_numbers_in_the_order_of_keys() -> None:
+    """New VRIDs are the lowest free numbers, in the order of the keys."""
     found = assign({}, ["a/y", "a/x"], blacklist=frozenset({1}), taken=frozenset({2}))
     assert found.ids == {"a/y": 3, "a/x": 4}
 
 
-def test_held_ones_stay() -> None:
-    """What is persisted is honoured as found, and a key that is gone frees its number."""
+def test_persisted_vrids_are_kept() -> None:
+    """Persisted VRIDs are kept, and a key that is gone frees its number."""
     found = assign({"a/x": 9, "a/gone": 1}, ["a/new", "a/x"], blacklist=NONE, taken=NONE)
     assert found.ids == {"a/new": 1, "a/x": 9}
 
 
 @pytest.mark.parametrize("bad", [0, 256, -5, 999])
-def test_unusable_ones_are_given_up(bad: int) -> None:
-    """A number that is no VRID is replaced, and moves nobody else."""
+def test_invalid_numbers_are_replaced(bad: int) -> None:
+    """A number that is no VRID is replaced, and no other VRID changes."""
     assert assign({"a/x": bad, "a/y": 1}, ["a/x", "a/y"], blacklist=NONE, taken=NONE).ids == {"a/x": 2, "a/y": 1}
 
 
-def test_blacklisted_and_foreign_ones_are_given_up() -> None:
+def test_blacklisted_and_taken_numbers_are_replaced() -> None:
     """A number on the blacklist, or of another group of the segment, is replaced."""
     found = assign({"a/x": 7, "a/y": 8}, ["a/x", "a/y"], blacklist=frozenset({7}), taken=frozenset({8}))
     assert found.ids == {"a/x": 1, "a/y": 2}
 
 
-def test_doubled_one_stays_with_one() -> None:
-    """Of two that hold the same number, the first by key keeps it."""
+def test_a_number_held_twice_stays_with_the_first_key() -> None:
+    """Of two keys with the same number, the first one keeps it."""
     assert assign({"a/y": 5, "a/x": 5}, ["a/y", "a/x"], blacklist=NONE, taken=NONE).ids == {"a/x": 5, "a/y": 1}
 
 
-def test_overflow_hits_only_who_comes_last() -> None:
-    """The 256th goes without; the 255 before it are as they were."""
+def test_overflow_affects_the_last_keys_only() -> None:
+    """The 256th key gets none; the 255 before it do not change."""
     keys = [f"a/s{number}" for number in range(255)]
     before = assign({}, keys, blacklist=NONE, taken=NONE)
     after = assign(before.ids, [*keys, "a/late"], blacklist=NONE, taken=NONE)
@@ -57,7 +57,7 @@ def test_overflow_hits_only_who_comes_last() -> None:
 
 @given(held=st.dictionaries(st.sampled_from(["shop/s1", "shop/s2", "b/x"]), st.integers(-1, 257)), wanted=KEYS)
 def test_sound(held: dict[str, int], wanted: list[str]) -> None:
-    """Whatever was persisted, everybody is served from 1..255, nobody twice, and nobody is forgotten."""
+    """With any persisted state, each key gets a VRID from 1 to 255 or is in the overflow, and no VRID is used twice."""
     found = assign(held, wanted, blacklist=frozenset({3}), taken=frozenset({4}))
     assert len(set(found.ids.values())) == len(found.ids)
     assert set(found.ids.values()) <= ALL - {3, 4}
@@ -66,7 +66,7 @@ def test_sound(held: dict[str, int], wanted: list[str]) -> None:
 
 @given(first=KEYS, second=KEYS, blacklist=IDS, taken=IDS)
 def test_sticky(first: list[str], second: list[str], blacklist: frozenset[int], taken: frozenset[int]) -> None:
-    """Nobody's VRID changes because others come and go, and a second pass changes nothing."""
+    """No VRID changes because other keys come and go, and a second pass changes nothing."""
     before = assign({}, first, blacklist=blacklist, taken=taken)
     after = assign(before.ids, second, blacklist=blacklist, taken=taken)
     assert all(after.ids[key] == before.ids[key] for key in before.ids.keys() & set(second))
@@ -74,7 +74,7 @@ def test_sticky(first: list[str], second: list[str], blacklist: frozenset[int], 
 
 
 def test_capacity() -> None:
-    """The blacklist and the segment share one space."""
+    """The blacklist and the segment reduce the same 255 numbers."""
     assert routerids.capacity(frozenset({1, 2}), frozenset({2, 3})) == 252
 
 
@@ -98,18 +98,18 @@ def test_blacklist_holds_openshift() -> None:
     ],
 )
 def test_needed_with_spreadvips(spec: dict[str, Any], expected: int) -> None:
-    """With spreadvips a Service takes one VRID per address, also for those that it will still be given."""
+    """With spreadvips a Service needs one VRID per address, including addresses that it has yet to get."""
     service = build.service("a/web", annotations={SPREAD_ANNOTATION: "true"}, **spec)
     assert routerids.needed(service) == expected
 
 
 def test_needed_without_spreadvips() -> None:
-    """Otherwise it takes one, whatever its families."""
+    """Otherwise it needs one for both families."""
     assert routerids.needed(build.service("a/web", holds=["192.0.2.1", "2001:db8::1"])) == 1
 
 
 def test_needed_in_shared_mode() -> None:
-    """In Shared mode a Service takes none, unless it must have instances of its own."""
+    """In Shared mode a Service needs none, except with instances of its own."""
     group = build.group(instances=shared())
     assert routerids.needed(build.service("a/web"), group) == 0
     assert routerids.needed(build.service("a/web", external_traffic_policy="Local"), group) == 1

@@ -1,4 +1,4 @@
-"""What is put together for each Shared instance is what somebody would find who looks at all Services anew."""
+"""What is combined for each Shared instance equals the result from all Services."""
 
 import random
 from dataclasses import replace
@@ -23,7 +23,7 @@ TROUBLE = verbatim.shared("lb/edge")
 
 
 def some_member(key: str, luck: random.Random) -> Member:
-    """One with few or no addresses, mostly of its own, and sometimes something special."""
+    """A member with few or no addresses, mostly its own, and sometimes special."""
     own = ADDRESSES[KEYS.index(key)]
     addresses = luck.choice(((own,), (own,), (own,), (), tuple(luck.sample(ADDRESSES, 2)), (own, own)))
     problem = TROUBLE if luck.random() < 0.1 else None
@@ -31,15 +31,15 @@ def some_member(key: str, luck: random.Random) -> Member:
 
 
 def changed(shards: Shards, member: Member) -> Shards:
-    """*shards* with *member* in place of the one of its name; all others are the same objects."""
+    """*shards* with *member* in place of the one with its key; all others are the same objects."""
     return shards.map(lambda _: member, (member.key,))
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:
-    """After any history; and whoever has an address that is reserved, or that another one has, is decided by itself."""
+def test_combined_shards_do_not_depend_on_the_history(luck: random.Random) -> None:
+    """This holds after any history; a Service with a reserved address, or one of another Service, is special."""
     memory = Memory()
     shards = shard_members(GROUP, [some_member(key, luck) for key in KEYS], memory)
     history = []
@@ -64,8 +64,8 @@ def test_lots_are_those_of_a_first_look(luck: random.Random) -> None:
             assert found == sorted({address for each in plain for address in each.addresses})
 
 
-def test_members_are_shared_out_once() -> None:
-    """By name, whatever they are; who lives elsewhere is not among those that the status shows."""
+def test_members_are_sharded_once() -> None:
+    """They are sharded by name; Services with instances of their own are not among the names of a shard."""
     members = [Member(key=key, addresses=(), local=key == KEYS[4], problem=TROUBLE) for key in KEYS]
     shards = shard_members(GROUP, members)
     assert shard_members(GROUP, shards) is shards
@@ -78,8 +78,8 @@ def test_members_are_shared_out_once() -> None:
     assert list(shard_members(build.group(), shards).members) == [""]
 
 
-def test_what_is_plain_is_told_by_the_member_alone() -> None:
-    """Its name, its lines, its policy."""
+def test_a_member_is_plain_or_special_by_itself() -> None:
+    """This depends on its key, its lines and its policy."""
     assert Member(key="shop/web", addresses=()).is_plain
     assert not Member(key="group/1", addresses=()).is_plain
     assert not Member(key="shop/web", addresses=(), local=True).is_plain

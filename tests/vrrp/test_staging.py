@@ -1,4 +1,4 @@
-"""What may roll from node to node goes through, and what may not waits for all of them."""
+"""Changes that may roll from node to node are published; all others wait for all nodes."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def both(
     peers: list[Peer] | None = None,
     held: dict[str, int] | None = None,
 ) -> tuple[Model, Model]:
-    """What is wanted, and what of it may be published beside the text that is *running*."""
+    """The wanted model, and the part that may be published beside the text that is *running*."""
     members = [member_of(service, group) for service in services]
     found = running_instances(running)
     ids = routerids.assign(
@@ -46,7 +46,7 @@ def both(
 
 
 def text_of(group: KeepalivedGroup, services: list[Service], **more: Any) -> str:
-    """The text of a group that nothing runs of yet."""
+    """The text of a group that no node runs yet."""
     return config.render(both(group, services, "", **more)[0]).text
 
 
@@ -55,15 +55,15 @@ def places(model: Model) -> dict[str, list[str]]:
     return {each.name: [str(vip.address) for vip in each.virtual_ips] for each in model.instances}
 
 
-def test_nothing_waits_where_all_agrees() -> None:
-    """A Service that comes, an address that goes: the text is the wanted one."""
+def test_nothing_waits_where_all_identities_agree() -> None:
+    """For a new Service or a removed address the text is the wanted one."""
     running = text_of(build.group(**NEW), [WEB])
     wanted, now = both(build.group(**NEW), [annotated("shop/web", "192.0.2.130"), API], running, held={"shop/web": 1})
     assert now is wanted
 
 
 def test_an_instance_that_runs_stays_multicast() -> None:
-    """The running one stays what it is, with its lines and the new node; a new one is what is wanted."""
+    """The running instance keeps its identity, with its lines and the new node; a new instance is as wanted."""
     running = text_of(build.group(**MULTICAST), [WEB])
     wanted, now = both(build.group(**NEW), [WEB, API], running, peers=nodes(3), held={"shop/web": 1})
     found = {each.name: (bool(each.sources), len(each.priorities)) for each in now.instances}
@@ -73,7 +73,7 @@ def test_an_instance_that_runs_stays_multicast() -> None:
 
 
 def test_an_anchor_stays_until_the_switch() -> None:
-    """A Service loses the address that its instance advertises: it is advertised until all nodes change it."""
+    """When a Service loses the address that its instance advertises, it stays advertised until all nodes switch."""
     running = text_of(build.group(**NEW), [WEB])
     moved = annotated("shop/web", "192.0.2.131", "192.0.2.132")
     wanted, now = both(build.group(**NEW), [moved], running, held={"shop/web": 1})
@@ -81,8 +81,8 @@ def test_an_anchor_stays_until_the_switch() -> None:
     assert places(now) == {"shop/web": ["192.0.2.130", "192.0.2.131", "192.0.2.132"]}
 
 
-def test_slots_run_before_the_vips_move_into_them() -> None:
-    """PerService to Shared: make before break."""
+def test_shared_instances_run_before_the_vips_move() -> None:
+    """PerService to Shared: the Shared instances start first."""
     running = text_of(build.group(**NEW), [WEB, API])
     wanted, now = both(build.group(**NEW, instances=shared(2)), [WEB, API], running)
     assert places(now) == {
@@ -95,8 +95,8 @@ def test_slots_run_before_the_vips_move_into_them() -> None:
     assert set(places(wanted)) == {"group/0", "group/1"}
 
 
-def test_a_new_service_goes_where_it_belongs_at_once() -> None:
-    """While the others wait for their move to Shared instances a new Service is in one already."""
+def test_a_new_service_starts_in_its_shared_instance() -> None:
+    """A new Service is in a Shared instance at once, while the others wait for their move."""
     running = text_of(build.group(**NEW), [WEB])
     wanted, now = both(build.group(**NEW, instances=shared(1)), [WEB, API], running)
     assert places(now) == {"group/0": ["192.0.2.140"], "shop/web": ["192.0.2.130", "192.0.2.131"]}
@@ -112,7 +112,7 @@ def test_shared_to_per_service() -> None:
 
 
 def test_an_address_moves_from_one_instance_to_another() -> None:
-    """The Service that carried a shared address is deleted: its instance holds the address until the switch."""
+    """When the Service that carries a shared address is deleted, its instance keeps the address until the switch."""
     one, other = annotated("a/one", "192.0.2.150"), annotated("b/other", "192.0.2.150", "192.0.2.151")
     running = text_of(build.group(**NEW), [one, other])
     assert places(both(build.group(**NEW), [one, other], "")[0]) == {
@@ -158,9 +158,9 @@ WORLDS = st.lists(
 @given(WORLDS)
 def test_no_history_lets_two_nodes_disagree(history: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """
-    Whatever was changed before: nodes with the running text and nodes with the next one hear each other.
+    After any earlier change, nodes with the running text and nodes with the next one hear each other.
 
-    No address runs in two instances, on whichever of these nodes, and none that is still wanted is given up.
+    No address runs in two instances on any of these nodes, and none that is still wanted is given up.
     """
     running = ""
     for spec, services in history:

@@ -1,4 +1,4 @@
-"""What health checks may ask, and whom the presets are."""
+"""The requests of health checks, and of the presets."""
 
 import string
 
@@ -27,14 +27,14 @@ ALPHABET = string.printable + "é\u2028\x00\x85"
     ],
 )
 def test_targets(url: str, target: CheckTarget, authority: str) -> None:
-    """Scheme, host, port, path and the Host header, with the defaults of HTTP."""
+    """Scheme, host, port, path and the Host header have the defaults of HTTP."""
     found = target_of(url, HERE)
     assert found == target
     assert found.authority == authority
 
 
 def test_the_api_server_without_services() -> None:
-    """A static pod is told of no Service: there the API server is on the node itself, in either family."""
+    """A static pod knows no Service: there the API server is on the node itself, in either family."""
     found = target_of(KUBE_APISERVER, NodeEndpoints("192.0.2.11"))
     assert (found.authority, found.path) == ("192.0.2.11:6443", "/readyz")
     assert target_of(KUBE_APISERVER, NodeEndpoints("2001:db8::1")).authority == "[2001:db8::1]:6443"
@@ -56,14 +56,14 @@ def test_the_api_server_without_services() -> None:
     ],
 )  # fmt: skip
 def test_other_urls_are_refused(url: str) -> None:
-    """Whatever is more than host, port, path and query, or is written in a way that clients read differently."""
+    """Anything beside host, port, path and query, or in a form that clients read differently, is refused."""
     with pytest.raises(BadInput, match="want kubelet or kube-apiserver, or"):
         read_url(url, "spec.checks[0].url")
 
 
 @pytest.mark.parametrize("url", ["http://user:hunter2@x/", "https://hunter2@x", "http://a@b:hunter2@x/y"])
 def test_a_password_is_refused_and_not_repeated(url: str) -> None:
-    """The message shows where it stands, and nothing of it."""
+    """The message shows its place, but no part of it."""
     with pytest.raises(BadInput) as caught:
         read_url(url, "spec.checks[0].url")
     assert "hunter2" not in str(caught.value)
@@ -71,8 +71,8 @@ def test_a_password_is_refused_and_not_repeated(url: str) -> None:
 
 
 @given(st.text(st.sampled_from(ALPHABET), max_size=40).map("http://".__add__))
-def test_what_passes_is_one_line_of_plain_ascii(url: str) -> None:
-    """Neither the request line nor the Host header can become two."""
+def test_an_accepted_url_is_one_line_of_ascii(url: str) -> None:
+    """Neither the request line nor the Host header can contain a second one."""
     try:
         target = read_url(url, "url")
     except BadInput:

@@ -59,13 +59,13 @@ BROKEN = {
 
 @pytest.mark.parametrize("text", SOUND, ids=repr)
 def test_words(text: str) -> None:
-    """A value is words, or words in one pair of braces or quotes; blanks do not count."""
+    """A value is words, or words in one pair of braces or quotes; blanks have no effect."""
     assert tokens(text) == SOUND[text]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text[:24]))
-def test_ways_out_of_the_line(text: str) -> None:
-    """Whatever keepalived gives a meaning of its own is named, and makes no value."""
+def test_values_that_would_leave_the_line_are_refused(text: str) -> None:
+    """A text with a special meaning in keepalived is refused, and the reason names the meaning."""
     found = tokens(text)
     assert isinstance(found, Unreadable)
     assert BROKEN[text] in found.reason
@@ -73,8 +73,10 @@ def test_ways_out_of_the_line(text: str) -> None:
     assert found.reason.isprintable()
 
 
-def test_one_limit_for_lines() -> None:
-    """Controller and agent agree on the longest line; the longest program fits, and keepalived cuts far behind."""
+def test_controller_and_agent_have_one_limit_for_lines() -> None:
+    """
+    Controller and agent have the same longest line; the longest program fits, and keepalived's limit is far above.
+    """
     assert MAX_LINE < KEEPALIVED_CUTS
     for count, fits in ((MAX_LINE, True), (MAX_LINE + 1, False)):
         assert isinstance(tokens("a" * count), Tokens) is fits

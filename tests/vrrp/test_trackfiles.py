@@ -1,4 +1,4 @@
-"""What keepalived makes of track files: the facts on which the agent relies."""
+"""The behaviour of track files in keepalived, on which the agent relies."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hack.testbed import process
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
 from kavip.agent.keepalived.rundir import replace_file
-from tests.vrrp import lab
+from tests.vrrp import livedaemons
 
 pytestmark = pytest.mark.netns
 
@@ -17,12 +17,12 @@ BASE = 200
 
 
 class Case:
-    """One daemon with one instance that follows files in a folder of its own."""
+    """One daemon with one instance that tracks files in a folder of its own."""
 
     def __init__(self, host: Host) -> None:
         self.folder = host.home / "track"
         self.folder.mkdir()
-        self.daemon = lab.Daemon(host)
+        self.daemon = livedaemons.Daemon(host)
 
     def text(self, *weights: int) -> str:
         """A configuration with a track file for each of *weights*: t0, t1, ..."""
@@ -37,31 +37,31 @@ class Case:
         )
 
     def put(self, number: int, content: str) -> None:
-        """Replace a file, as the agent does it."""
+        """Replace a file, as the agent does."""
         replace_file(self.folder / f"t{number}", content.encode())
 
     def comes_to(self, state: str, priority: int = BASE) -> None:
-        """Wait until the instance is in *state* with that effective priority."""
+        """Wait until the instance is in *state* with this effective priority."""
         process.wait_for(
             f"{state} with {priority}",
             lambda: (seen := self.daemon.look()[ALONE]).state == state and seen.priority == priority,
-            timeout=lab.PATIENCE,
+            timeout=livedaemons.PATIENCE,
         )
 
     @property
     def changes(self) -> tuple[int, int]:
-        """How often it became master and ceased to be."""
+        """How often it became master and stopped being master."""
         return self.daemon.look()[ALONE].changes
 
 
 @pytest.fixture
 def case(segment: MakeSegment) -> Case:
-    """One node; nothing runs yet."""
+    """One node; no daemon runs yet."""
     return Case(segment(nodes=1).node("n1"))
 
 
 def test_weight_0_is_fault(case: Case) -> None:
-    """Another number than 0 faults at once and, read at the start, from the start; 0 ends it, and so does no file."""
+    """A number other than 0 is a fault at once, and from the start if read then; 0 or a missing file ends it."""
     case.put(0, "1\n")
     case.daemon.start(case.text(0))
     case.comes_to("FAULT")
@@ -75,7 +75,7 @@ def test_weight_0_is_fault(case: Case) -> None:
 
 
 def test_weights_are_multiplied_and_added(case: Case) -> None:
-    """The sum over all files moves the priority, which stays above 0; a master without rivals stays what it is."""
+    """The sum over all files changes the priority, which stays above 0; a master without rivals stays master."""
     case.daemon.start(case.text(-1, -100, -253))
     case.comes_to("MASTER")
     before = case.changes
@@ -92,7 +92,7 @@ def test_weights_are_multiplied_and_added(case: Case) -> None:
 
 
 def test_a_reload_keeps_the_state(case: Case) -> None:
-    """Files that come, go and change their weight with a reload move no VIP by that alone; what they say counts."""
+    """Files that are added, removed or reweighted with a reload move no VIP by themselves; only their numbers do."""
     case.daemon.start(case.text())
     case.comes_to("MASTER")
     before = case.changes
@@ -107,9 +107,11 @@ def test_a_reload_keeps_the_state(case: Case) -> None:
 
 
 def test_files_need_their_folder(case: Case, tmp_path: Path) -> None:
-    """keepalived follows files that come later, but none in a folder that is not there when it reads."""
+    """
+    keepalived tracks files that are created later, but none in a folder that does not exist when it reads the text.
+    """
     case.folder.rmdir()
-    assert lab.check(case.daemon.host, case.text(0)) == ""
+    assert livedaemons.check(case.daemon.host, case.text(0)) == ""
     case.daemon.start(case.text(0))
     case.comes_to("MASTER")
     case.folder.mkdir()
@@ -119,11 +121,11 @@ def test_files_need_their_folder(case: Case, tmp_path: Path) -> None:
     case.comes_to("FAULT")
 
 
-def test_a_file_must_be_defined_before_it_is_followed(case: Case) -> None:
-    """keepalived refuses to follow a file that stands nowhere, or further down; one that is not used is fine."""
+def test_a_file_must_be_defined_before_it_is_tracked(case: Case) -> None:
+    """keepalived refuses to track a file that is not defined before; a definition without use is accepted."""
     definition, _, rest = case.text(0).partition("vrrp_instance")
     opening, _, block = definition.partition("track_file")
-    assert "not found" in lab.check(case.daemon.host, f"{opening}vrrp_instance{rest}track_file{block}")
-    assert "not found" in lab.check(case.daemon.host, f"{opening}vrrp_instance{rest}")
+    assert "not found" in livedaemons.check(case.daemon.host, f"{opening}vrrp_instance{rest}track_file{block}")
+    assert "not found" in livedaemons.check(case.daemon.host, f"{opening}vrrp_instance{rest}")
     unused = case.text().replace("vrrp_instance", f"track_file{block}vrrp_instance")
-    assert lab.check(case.daemon.host, unused) == ""
+    assert livedaemons.check(case.daemon.host, unused) == ""

@@ -1,4 +1,4 @@
-"""Track files in the model, and the priorities that they come to."""
+"""Track files in the model, and the resulting priorities."""
 
 from itertools import pairwise
 
@@ -18,12 +18,12 @@ LOWER = Check(name="api", url="kube-apiserver", on_failure="LowerPriority")
 
 
 def test_no_check_no_track() -> None:
-    """A group without checks and a Service with the policy Cluster have no word of track files in their text."""
+    """A group without checks and a Service with the policy Cluster have no track file in their text."""
     assert model(build.group(**NEW), [annotated("a/web", "192.0.2.130")], nodes(2)).tracks == ()
 
 
-def test_every_instance_follows_every_check() -> None:
-    """Also Shared ones and the group's own; Fault is weight 0, LowerPriority minus the weight, if need be the usual."""
+def test_every_instance_tracks_every_check() -> None:
+    """Also Shared ones and those of a group; Fault is weight 0, LowerPriority minus the weight or the default."""
     light = Check(name="light", url="kubelet", on_failure="LowerPriority", weight=7)
     for instances in (Instances(), shared(2)):
         group = build.group(**NEW, checks=[PROBE, LOWER, light], instances=instances)
@@ -34,14 +34,14 @@ def test_every_instance_follows_every_check() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
-def test_a_check_of_another_name_is_no_part_of_the_text(name: str) -> None:
-    """The definition lets none in; one that is there all the same takes no VIP from its group."""
+def test_a_check_with_an_invalid_name_is_skipped(name: str) -> None:
+    """The CRD refuses such a name; one that exists all the same takes no VIP from its group."""
     group = build.group(**NEW, checks=[PROBE, Check(name=name, url="kubelet")])
     assert model(group, [annotated("a/web", "192.0.2.130")], nodes(2)).tracks == ("check-router",)
 
 
-def test_local_has_one_track_for_all_that_lowers() -> None:
-    """Both families follow the same file, beside those that mean FAULT; each VIP of a spread Service has its own."""
+def test_local_has_one_track_file_for_all_reductions() -> None:
+    """Both families track the same file, beside those of weight 0; each VIP of a spread Service has its own."""
     group = build.group(**NEW, checks=[PROBE, LOWER])
     one = annotated("a/one", "192.0.2.130", "2001:db8:2::130", external_traffic_policy="Local")
     two = annotated("a/two", "192.0.2.131", "192.0.2.132", spread=True, external_traffic_policy="Local")
@@ -52,8 +52,8 @@ def test_local_has_one_track_for_all_that_lowers() -> None:
     assert len(set(found.values())) == 3
 
 
-def test_names_are_words_of_kavips() -> None:
-    """Whatever a Service is called, its track file is called otherwise; no check can be taken for a Service."""
+def test_track_file_names_never_collide() -> None:
+    """Services with different names have different track files, and no check has the track file of a Service."""
     for name in ("a/web", "x" * 63 + "/" + "y" * 63, "a/../../etc/passwd"):
         assert tracking.TRACK_NAME.fullmatch(local_track(name))
     assert tracking.TRACK_NAME.fullmatch(tracking.check_track("c" * 63))
@@ -61,21 +61,21 @@ def test_names_are_words_of_kavips() -> None:
 
 
 @pytest.mark.parametrize("lowered", [0, 1, 7, STEP_DOWN, 253, 759])
-def test_ready_nodes_come_first(lowered: int) -> None:
-    """Every node with a ready endpoint, however many checks fail there, is above every node without one."""
+def test_nodes_with_endpoints_rank_first(lowered: int) -> None:
+    """Every node with a ready endpoint, however many checks fail there, ranks above every node without one."""
     worst = min(effective(each, lowered=sum_, ready=True) for each in EVERY for sum_ in SUMS)
     best = max(effective(each, lowered=lowered, ready=False) for each in EVERY)
     assert best < worst
 
 
-def test_all_well_changes_nothing() -> None:
-    """A ready node without a failing check has the priority that the text says: no number in its file but 0."""
+def test_a_healthy_node_keeps_its_priority() -> None:
+    """A node with a ready endpoint and without a failed check has the priority of the text, and 0 in its file."""
     assert [effective(each, lowered=0, ready=True) for each in EVERY] == list(EVERY)
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_checks_count_within(ready: bool) -> None:
-    """A node that is well is above all whose usual check fails, with and without endpoints; all stay above 0."""
+def test_checks_rank_within_both_sets(ready: bool) -> None:
+    """A healthy node ranks above all whose default check fails, with and without endpoints; all stay above 0."""
     well, failing = ([effective(each, lowered=sum_, ready=ready) for each in EVERY] for sum_ in (0, STEP_DOWN))
     assert min(well) > max(failing)
     assert min(failing) >= 1
@@ -83,13 +83,13 @@ def test_checks_count_within(ready: bool) -> None:
 
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("lowered", [0, 40, STEP_DOWN])
-def test_order_stays(lowered: int, ready: bool) -> None:
-    """Nodes of which the same is known keep their order; only neighbours come to share a number, and those few."""
+def test_equal_nodes_keep_their_order(lowered: int, ready: bool) -> None:
+    """Nodes in the same state keep their order; only a few neighbours share a number."""
     found = [effective(each, lowered=lowered, ready=ready) for each in EVERY]
     assert all(below <= above for below, above in pairwise(found))
     assert max(found.count(number) for number in found) <= 5 if not ready else len(set(found)) == len(found)
 
 
-def test_a_node_that_is_not_named_stays_last() -> None:
-    """It has the lowest priority there is, and no number in a file changes that."""
+def test_an_unlisted_node_stays_last() -> None:
+    """It has the lowest possible priority, and no number in a file changes that."""
     assert {effective(UNLISTED, lowered=sum_, ready=ready) for sum_ in SUMS for ready in (True, False)} == {UNLISTED}

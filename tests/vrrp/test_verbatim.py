@@ -16,21 +16,21 @@ from tests.vrrp.samples import annotated
 
 
 def lines(wanted: dict[str, Any], **more: Any) -> tuple[Line, ...]:
-    """The lines of a Service's annotation, which must be fine."""
+    """The lines of a valid annotation."""
     found = verbatim.read_service(json.dumps(wanted), **more)
     assert not found.refusals
     return found.lines
 
 
 def refusal(wanted: dict[str, Any], **more: Any) -> Refusal:
-    """What is wrong with a Service's annotation, which something must be."""
+    """The refusals of an invalid annotation."""
     found = verbatim.summary(verbatim.read_service(json.dumps(wanted), **more).refusals)
     assert found
     return found
 
 
 def test_sorted_lines() -> None:
-    """Lines come out sorted by keyword, blanks around values removed."""
+    """Lines are sorted by keyword, and blanks around values are removed."""
     assert lines({"nopreempt": "", "garp_master_repeat": " 2 "}) == (
         Line("garp_master_repeat", ("2",)),
         Line("nopreempt"),
@@ -38,14 +38,14 @@ def test_sorted_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "{}"])
-def test_nothing_wanted(text: str) -> None:
-    """No annotation, or one that asks for nothing, gives no lines."""
+def test_an_empty_annotation(text: str) -> None:
+    """No annotation, or an empty one, gives no lines."""
     assert verbatim.read_service(text) == verbatim.VerbatimResult()
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", '"x"', "null", "[" * 100_000, '{"a": "\ud800"}'])
 def test_not_a_json_object(text: str) -> None:
-    """What is no JSON object is refused, in one short line."""
+    """A text that is no JSON object is refused in one short line."""
     (found,) = verbatim.read_service(text).refusals
     assert found.reason is Reason.INVALID_VERBATIM
     assert "want a JSON object of strings" in found.message
@@ -53,39 +53,39 @@ def test_not_a_json_object(text: str) -> None:
 
 
 def test_value_must_be_a_string() -> None:
-    """The predecessor dropped the whole annotation in silence for this; here the entry is named."""
+    """keepalived-operator dropped the whole annotation without a message for this; kavip names the entry."""
     assert '{"priority": 150}: want a string' in refusal({"priority": 150}).message
 
 
-def test_blocks_of_one_line() -> None:
-    """A one-line block in a value, which the predecessor took, becomes a block."""
+def test_one_line_blocks() -> None:
+    """A one-line block in a value, which keepalived-operator accepted, becomes a block."""
     assert lines({"track_interface": "{ eth1 }"}) == (Line("track_interface", block=("eth1",)),)
     assert lines({"track_interface": "{eth1 weight -20}"})[0].block == ("eth1", "weight", "-20")
 
 
 @pytest.mark.parametrize("value", ["eth1", "{ eth1 eth2 }", "{ include }", "{ eth1 weight 300 }", "{ eth1 } }", "{ }"])
 def test_track_interface_grammar(value: str) -> None:
-    """One interface, and a weight that keepalived knows; nothing that could be read as an include."""
+    """One interface and a weight that keepalived knows are accepted; nothing that could be read as an include is."""
     assert "want { INTERFACE }" in refusal({"track_interface": value}).message
 
 
 def test_track_interface_of_the_group() -> None:
-    """A Service may name only interfaces of its group, unless the group's owner lets it name any."""
+    """A Service may name only interfaces of its group, unless the group allows it any."""
     wanted = {"track_interface": "{ eth7 }"}
     assert "want an interface of the group (eth0, eth1)" in refusal(wanted, interfaces=("eth1", "eth0")).message
     assert lines(wanted, interfaces=("eth0",), allowed=("track_interface",))
 
 
 def test_track_interface_where_nodes_differ() -> None:
-    """Where nodes find their interface by address its name may be any, and keepalived refuses to track it: none is."""
+    """Where nodes find their interface by address, no other one may be tracked: it may be the instance's own."""
     service = annotated("a/b", "192.0.2.130", verbatim='{"track_interface": "{ ens3 }"}')
     for address, count in (("", 0), ("192.0.2.1", 1)):
         group = build.group(allow_verbatim=["track_interface"], interface_from_ip=address)
         assert len(members.verbatim_of(service, group.spec).refusals) == count
 
 
-def test_a_vip_that_follows_its_endpoints_does_not_stay() -> None:
-    """nopreempt would hold it where no endpoint is: refused with Local, as the group's noPreempt is."""
+def test_nopreempt_is_refused_with_policy_local() -> None:
+    """nopreempt would keep the VIP where no endpoint is, so it is refused with Local, as the group's noPreempt is."""
     notes = {VERBATIM_ANNOTATION: '{"nopreempt": "", "garp_master_repeat": "2"}'}
     for policy, count in (("Cluster", 0), ("Local", 1)):
         service = build.service("a/b", annotations=notes, external_traffic_policy=policy)
@@ -95,7 +95,7 @@ def test_a_vip_that_follows_its_endpoints_does_not_stay() -> None:
 
 
 def test_all_findings() -> None:
-    """Every finding is reported; the summary is one line with the field once in front."""
+    """All problems are reported; the summary is one line that begins with the field."""
     wanted = {"notify": "/bin/sh", "garp_master_repeat": "x", "preempt": "", "state": "MASTER"}
     found = verbatim.read_service(json.dumps(wanted))
     assert [finding.reason for finding in found.refusals] == [Reason.INVALID_VERBATIM] * 4
@@ -106,7 +106,7 @@ def test_all_findings() -> None:
 
 
 def test_many_findings_stay_one_line() -> None:
-    """A hostile annotation does not make a hostile message."""
+    """Control characters of an annotation are escaped in the message."""
     message = refusal({f"x{number}\n": "\x1b[2J" for number in range(verbatim.MOST_KEYWORDS)}).message
     assert message.endswith(f"and {verbatim.MOST_KEYWORDS - 5} more")
     assert len(message) < 2000
@@ -114,7 +114,7 @@ def test_many_findings_stay_one_line() -> None:
 
 
 def test_priority_and_interval_are_accepted_and_not_rendered() -> None:
-    """What old installations carry passes with a warning each, and no line."""
+    """Keywords of old installations pass with a warning each, and give no line."""
     found = verbatim.read_service('{"priority": "150", "advert_int": "1"}')
     assert (found.lines, found.refusals) == ((), ())
     assert [warning.rpartition(": ")[0].split(": ")[1].split()[0] for warning in found.warnings] == [
@@ -124,12 +124,12 @@ def test_priority_and_interval_are_accepted_and_not_rendered() -> None:
 
 
 def test_preempt_delay_excludes_nopreempt() -> None:
-    """keepalived would drop one of them, with a message that the agent's check takes for a fault."""
+    """keepalived would drop one of them, with a message that the agent's check treats as an error."""
     assert "exclude each other" in refusal({"nopreempt": "", "preempt_delay": "5"}).message
 
 
 def test_group_may_allow_more() -> None:
-    """allowVerbatim adds keywords; words or one block, lexically plain."""
+    """allowVerbatim adds keywords; their values are plain words or one block."""
     allowed = ("dont_track_primary", "virtual_routes")
     assert lines({"dont_track_primary": ""}, allowed=allowed) == (Line("dont_track_primary"),)
     assert lines({"virtual_routes": "{ 10.0.0.0/8 via 192.0.2.1 dev eth0 }"}, allowed=allowed)[0].block[:2] == (
@@ -142,7 +142,7 @@ def test_group_may_allow_more() -> None:
 
 @pytest.mark.parametrize("keyword", ["notify_master", "track_script", "virtual_router_id", "unicast_peer", "state"])
 def test_group_may_not_allow_everything(keyword: str) -> None:
-    """What runs programs or what kavip writes stays refused even where a group lists it."""
+    """Keywords that run programs or that kavip writes stay refused even where a group lists them."""
     assert refusal({keyword: "x"}, allowed=(keyword,)).message
 
 
@@ -155,7 +155,7 @@ def test_global_lines() -> None:
 
 
 def test_scripts_only_where_allowed() -> None:
-    """Programs need allowScripts; they come out as one quoted word, whether or not they were quoted."""
+    """Programs need allowScripts; they become one quoted word, whether or not they were quoted."""
     wanted = {"startup_script": '"/bin/echo a=b"'}
     (refused,) = verbatim.read_global(wanted, allow_scripts=False).refusals
     assert "set spec.allowScripts" in refused.message
@@ -167,13 +167,13 @@ def test_scripts_only_where_allowed() -> None:
 @pytest.mark.parametrize(
     "keyword", ["include", "config_save_dir", "script_user", "enable_script_security", "lvs_flush"]
 )
-def test_never_in_globals(keyword: str) -> None:
-    """Some keywords are for nobody, whatever is allowed."""
+def test_global_keywords_that_are_always_refused(keyword: str) -> None:
+    """Some keywords are refused whatever the group allows."""
     assert verbatim.read_global({keyword: "/x"}, allow_scripts=True).refusals
 
 
 def test_the_nearest_keyword_is_named() -> None:
-    """A slip is told with the keyword that was meant, of the list it would be on; what is like none is just refused."""
+    """A mistyped keyword is refused with the nearest one of its list; one without a near keyword is only refused."""
     assert "did you mean garp_master_repeat?" in refusal({"garp_master_repeats": "2"}).message
     assert "did you mean dont_track_primary?" in verbatim.allow_verbatim_problem("dont_track_primari")
     (found,) = verbatim.read_global({"vrrp_garp_intervall": "1"}, allow_scripts=False).refusals
@@ -183,16 +183,16 @@ def test_the_nearest_keyword_is_named() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["use_vmac", "strict_mode", "track_bfd", "smtp_alert", "vrf", "vmac_garp_intvl"])
-def test_known_and_for_nobody(keyword: str) -> None:
-    """What keepalived knows and no group may allow is refused with the reason, and not as unknown."""
+def test_known_keywords_that_no_group_may_allow(keyword: str) -> None:
+    """A keyword of keepalived that no group may allow is refused with the reason, not as unknown."""
     message = refusal({keyword: "x"}, allowed=(keyword,)).message
     assert f"'{keyword} x'" in message
     assert "not a keyword" not in message
     assert message.endswith("; remove it")
 
 
-def test_no_more_keywords_than_there_are() -> None:
-    """An annotation or a group with more entries than there are keywords is refused before anything is looked up."""
+def test_too_many_keywords_are_refused() -> None:
+    """An annotation or a group with more entries than keywords exist is refused without a look at the entries."""
     many = {f"x{number}": "" for number in range(verbatim.MOST_KEYWORDS + 1)}
     assert "'65 keywords': want at most 64" in refusal(many).message
     (found,) = verbatim.read_global(many, allow_scripts=True).refusals
@@ -206,8 +206,8 @@ KNOWN = sorted(
 
 
 @given(st.dictionaries(st.sampled_from(KNOWN) | st.text(), VALUES, max_size=5))
-def test_what_comes_out_is_plain(wanted: dict[str, str]) -> None:
-    """Every word of every line that is let through is one plain word, and so is the keyword."""
+def test_accepted_lines_are_plain_words(wanted: dict[str, str]) -> None:
+    """Every word of every accepted line is one plain word, and so is the keyword."""
     found = [
         *verbatim.read_service(json.dumps(wanted), allowed=wanted.keys()).lines,
         *verbatim.read_global(wanted, allow_scripts=True).lines,

@@ -19,7 +19,7 @@ from kavip.vrrp.virtualips import anchor, host, is_anchor, parse_virtual_ip
     ],
 )
 def test_parse(text: str, expected: str) -> None:
-    """An address with or without a length is written canonically, the length always with it."""
+    """An address with or without a length is written in canonical form, always with the length."""
     found = parse_virtual_ip(text, "spec.virtualIPs[0].address", interface="eth0")
     assert (str(found), found.interface) == (expected, "eth0")
 
@@ -50,13 +50,13 @@ def test_parse(text: str, expected: str) -> None:
     ],
 )
 def test_refused(text: str) -> None:
-    """What no VIP may be is refused, by the name of the field; keepalived would take most of it."""
+    """An address that cannot be a VIP is refused with the name of the field; keepalived would accept most of them."""
     with pytest.raises(BadInput, match=r"^spec\.virtualIPs\[0\]\.address: "):
         parse_virtual_ip(text, "spec.virtualIPs[0].address", interface="eth0")
 
 
 def test_anchors() -> None:
-    """Shared instances advertise an address that only their VRID decides; no pool address is one."""
+    """Shared instances advertise an address that depends on their VRID only; no pool has such an address."""
     assert str(anchor(4, 255, "eth0")) == "169.254.255.255/32"
     assert str(anchor(6, 200, "eth0")) == "fe80::6b61:c8/128"
     assert all(is_anchor(anchor(family, number, "eth0").address) for family in (4, 6) for number in (1, 255))

@@ -12,7 +12,7 @@ from kavip.agent.config.model import Localized
 from kavip.api.address import parse_address
 from kavip.vrrp.virtualips import VirtualIP
 from tests.agent import scene
-from tests.vrrp import reader
+from tests.vrrp import confparser
 from tests.vrrp.test_one_line import ESCAPES
 
 TEXT = scene.rendered({"shop/web": "192.0.2.130,2001:db8:2::130", "shop/cart": "192.0.2.131,192.0.2.132"})
@@ -50,7 +50,7 @@ def test_no_byte_survives_that_means_something_to_keepalived(at: int, without: i
     lines = found.text.split("\n")
     statements = [line for line in lines if not line.lstrip().startswith("#")]
     assert not any(_MEANING.search(line) or line.count('"') % 2 for line in statements)
-    assert max(map(len, lines)) <= reader.CUT and not any("\\" in line for line in lines)
-    top = reader.read("\n".join(statements))  # fails on macros, includes, open quotes and blocks
+    assert max(map(len, lines)) <= confparser.CUT and not any("\\" in line for line in lines)
+    top = confparser.read("\n".join(statements))  # fails on macros, includes, open quotes and blocks
     assert {each.words[0] for each in top} <= {"global_defs", "vrrp_instance"}
     assert not _NEVER & {each.words[0] for block in top for each in block.body if each.words}

@@ -1,4 +1,4 @@
-"""Inputs that were tried on keepalived 2.2.7, and the three lists that they stand in."""
+"""Inputs that were tried on keepalived 2.2.7, and the three lists that have them."""
 
 import json
 from pathlib import Path

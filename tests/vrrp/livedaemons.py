@@ -1,4 +1,4 @@
-"""Real keepalived daemons on the nodes of a segment, each with the group's text as it is: they resolve ``@node``."""
+"""Real keepalived daemons on the nodes of a segment, each with the group's text as it is; they resolve ``@node``."""
 
 import json
 import time
@@ -12,18 +12,18 @@ from hack.testbed.errors import TestbedError
 from hack.testbed.process import Process
 from hack.testbed.segment import Host, Segment
 
-PATIENCE = 60.0  # a limit for a busy machine; nothing here waits for it to pass
+PATIENCE = 60.0  # a limit for a busy machine; no test waits for it to pass
 STATES = ("INIT", "BACKUP", "MASTER", "FAULT")
 JSON_SIGNAL = 36
 GRACE = 30.0
-"""Seconds that kubelet gives a container that is to end: one that is killed before keeps its VIPs."""
-_STAY = 3.5  # intervals: by then a backup that hears nobody has become master
-ANSWER = 2.0  # seconds after which a daemon is asked for its state once more
+"""Seconds that the kubelet gives a container to stop: one that is killed earlier keeps its VIPs."""
+_STAY = 3.5  # intervals: after them a backup that hears no other node has become master
+ANSWER = 2.0  # seconds between two requests for the state of a daemon
 BEFORE_OTHERS = ("sh", "-c", '{ echo -15 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -15 "$@"', "sh")
 """
-Begins the command of a session of its own: what a busy machine keeps from a daemon would look like a lost frame.
+The start of the command of a session: on a busy machine a daemon without CPU time would look like a lost frame.
 
-Where the kernel shares the processors out among sessions, a process is nice to its own session only.
+Where the kernel divides processors among sessions, ``nice`` applies within the process's own session only.
 """
 
 
@@ -34,16 +34,16 @@ class Seen:
     state: str
     vips: frozenset[str]
     changes: tuple[int, int]
-    """How often it became master, and how often it stopped being one."""
+    """How often it became master, and how often it stopped being master."""
     priority: int = 0
-    """The effective one."""
+    """The effective priority."""
 
 
 class Daemon:
     """keepalived on one node."""
 
     def __init__(self, host: Host) -> None:
-        """Nothing runs yet."""
+        """No process runs yet."""
         self.host = host
         self.log = host.home / "keepalived.log"
         self._file = host.home / "keepalived.conf"
@@ -53,8 +53,8 @@ class Daemon:
         """Start it with *text*."""
         self._write(text)
         home = self.host.home
-        # With --log-detail a take-over writes a line per ARP, and without a syslog daemon each goes to the console:
-        # the daemon is blocked for seconds, and VIPs flap.
+        # With --log-detail a new master writes a line per ARP. Without a syslog daemon each line goes to the console,
+        # which blocks the daemon for seconds, and VIPs flap.
         self._process = self.host.spawn(
             *(*BEFORE_OTHERS, "env", f"TMPDIR={home}", "keepalived", "--dont-fork", "--log-console", "--no-syslog"),
             *("--vrrp", "--no_bfd", f"--use-file={self._file}", f"--config-id={self.host.name}"),
@@ -65,19 +65,19 @@ class Daemon:
         return self
 
     def reload(self, text: str) -> None:
-        """Give it *text*, and return when it has read it."""
+        """Write *text*, and return when the daemon has read it."""
         before = self._reloads()
         self._write(text)
         self._signal(1)
         process.wait_for(f"{self.host.name} reloads", lambda: self._reloads() > before, timeout=PATIENCE)
 
     def stop(self) -> None:
-        """End it as kubelet ends a pod."""
+        """Stop it as the kubelet stops a pod."""
         process.stop([self._process] if self._process else [], grace=GRACE)
         self._process = None
 
     def look(self) -> dict[str, Seen]:
-        """Every instance by name."""
+        """All instances by name."""
         dump = self.host.home / "keepalived.json"
         before = _identity(dump)
         found: list[Any] = []
@@ -85,14 +85,14 @@ class Daemon:
 
         def ready() -> bool:
             nonlocal asked
-            if time.monotonic() - asked > ANSWER:  # while it reloads it hears nothing
+            if time.monotonic() - asked > ANSWER:  # it ignores signals while it reloads
                 self._signal(JSON_SIGNAL)
                 asked = time.monotonic()
             if _identity(dump) == before:
                 return False
             try:
                 found[:] = json.loads(dump.read_text())
-            except (ValueError, OSError):  # renamed into place before it is filled
+            except (ValueError, OSError):  # it is renamed into place before it is filled
                 return False
             return True
 
@@ -100,7 +100,7 @@ class Daemon:
         return {each["data"]["iname"]: _seen(each) for each in found}
 
     def addresses(self) -> set[str]:
-        """The addresses that the kernel has, whoever put them there."""
+        """All addresses that the kernel has."""
         links = json.loads(self.host.exec("ip", "-json", "address").stdout)
         return {entry["local"] for link in links for entry in link["addr_info"]}
 
@@ -140,7 +140,7 @@ def masters(daemons: Iterable[Daemon]) -> dict[str, list[str]]:
 
 
 def settle(daemons: Iterable[Daemon], wanted: dict[str, str]) -> None:
-    """Wait until each instance of *wanted* has its master, and no other."""
+    """Wait until each instance has the master that *wanted* names, and no other."""
     expected = {name: [node] for name, node in wanted.items()}
     seen: dict[str, list[str]] = {}
 
@@ -156,11 +156,11 @@ def settle(daemons: Iterable[Daemon], wanted: dict[str, str]) -> None:
         raise AssertionError(f"{error}; wrong: {dict(list(wrong.items())[:5])} of {len(expected)}") from None
 
 
-def rest(daemons: Iterable[Daemon], *, interval: float = 1.0) -> dict[Daemon, dict[str, Seen]]:
+def settled(daemons: Iterable[Daemon], *, interval: float = 1.0) -> dict[Daemon, dict[str, Seen]]:
     """
-    Wait until none of *daemons* has risen or stood back for as long as a backup waits for a master; what they show.
+    The states of *daemons* after none of them changed its state for as long as a backup waits for a master.
 
-    Daemons that start together may rise together: the second an instant after it was seen as backup.
+    Daemons that start together may become master together: the second one an instant after it was seen as backup.
     """
     seen: list[dict[Daemon, dict[str, Seen]]] = []
 
@@ -173,12 +173,12 @@ def rest(daemons: Iterable[Daemon], *, interval: float = 1.0) -> dict[Daemon, di
 
 
 def leaders(instances: Iterable[Any], among: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
-    """The node that should be master of each instance: of those *among* which it may be, the highest priority."""
+    """The node that should be master of each instance: the highest priority *among* the nodes that may be."""
     return {each.name: max((p, n) for n, p in each.priorities if among(n))[1] for each in instances}
 
 
 def check(host: Host, text: str, *, node: str = "") -> str:
-    """What ``keepalived --config-test`` has against *text* on *host*, as *node*; "" for nothing."""
+    """The errors of ``keepalived --config-test`` for *text* on *host* as *node*; "" for none."""
     path = host.home / "test.conf"
     path.write_text(text, encoding="ascii")
     path.chmod(0o644)

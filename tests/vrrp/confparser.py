@@ -1,8 +1,8 @@
 """
-An independent reader of keepalived.conf: the daemon's own steps on plain text, and nothing of kavip's.
+A parser of keepalived.conf that shares no code with kavip: it follows the steps of the daemon.
 
-Lines end at line feeds; ``#`` and ``!`` begin comments; braces count wherever they stand outside quotes; and what
-follows one is read as a line of its own.
+Lines end at line feeds; ``#`` and ``!`` begin comments; braces count at any place outside quotes, and the text after a
+brace is read as a line of its own.
 """
 
 import re
@@ -15,14 +15,14 @@ _MACRO = re.compile(r"[$~\\]|^\s*@\^?\S+\s*$")
 
 @dataclass
 class Statement:
-    """The words of one statement, and what stands in its braces."""
+    """The words of one statement, and the statements in its braces."""
 
     words: tuple[str, ...]
     body: list["Statement"] = field(default_factory=list)
 
 
 def read(text: str) -> list[Statement]:
-    """The statements at the top of *text*; fails where the daemon would not read what stands there."""
+    """The top-level statements of *text*; fails where the daemon would read something else."""
     root: list[Statement] = []
     open_blocks = [root]
     for line in text.split("\n"):
@@ -57,7 +57,7 @@ def _end(words: list[str], block: list[Statement]) -> None:
 
 
 def named(statements: list[Statement]) -> dict[tuple[str, ...], list[Statement]]:
-    """The blocks at the top by their words, each of which stands once."""
+    """The top-level blocks by their words; fails where a block occurs twice."""
     found = {each.words: each.body for each in statements}
     assert len(found) == len(statements), "a block stands twice"
     return found

@@ -1,4 +1,4 @@
-"""What users may write behind a keyword, as strategies: mostly almost right, for what is far off is refused at once."""
+"""Strategies for keyword values of users: mostly almost valid, because all others are refused at once."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from kavip.vrrp.tokens import Tokens, tokens
 from tests.vrrp.samples import NEW
 
 EVERY = [*keywords.ALLOWABLE, "track_interface"]
-"""The most that a group can let its Services use."""
+"""The keywords that a group can allow its Services."""
 
 SPECS: dict[str, dict[str, Any]] = {
     "new": NEW,
@@ -25,7 +25,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "apart": {**NEW, "vrrp_interface": "eth1", "preempt_delay_seconds": 5},
     "steady": {**NEW, "no_preempt": True},
 }
-"""One group of each kind of instance that kavip writes."""
+"""One group for each kind of instance that kavip writes."""
 
 EDGES = (
     *("", "0", "1", "2", "3", "4", "5", "10", "20", "50", "99", "100", "253", "254", "255", "300", "600", "1000"),
@@ -68,13 +68,13 @@ KNOWN_GLOBALLY = {**keywords.GLOBAL, **keywords.GLOBAL_SCRIPTS}
 
 
 def takes(value: Value, text: str) -> bool:
-    """Whether the grammar *value* takes *text*."""
+    """Whether the grammar *value* accepts *text*."""
     given = tokens(text)
     return isinstance(given, Tokens) and value.read("x", given) is not None
 
 
 def edges(known: Mapping[str, Value]) -> dict[str, list[str]]:
-    """The edges that each of the *known* keywords takes."""
+    """The edge values that each of the *known* keywords accepts."""
     return {keyword: [text for text in EDGES if takes(value, text)] for keyword, value in known.items()}
 
 
@@ -82,7 +82,7 @@ TAKEN, TAKEN_GLOBALLY = edges(KNOWN), edges(KNOWN_GLOBALLY)
 
 
 def entries(known: Mapping[str, Value]) -> st.SearchStrategy[tuple[str, str]]:
-    """One of the *known* keywords, with a value that it takes, if need be the nearest edge."""
+    """One of the *known* keywords with a value that it accepts."""
     taken = edges(known)
 
     def settled(keyword: str, text: str, number: int) -> tuple[str, str]:
@@ -91,13 +91,13 @@ def entries(known: Mapping[str, Value]) -> st.SearchStrategy[tuple[str, str]]:
     return st.builds(settled, st.sampled_from(sorted(known)), values, st.integers(0, len(EDGES)))
 
 
-def medley(taken: Mapping[str, list[str]], random: Random) -> dict[str, str]:
-    """About half of the keywords, each with one of the edges that it has *taken*."""
+def some_of(taken: Mapping[str, list[str]], random: Random) -> dict[str, str]:
+    """About half of the keywords, each with one of its edge values in *taken*."""
     return {keyword: random.choice(texts) for keyword, texts in taken.items() if random.random() < 1 / 2}
 
 
 def accepted(wanted: dict[str, str]) -> dict[str, str]:
-    """Of what a Service wants the entries that kavip accepts, one by one and then together."""
+    """The entries of *wanted* that kavip accepts on a Service, alone and together."""
     fine: dict[str, str] = {}
     for keyword, value in wanted.items():
         more = {**fine, keyword: value}
@@ -107,7 +107,7 @@ def accepted(wanted: dict[str, str]) -> dict[str, str]:
 
 
 def accepted_globally(wanted: dict[str, str]) -> dict[str, str]:
-    """Of what a group wants the entries that kavip accepts."""
+    """The entries of *wanted* that kavip accepts in a group."""
     return {
         keyword: value
         for keyword, value in wanted.items()
