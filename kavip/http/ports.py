@@ -1,7 +1,7 @@
 """
 The plain ports: ``/livez`` and ``/readyz`` on one, ``/metrics`` on another.
 
-Live means that the event loop turns. Ready means that nothing says why it is not: the answer lists what does.
+``/livez`` succeeds while the event loop runs. ``/readyz`` lists what is missing, and succeeds if nothing is.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Pages = Mapping[str, Callable[[], web.Response]]
 
 @asynccontextmanager
 async def serving(pages: Pages, host: str, port: int, *, name: str) -> AsyncIterator[int]:
-    """Serve *pages* for the duration of the block; the port, which with 0 the kernel has chosen, counts as *name*."""
+    """Serve *pages* for the duration of the context; yields the port. Evictions count under *name*."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         page = pages.get(request.path)
@@ -38,7 +38,7 @@ async def serving(pages: Pages, host: str, port: int, *, name: str) -> AsyncIter
 
 
 def probes(unready: Callable[[], Iterable[str]]) -> Pages:
-    """The probes; *unready* names what is missing, one line each, nothing when ready."""
+    """The probes; *unready* yields a line for each thing that is missing."""
 
     def live() -> web.Response:
         return web.Response(text="ok\n")
@@ -51,7 +51,7 @@ def probes(unready: Callable[[], Iterable[str]]) -> Pages:
 
 
 def metrics(refresh: Callable[[], None]) -> Pages:
-    """``/metrics``; *refresh* sets the gauges that are read off, just before they are."""
+    """``/metrics``; *refresh* updates gauges before each scrape."""
 
     def show() -> web.Response:
         refresh()

@@ -1,18 +1,18 @@
-"""Sockets that listen: on every address of a host, or of the machine, whichever families it has."""
+"""Sockets that listen on every address of a host, or of the machine, in both address families."""
 
 import asyncio
 import errno
 import socket
 from typing import Final
 
-_NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # what a kernel without IPv6 says
+_NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})  # errors of a kernel without IPv6
 
 
 async def bound(host: str, port: int, *, backlog: int = 1024) -> list[socket.socket]:
     """
-    Sockets on every address of *host*, or without one of the machine; with *port* 0 on one that the kernel chooses.
+    Sockets on every address of *host*, or of the machine if it is ""; with *port* 0 the kernel chooses the port.
 
-    Raises OSError where one of them cannot be had.
+    Raises OSError if one of them cannot be opened.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -30,7 +30,7 @@ async def bound(host: str, port: int, *, backlog: int = 1024) -> list[socket.soc
             raise
         listening.setblocking(False)
         sockets.append(listening)
-        port = listening.getsockname()[1]  # of every family the same
+        port = listening.getsockname()[1]  # the same for all families
     if not sockets:
         raise lacking[0]
     return sockets

@@ -1,9 +1,9 @@
 """
-A crowd at a port: ``python -m tests.http.crowd HOST PORT COUNT``.
+Many connections to one port: ``python -m tests.http.crowd HOST PORT COUNT``.
 
-So many connections at once, each replaced as soon as it is cut: silent ones, half requests, half handshakes, requests
-that drip, sound ones without pause, and sound ones whose answer nobody reads. A line tells of every hundred that were
-opened; it goes on until it is killed.
+They are silent, send half requests or half handshakes, send bytes slowly, send complete requests without pause, or do
+not read the answers. Each is replaced when it is closed. A line is printed for every hundred connections. It runs until
+it is killed.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from hack.testbed.process import Process
 ASK = b"GET /metrics HTTP/1.1\r\nHost: n1\r\n\r\n"
 DRIP, READ = b"drip", b"read"
 MANNERS = (b"", b"GET /metr", DRIP, b"\x16\x03\x01\x02\x00\x01", ASK, READ)
-PAUSE = 0.02  # seconds before one that was cut comes again: 500 of them take no core for themselves
+PAUSE = 0.02  # seconds until a closed connection is replaced: 500 of them do not occupy a core
 
 
 async def bother(host: str, port: int, manner: bytes) -> None:
-    """Open one connection, and hold it as long as the server lets us."""
+    """Open one connection, and keep it until the server closes it."""
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -39,12 +39,12 @@ async def bother(host: str, port: int, manner: bytes) -> None:
         while manner == READ and await loop.sock_recv(client, 65536):
             pass
         if manner == ASK:
-            await asyncio.sleep(10)  # nothing is read, not even the end
+            await asyncio.sleep(10)  # read nothing, not even EOF
         await loop.sock_recv(client, 1)
 
 
 async def main(host: str, port: int, count: int) -> None:
-    """Bother for ever."""
+    """Run for ever."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     opened = itertools.count(1)
 
@@ -64,7 +64,7 @@ async def main(host: str, port: int, count: int) -> None:
 def crowd(
     host: str, port: int, count: int, *, log: Path, spawn: Callable[..., Process] = process.spawn
 ) -> Iterator[Callable[[], int]]:
-    """Such a crowd, all of which came at least once; yields the question how many connections it has opened."""
+    """Run these connections; yields a function that counts how many were opened, after each was opened once."""
 
     def opened() -> int:
         return int(process.tail(log, 1) or 0)

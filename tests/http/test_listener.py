@@ -1,4 +1,4 @@
-"""Ports that anybody may reach: who gets on is served, who does not is cut, on real sockets."""
+"""The listener with real sockets: which connections it serves, and which ones it aborts."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kavip import app
 from kavip.errors import SettingsError
-from kavip.http.listener import FAREWELL, Limits, Listener, Reply
+from kavip.http.listener import CLOSING_RESPONSE, Limits, Listener, Reply
 from kavip.pki import certificates
 from kavip.settings import Settings
 from tests.support.clock import skip
@@ -34,10 +34,10 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Page:
-    """A handler: 200 for /, after *gate* opens for /slow, 404 for all else."""
+    """A handler: 200 for /, after *gate* opens for /slow, otherwise 404."""
 
     def __init__(self) -> None:
-        """The gate is shut."""
+        """Start with a closed gate."""
         self.gate, self.waiting = asyncio.Event(), 0
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
@@ -62,7 +62,7 @@ async def listening(limits: Limits, tls: ssl.SSLContext | None = None, **more: A
 
 
 async def ask(wire: Wire, request: bytes = GET) -> bytes:
-    """Send *request*; the head of the answer, its body read away."""
+    """Send *request*; the head of the answer, after its body was read."""
     wire[1].write(request)
     head = await wire[0].readuntil(b"\r\n\r\n")
     await wire[0].readexactly(8192)
@@ -70,7 +70,7 @@ async def ask(wire: Wire, request: bytes = GET) -> bytes:
 
 
 async def is_cut(wire: Wire, *, last_words: bytes = b"") -> bool:
-    """Whether the connection ends, with *last words* or none."""
+    """Whether the connection ends, after *last words* or none."""
     try:
         return await wire[0].read() == last_words
     except ConnectionError:
@@ -79,8 +79,8 @@ async def is_cut(wire: Wire, *, last_words: bytes = b"") -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET[:-2], b"POST / HTTP/1.1\r\nContent-Len"])
-async def test_who_does_not_ask_is_cut(sent: bytes) -> None:
-    """A connection that never finishes its first header ends."""
+async def test_a_connection_without_a_complete_request_is_aborted(sent: bytes) -> None:
+    """If the first head is never complete."""
     async with listening(SHORT) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         wire[1].write(sent)
@@ -89,8 +89,8 @@ async def test_who_does_not_ask_is_cut(sent: bytes) -> None:
 
 
 @pytest.mark.slow
-async def test_a_later_header_must_end_too() -> None:
-    """Once a further request has begun it has the same time; until then the connection may rest."""
+async def test_a_later_request_has_a_deadline_too() -> None:
+    """From its first byte on; until then the connection may be idle."""
     async with listening(LONG) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(wire)
@@ -106,8 +106,8 @@ async def test_a_later_header_must_end_too() -> None:
         wire[1].close()
 
 
-async def test_who_gets_nothing_but_errors_does_not_rest() -> None:
-    """Only an answer that helps makes a connection worth keeping; any other says that it is the last."""
+async def test_a_connection_with_errors_only_is_closed() -> None:
+    """Only a successful answer makes a connection worth keeping."""
     async with listening(LONG) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         head = await ask(wire, GET.replace(b"/ ", b"/none ", 1))
@@ -117,8 +117,8 @@ async def test_who_gets_nothing_but_errors_does_not_rest() -> None:
         wire[1].close()
 
 
-async def test_a_connection_may_rest_before_its_first_request() -> None:
-    """An API server dials more than it needs, and asks on the spare ones later: to cut those would lose a call."""
+async def test_a_connection_may_be_idle_before_its_first_request() -> None:
+    """An API server opens more than it needs, and uses them later; closing them would lose a call."""
     async with listening(Limits(connections=4, handshake=20, exchange=20)) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         await asyncio.sleep(0.1)
@@ -128,8 +128,8 @@ async def test_a_connection_may_rest_before_its_first_request() -> None:
         wire[1].close()
 
 
-async def test_who_does_not_read_is_cut() -> None:
-    """A client that asks and asks and takes no answer costs a few buffers, for a few moments."""
+async def test_a_client_that_does_not_read_is_aborted() -> None:
+    """It costs a few buffers for a few seconds."""
     async with listening(Limits(connections=4, handshake=1, exchange=0.5)) as (_, port):
         with socket.create_connection((HOST, port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -141,8 +141,8 @@ async def test_who_does_not_read_is_cut() -> None:
                         await loop.sock_sendall(client, GET * 100)
 
 
-async def test_a_handshake_must_end(tmp_path: Path) -> None:
-    """TLS that is not begun, or not finished, ends."""
+async def test_a_handshake_has_a_deadline(tmp_path: Path) -> None:
+    """Also one that never begins."""
     async with listening(SHORT, tls=_tls(tmp_path)) as (_, port):
         for sent in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
             wire = await asyncio.open_connection(HOST, port)
@@ -151,8 +151,8 @@ async def test_a_handshake_must_end(tmp_path: Path) -> None:
             wire[1].close()
 
 
-async def test_what_is_no_http_is_told_so() -> None:
-    """A 400 that quotes nothing, and the connection ends."""
+async def test_a_malformed_request_gets_a_400() -> None:
+    """Which quotes nothing and closes the connection."""
     async with listening(LONG) as (_, port):
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"\x00secret\r\n\r\n")
@@ -163,8 +163,8 @@ async def test_what_is_no_http_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("head", [b"CONNECT \r\n\r\n", b"CONNECT  HTTP/1.1\r\n\r\n", b"CONNECT  \r\nHost: x\r\n\r\n"])
-async def test_what_asks_for_nowhere_is_answered(head: bytes) -> None:
-    """aiohttp's parser lets a CONNECT without an address through, without a URL."""
+async def test_a_connect_without_a_target_is_answered(head: bytes) -> None:
+    """aiohttp's parser accepts it, without a URL."""
     async with listening(LONG) as (_, port):
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(head)
@@ -172,8 +172,8 @@ async def test_what_asks_for_nowhere_is_answered(head: bytes) -> None:
         writer.close()
 
 
-async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
-    """Where no place is left, who has never been answered goes, the oldest first, and nobody else."""
+async def test_a_new_connection_evicts_the_oldest_one_without_success() -> None:
+    """If no slot is free, and no other connection."""
     evictions: list[None] = []
     async with listening(LONG, evicted=lambda: evictions.append(None)) as (_, port):
         kept = await asyncio.open_connection(HOST, port)
@@ -184,7 +184,7 @@ async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
             await asyncio.sleep(0.05)
         newcomer = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(newcomer)
-        assert await is_cut(strangers[0], last_words=FAREWELL)
+        assert await is_cut(strangers[0], last_words=CLOSING_RESPONSE)
         assert len(evictions) == 1
         assert not strangers[1][0].at_eof()
         assert b" 200 " in await ask(kept)
@@ -193,8 +193,8 @@ async def test_a_newcomer_takes_the_place_of_the_oldest_stranger() -> None:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-async def test_a_crowd_of_strangers_keeps_nobody_out(tmp_path: Path, *, encrypted: bool) -> None:
-    """However many connections are opened and left half-open, a request is answered."""
+async def test_many_idle_connections_do_not_block_a_request(tmp_path: Path, *, encrypted: bool) -> None:
+    """However many are opened and left half-open."""
     tls = _tls(tmp_path) if encrypted else None
     trust = ssl.create_default_context(cafile=str(tmp_path / "pem")) if encrypted else None
     async with listening(LONG, tls=tls) as (_, port):
@@ -205,8 +205,8 @@ async def test_a_crowd_of_strangers_keeps_nobody_out(tmp_path: Path, *, encrypte
             writer.close()
 
 
-async def test_a_request_in_flight_is_never_evicted_nor_cut_by_the_end() -> None:
-    """When every place is busy a newcomer waits; and the listener stops only when all are answered."""
+async def test_a_request_in_flight_is_never_aborted() -> None:
+    """If all connections are busy, a new one waits; the listener stops after all are answered."""
     page = Page()
     listener = Listener(page, limits=LONG)
     port = await listener.start(HOST, 0)
@@ -241,8 +241,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(("host", "flag"), [(HOST, "port"), ("203.0.113.9", "host"), ("no such host", "host")])
-async def test_an_address_that_cannot_be_had_is_named(tmp_path: Path, server: str, host: str, flag: str) -> None:
-    """Flag, variable and value stand in the message."""
+async def test_an_address_that_cannot_be_bound_is_named(tmp_path: Path, server: str, host: str, flag: str) -> None:
+    """Flag, variable and value are in the message."""
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         given: dict[str, Any] = {f"{each}_host": HOST for each in SERVERS}
@@ -267,7 +267,7 @@ def test_a_port_in_use_ends_the_program_in_one_line(tmp_path: Path) -> None:
 
 
 def _kubeconfig(folder: Path) -> str:
-    """A kubeconfig of a cluster that nobody calls."""
+    """A kubeconfig of a cluster that is never called."""
     path = folder / "config"
     path.write_text(KUBECONFIG)
     return str(path)
@@ -284,7 +284,7 @@ users: [{name: c, user: {token: t}}]
 
 
 def _tls(folder: Path) -> ssl.SSLContext:
-    """A context with a leaf; the CA beside it in the same file."""
+    """A context with a certificate and its CA in one file."""
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
     leaf = certificates.new_leaf(ca, [HOST], now)
@@ -295,9 +295,9 @@ def _tls(folder: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has just asked when the listener stops gets an answer that says: again, elsewhere; nobody meets silence."""
-    monkeypatch.setattr("kavip.http.listener._PARTING", 60.0)
+async def test_an_idle_connection_gets_a_503_before_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that arrives when the listener stops has an answer: try again elsewhere."""
+    monkeypatch.setattr("kavip.http.listener._CLOSING", 60.0)
     page = Page()
     listener = Listener(page, limits=LONG)
     port = await listener.start(HOST, 0)
@@ -306,8 +306,8 @@ async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed(monk
         assert b" 200 " in await ask(wire)
     stopping = asyncio.create_task(listener.stop())
     head = await resting[0].readuntil(b"\r\n\r\n")
-    asking[1].write(GET)  # the client has not read the farewell yet
-    assert head == await asking[0].readuntil(b"\r\n\r\n") == FAREWELL
+    asking[1].write(GET)  # the client has not read the 503 yet
+    assert head == await asking[0].readuntil(b"\r\n\r\n") == CLOSING_RESPONSE
     assert not stopping.done()
     for _, writer in (resting, asking):
         writer.close()
@@ -324,8 +324,8 @@ async def test_a_connection_that_rests_is_told_farewell_before_it_is_closed(monk
         (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", False),
     ],
 )
-async def test_a_reply_says_what_a_response_says(request_: bytes, *, stands: bool) -> None:
-    """Status, type, length, date and body; the connection ends where the client wants that, or another protocol."""
+async def test_a_reply_is_equal_to_aiohttps_response(request_: bytes, *, stands: bool) -> None:
+    """Status, type, length, date and body; it closes the connection if the client asks for it."""
 
     async def answer(_: web.BaseRequest) -> Reply:
         return Reply(b"{}", "application/json")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hack.testbed.controlplane import ControlPlane
-from kavip.http.listener import FAREWELL
+from kavip.http.listener import CLOSING_RESPONSE
 from kavip.pki import certificates
 from tests.support.loopthread import LoopThread
 
@@ -105,7 +105,7 @@ def registered(plane: ControlPlane, webhook: ClosingWebhook, folder: Path) -> It
         loop.close()
 
 
-@pytest.mark.parametrize("last_words", [b"", FAREWELL], ids=["silence", "farewell"])
+@pytest.mark.parametrize("last_words", [b"", CLOSING_RESPONSE], ids=["silence", "farewell"])
 def test_a_review_on_a_connection_that_is_being_closed(
     control_plane: ControlPlane, tmp_path: Path, last_words: bytes
 ) -> None:
@@ -119,6 +119,6 @@ def test_a_review_on_a_connection_that_is_being_closed(
             name = f"c{number}"
             done = control_plane.kubectl("create", "configmap", name, f"--namespace={NAME}", check=False)
             if webhook.parted:
-                assert (done.returncode == 0) is (last_words == FAREWELL), done.stderr
+                assert (done.returncode == 0) is (last_words == CLOSING_RESPONSE), done.stderr
                 break
         assert webhook.parted == 1

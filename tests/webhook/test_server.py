@@ -376,7 +376,7 @@ async def test_a_review_in_flight_is_answered_while_the_server_stops(
     data = review_body(SERVICE_PATH, wire(service("shop/web", group="lb/never")))
     async with connected(server) as connection:
         asking = asyncio.create_task(connection.post(SERVICE_PATH, data))
-        while not any(each.in_flight for each in server._listener._server.standing):
+        while not any(each.in_flight for each in server._listener._server.open_connections):
             await asyncio.sleep(0.01)
         stopping = asyncio.create_task(server.stop())
         while server._listener._tasks and not all(each.done() for each in server._listener._tasks):
