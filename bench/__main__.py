@@ -24,6 +24,7 @@ BENCHES: Final = (
     ),
     ("bench.follow", "externalTrafficPolicy Local: how soon a VIP is where its endpoints are, and what asking costs"),
     ("bench.memory", "resident memory of the agent"),
+    ("bench.watch", "what the agent's watches of network and files cost, beside libraries"),
 )
 
 

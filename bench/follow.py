@@ -21,8 +21,8 @@ from bench.goal import row
 from bench.timing import plain
 from hack.testbed import runs
 from hack.testbed.segment import Segment
-from kavip.agent.health.endpoints import Locals
-from kavip.agent.keepalived.trackfiles import Tracks
+from kavip.agent.health.endpoints import LocalEndpoints
+from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.api.agent import LocalTrack
 from tests.changes.rig import Rig, group
 from tests.changes.seen import watching
@@ -55,11 +55,11 @@ def follow(rig: Rig, proxies: Proxies, *, version: int, milliseconds: int) -> li
 async def idle(ports: list[int]) -> float:
     """The share of a core that asking *ports* takes."""
     with tempfile.TemporaryDirectory() as folder:
-        asking = Locals("n1", Tracks(Path(folder) / "track"), hosts=("127.0.0.1",))
-        asking.want(tuple(LocalTrack(track=f"local-{port}", port=port) for port in ports))
+        asking = LocalEndpoints("n1", TrackFiles(Path(folder) / "track"), hosts=("127.0.0.1",))
+        asking.configure(tuple(LocalTrack(track=f"local-{port}", port=port) for port in ports))
         task = asyncio.create_task(asking.run())
         await asyncio.sleep(2)
-        assert all(ready for _, ready in asking.seen), "a port does not answer"
+        assert all(ready for _, ready in asking.states), "a port does not answer"
         before = time.process_time()
         await asyncio.sleep(IDLE)
         share = (time.process_time() - before) / IDLE * 100

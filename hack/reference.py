@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hack import commandoutput, refusalpage, refusals
 from kavip import names, telemetry
-from kavip.agent.http.metrics import exposition
-from kavip.agent.http.state import Status
-from kavip.agent.keepalived.dump import Data, Entry
 from kavip.agent.main import PREFIX, AgentSettings
+from kavip.agent.report.dump import Data, Entry
+from kavip.agent.report.metrics import exposition
+from kavip.agent.report.state import AgentStatus
 from kavip.names import Exporter
 from kavip.settings import Settings
 
@@ -99,7 +99,7 @@ def _agents() -> tuple[list[Metric], dict[Exporter, list[Metric]]]:
     one = (Entry(Data("ns/name", vrid=1, state=2, vips=["192.0.2.1 dev eth0"], evips=["192.0.2.2 dev eth0"])),)
     found: dict[Exporter, list[Metric]] = {}
     for style in Exporter:
-        text = exposition(Status(node="n1"), one, style=style).decode()
+        text = exposition(AgentStatus(node="n1"), one, style=style).decode()
         found[style] = sorted(text_string_to_metric_families(text), key=lambda each: each.name)
     own = [each for each in found[Exporter.GEN2BRAIN] if each.name.startswith(names.METRIC_PREFIX)]
     return own, {style: [each for each in found[style] if each not in own] for style in Exporter}

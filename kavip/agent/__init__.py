@@ -1,14 +1,17 @@
 """
-The node side: makes keepalived on one node run what the controller wrote for the group, and reports how it went.
+The node side: makes keepalived on one node run what the controller wrote for the group, and reports the result.
 
-It knows no Kubernetes: its input is a mounted ConfigMap and Secret, its output a file, a signal and an HTTP port.
+It does not talk to Kubernetes: its input is a mounted ConfigMap and Secret, its output files, signals, an HTTP port.
 
-* :mod:`~kavip.agent.main`: starts; :mod:`~kavip.agent.reconciler`: the loop, from mount to daemon to state;
+* :mod:`~kavip.agent.main`: settings, and the parts put together; :mod:`~kavip.agent.reconciler`: the loop;
 * :mod:`~kavip.agent.watch`: wakes the loop, by :mod:`~kavip.agent.inotify` and :mod:`~kavip.agent.rtnetlink`;
-* :mod:`~kavip.agent.mount`: what kubelet mounts; :mod:`~kavip.agent.netlink`: interfaces and addresses;
-* :mod:`~kavip.agent.config`: the node's configuration, made from the group's (PURE);
+* :mod:`~kavip.agent.desired`: what should run, from the :mod:`~kavip.agent.mount`; :mod:`~kavip.agent.joining`: whether
+  a new pod has the password of the others (PURE);
+* :mod:`~kavip.agent.preparation`: localise, test, exclude; :mod:`~kavip.agent.config`: the node's configuration, made
+  from the group's (PURE);
 * :mod:`~kavip.agent.keepalived`: the daemon: test, install, reload, monitor;
 * :mod:`~kavip.agent.health`: health checks, and endpoints of Services with policy ``Local``;
-* :mod:`~kavip.agent.joining`: a new pod that has another password than the others;
+* :mod:`~kavip.agent.network`: interfaces, addresses and routes; removes stale addresses;
+* :mod:`~kavip.agent.reporter`: the status; :mod:`~kavip.agent.report`: ``/state`` and metrics made from it (PURE);
 * :mod:`~kavip.agent.http`: the port: ``/livez``, ``/readyz``, ``/state``, ``/metrics``.
 """

@@ -1,8 +1,8 @@
 """
 ``kavip agent``: the composition root of the node side.
 
-``once`` is the init container: it writes the first configuration, so that keepalived has one to start with, and ends.
-It succeeds whatever is in the mount: a bad configuration must not keep the pod, and with it all VIPs, from starting.
+``--once`` is for the init container: it installs the first configuration, with which keepalived starts, and exits. It
+succeeds whatever is mounted: a bad configuration must not stop the pod, and with it all VIPs, from starting.
 """
 
 import asyncio
@@ -22,15 +22,16 @@ from typing import Final
 import structlog
 
 from kavip import names
-from kavip.agent.http.metrics import CONTENT_TYPE, exposition
-from kavip.agent.http.server import JSON, Answer, Network, Page, Server
-from kavip.agent.http.state import encode, state_of
-from kavip.agent.keepalived.configtest import Trial
+from kavip.agent.http.server import JSON, AgentServer, Network, Page, PageContent
+from kavip.agent.keepalived.configtest import ConfigTest
 from kavip.agent.keepalived.rundir import RunDirectory
-from kavip.agent.mount import Passwords
-from kavip.agent.reconciler import Reloader
-from kavip.agent.watch import Alarm
+from kavip.agent.mount import PasswordFiles
+from kavip.agent.reconciler import Reconciler
+from kavip.agent.report.metrics import CONTENT_TYPE, exposition
+from kavip.agent.report.state import AgentStatus, agent_state, encode
+from kavip.agent.watch import Watcher
 from kavip.api.address import Address, parse_address
+from kavip.api.agent import SEPARATOR
 from kavip.errors import BadInput, SettingsError
 from kavip.names import Exporter
 from kavip.settings import setting
@@ -40,11 +41,11 @@ from kavip.vrrp.targets import NodeEndpoints
 _THREADS: Final = 4
 _MALLOC: Final = {-8: 1, -3: 64 << 10, -1: 64 << 10}
 """
-M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of mallopt(3): a heap for each thread, and buffers of dumps that stay in
-one, cost megabytes.
+M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of mallopt(3): one heap a thread, and buffers of dumps that stay in a
+heap, would cost megabytes.
 """
 _REBIND: Final = 2.0
-"""Seconds until the next attempt to bind: the address may come later, the port may be another group's."""
+"""Seconds until the next attempt to bind: the address may be added later, another group may use the port."""
 
 _NODE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 PREFIX: Final = f"{names.ENV_PREFIX}_AGENT"
@@ -52,7 +53,7 @@ log = structlog.get_logger()
 
 
 def shown(name: str) -> str:
-    """How messages name a setting of the agent."""
+    """The name of a setting in messages: flag and variable."""
     return shown_with(name, prefix=PREFIX)
 
 
@@ -62,7 +63,7 @@ class AgentSettings:
 
     node_name: str = setting("", "name of this node, spec.nodeName")
     node_ip: str = setting(
-        "", "the node's InternalIP, status.hostIP: where to listen, and never a VIP; empty: listen on all"
+        "", "the node's InternalIP, status.hostIP: the address to listen on, never a VIP; empty: listen on all"
     )
     config_dir: str = setting("/etc/kavip/config", "where the group's ConfigMap is mounted")
     password_file: str = setting(
@@ -70,18 +71,20 @@ class AgentSettings:
     )
     ca_dir: str = setting("/etc/kavip/ca", "where the CAs of health checks are mounted, CHECK.crt")
     password_dir: str = setting(
-        "", "where the group's Secrets are mounted, each in a folder of its own; the ConfigMap says which key counts"
+        "", "where the group's Secrets are mounted, each in a folder of its own; the ConfigMap names the key"
     )
     run_dir: str = setting("/run/kavip", "directory shared with keepalived: configuration, pid files, dumps")
-    keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that checks configurations")
+    keepalived: str = setting("/usr/sbin/keepalived", "the keepalived program that tests configurations")
     port: int = setting(names.AGENT_PORT, "port of /metrics, /state, /livez and /readyz")
     allowed_cidrs: str = setting(
-        "", "comma-separated CIDRs whose clients are answered; the node itself always; empty: all"
+        "", "comma-separated CIDRs of clients that are allowed; the node itself always is; empty: all"
     )
-    metrics: str = setting(Exporter.GEN2BRAIN.value, "whose names keepalived's metrics bear", choices=tuple(Exporter))
+    metrics: str = setting(
+        Exporter.GEN2BRAIN.value, "the exporter whose names keepalived's metrics have", choices=tuple(Exporter)
+    )
     poll_milliseconds: int = setting(
         5000,
-        "how often the mount is looked at although nothing was heard of it: changes are told by the kernel",
+        "milliseconds between two looks at the mount if the kernel reports no change",
         lowest=10,
     )
     once: bool = setting(False, "write the first configuration and exit (the init container)")
@@ -91,7 +94,7 @@ class AgentSettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise :class:`SettingsError` for a value that cannot be."""
+        """Raise :class:`SettingsError` for an invalid value."""
         for each in fields(self):
             _check(each.name, getattr(self, each.name), each.metadata["choices"], lowest=each.metadata["lowest"])
         if not _NODE.fullmatch(self.node_name):
@@ -102,21 +105,21 @@ class AgentSettings:
 
     @property
     def address(self) -> Address | None:
-        """The node's address; None where it is not set."""
+        """The node's address; None if it is not set."""
         try:
             return parse_address(self.node_ip) if self.node_ip else None
         except BadInput as error:
             raise SettingsError(f"{shown('node_ip')}: {error}") from None
 
     @property
-    def passwords(self) -> Passwords:
-        """Where passwords are."""
+    def passwords(self) -> PasswordFiles:
+        """Where passwords are mounted."""
         folder, file = self.password_dir, self.password_file
-        return Passwords(Path(folder) if folder else None, Path(file) if file else None)
+        return PasswordFiles(Path(folder) if folder else None, Path(file) if file else None)
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Whose requests are answered; empty: everybody's."""
+        """The networks of allowed clients; empty: all are allowed."""
         items = [item.strip() for item in self.allowed_cidrs.split(",") if item.strip()]
         try:
             given = [ip_network(item) for item in items]
@@ -127,7 +130,7 @@ class AgentSettings:
 
 
 async def main_async(settings: AgentSettings) -> int:
-    """Run until SIGTERM or SIGINT, or just once; returns the exit status."""
+    """Run until SIGTERM or SIGINT, or once; returns the exit status."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # musl has none, and no such heaps
         for parameter, value in _MALLOC.items():
             mallopt(parameter, value)
@@ -136,38 +139,40 @@ async def main_async(settings: AgentSettings) -> int:
     run_directory = RunDirectory(Path(settings.run_dir))
     if not await asyncio.to_thread(run_directory.path.is_dir):
         raise SettingsError(f"{shown('run_dir')}: {settings.run_dir!r}: want a directory that exists")
-    reloader = Reloader(
+    reconciler = Reconciler(
         node=settings.node_name,
         node_ip=settings.address,
         config_dir=Path(settings.config_dir),
         passwords=settings.passwords,
         run_directory=run_directory,
-        trial=Trial(settings.keepalived, run_directory, node=settings.node_name),
+        config_test=ConfigTest(settings.keepalived, run_directory, node=settings.node_name),
         ca_dir=Path(settings.ca_dir),
-        here=surroundings(settings.node_ip, os.environ),
+        environment=node_environment(settings.node_ip, os.environ),
     )
     is_alone = await asyncio.to_thread(run_directory.claim)
     if settings.once:
-        if is_alone:  # else an agent that runs gives keepalived what it needs
-            await reloader.prepare()
+        if is_alone:  # otherwise the agent that runs installs what keepalived needs
+            await reconciler.prepare()
         return 0
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    if not is_alone and not await _succeed(run_directory, stopped):
+    if not is_alone and not await _wait_for_claim(run_directory, stopped):
         return 0
-    await reloader.start()
+    await reconciler.start()
     mounts = {Path(settings.config_dir), *await asyncio.to_thread(settings.passwords.folders)}
-    alarm = Alarm(mounts, run_directory.path, matters=reloader.matters, moved=reloader.look_again)
+    watcher = Watcher(
+        mounts, run_directory.path, is_relevant=reconciler.is_relevant, network_changed=reconciler.network_changed
+    )
     gc.collect()
-    gc.freeze()  # what is there by now stays; to look through it again and again would double what answers cost
+    gc.freeze()  # the objects so far stay for ever; to scan them again and again would double the cost of an answer
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_follow(reloader, alarm, longest=settings.poll_milliseconds / 1000)),
-            group.create_task(reloader.locals.run()),
+            group.create_task(_reconcile(reconciler, watcher, longest=settings.poll_milliseconds / 1000)),
+            group.create_task(reconciler.feeds.endpoints.run()),
             group.create_task(
                 _listen(
-                    Server(pages(reloader, Exporter(settings.metrics)), allowed=settings.networks),
+                    AgentServer(pages(reconciler, Exporter(settings.metrics)), allowed=settings.networks),
                     settings,
                 )
             ),
@@ -175,13 +180,13 @@ async def main_async(settings: AgentSettings) -> int:
         await stopped.wait()
         for task in tasks:
             task.cancel()
-    await reloader.checks.close()
+    await reconciler.feeds.checks.close()
     return 0
 
 
-async def _succeed(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
-    """Wait until no other agent has this directory; False when *stopped* meanwhile."""
-    log.error("another agent has the run directory: waiting for its end")
+async def _wait_for_claim(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
+    """Wait until no other agent uses this directory; False if *stopped* meanwhile."""
+    log.error("run directory in use by another agent")
     while not await asyncio.to_thread(run_directory.claim):
         try:
             async with asyncio.timeout(_REBIND):
@@ -192,56 +197,65 @@ async def _succeed(run_directory: RunDirectory, stopped: asyncio.Event) -> bool:
     return True
 
 
-def surroundings(node_ip: str, environment: Mapping[str, str]) -> NodeEndpoints:
-    """What kubelet tells every container about the Service ``kubernetes``, whatever ``enableServiceLinks`` says."""
+def node_environment(node_ip: str, environment: Mapping[str, str]) -> NodeEndpoints:
+    """The Service ``kubernetes`` by the variables that kubelet sets in every container, also without service links."""
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     return NodeEndpoints(node_ip, host, int(port)) if host and port.isdecimal() else NodeEndpoints(node_ip)
 
 
-def pages(reloader: Reloader, style: Exporter) -> dict[str, Page]:
-    """What the agent answers, by path."""
+def pages(reconciler: Reconciler, style: Exporter) -> dict[str, Page]:
+    """The agent's pages, by path."""
 
-    async def state() -> Answer:
-        dump = await reloader.dump()
-        return Answer(encode(state_of(reloader.status, dump, reloader.moments)), JSON)
+    async def state() -> PageContent:
+        dump = await reconciler.dump()
+        return PageContent(encode(agent_state(reconciler.status, dump, reconciler.state_changes)), JSON)
 
-    async def metrics() -> Answer:
-        return Answer(exposition(reloader.status, await reloader.dump(), style=style), CONTENT_TYPE)
+    async def metrics() -> PageContent:
+        return PageContent(exposition(reconciler.status, await reconciler.dump(), style=style), CONTENT_TYPE)
 
-    async def live() -> Answer:
-        return _probe("" if await reloader.dump() is not None else "keepalived does not answer")
+    async def live() -> PageContent:
+        return _probe("" if await reconciler.dump() is not None else "keepalived does not answer")
 
-    async def ready() -> Answer:
-        status = reloader.status
-        # Not the wanted one: a roll-out replaces at once, on all nodes, the pods that are not ready, and what they kept
-        # running would be gone. A new pod has nothing to keep, so the roll-out stops at it.
-        return _probe("" if status.config_hash else status.refused or status.note or "no configuration runs yet")
+    async def ready() -> PageContent:
+        # Any configuration will do, not only the wanted one: a roll-out replaces all pods that are not ready at once,
+        # on all nodes, and the configurations that they keep running would be lost. A new pod keeps none, so that the
+        # roll-out stops at it.
+        return _probe(_not_ready(reconciler.status))
 
     return {names.STATE_PATH: state, names.METRICS_PATH: metrics, names.LIVE_PATH: live, names.READY_PATH: ready}
 
 
-def _probe(fault: str) -> Answer:
-    return Answer(f"{fault}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE) if fault else Answer(b"ok\n")
+def _not_ready(status: AgentStatus) -> str:
+    """Why no configuration runs; "" if one does."""
+    if status.config_hash:
+        return ""
+    if status.refused:
+        return status.refused.message
+    return SEPARATOR.join(each.message for each in status.notes) or "no configuration runs yet"
 
 
-async def _follow(reloader: Reloader, alarm: Alarm, *, longest: float) -> None:
-    """Step for ever; what goes wrong in one step is logged, and the next one tries again."""
-    with alarm:
+def _probe(fault: str) -> PageContent:
+    return PageContent(f"{fault}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE) if fault else PageContent(b"ok\n")
+
+
+async def _reconcile(reconciler: Reconciler, watcher: Watcher, *, longest: float) -> None:
+    """Reconcile for ever; a step that fails is logged, and the next one tries again."""
+    with watcher:
         while True:
             try:
-                pause = await reloader.step()
-                await alarm.follow(reloader.daemon)
-            except Exception:  # the edge: keepalived runs on whatever happens here
+                pause = await reconciler.step()
+                await watcher.watch_daemon(reconciler.daemon)
+            except Exception:  # the edge: keepalived runs on
                 log.exception("step failed")
-                reloader.stumble()
+                reconciler.record_failed_step()
                 await asyncio.sleep(1)
                 pause = 0.0
-            await alarm.wait(min(pause, longest))
+            await watcher.wait(min(pause, longest))
 
 
-async def _listen(server: Server, settings: AgentSettings) -> None:
-    """Serve for ever; without a port the node's keepalived is looked after all the same."""
+async def _listen(server: AgentServer, settings: AgentSettings) -> None:
+    """Serve for ever; until the port can be bound, the agent reconciles without it."""
     while True:
         try:
             async with server.listening(settings.node_ip, settings.port):

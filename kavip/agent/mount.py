@@ -1,8 +1,8 @@
 """
-What kubelet mounts: the group's ConfigMap, and its Secret where the group has a password.
+What kubelet mounts: the group's ConfigMap, and its Secret if the group has a password.
 
-kubelet swaps the symbolic link ``..data`` to a new folder; both files are read from one folder, so they always belong
-together.
+kubelet changes a mount by swapping the symbolic link ``..data`` to a new folder. All keys are read from one folder, so
+they always belong together.
 """
 
 import os
@@ -13,136 +13,153 @@ from pathlib import Path
 from typing import Final
 
 from kavip import names
-from kavip.agent.config.localize import Mounted, Next
-from kavip.agent.config.model import Refused
-from kavip.api.agent import AgentConfig, decode_config
+from kavip.agent.config.model import MountedConfig, NextConfig, RefusedConfig
+from kavip.api.agent import AgentConfig, ProblemCode, decode_config
 from kavip.vrrp import operatorconfig
 
-_LARGEST: Final = 1 << 20  # no ConfigMap is larger
-_LARGEST_PASSWORD: Final = 64
-_ANOTHER: Final = (
-    "password: the Secret holds another one than keepalived-operator's pods run; store theirs there, without what is "
-    "behind its 8th character"
+_MAX_BYTES: Final = 1 << 20  # of a ConfigMap
+_MAX_PASSWORD: Final = 64
+_MISMATCH: Final = (
+    "password: the Secret holds another one than keepalived-operator's pods run; store their password there, cut after "
+    "its 8th character"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
-class Passwords:
+class PasswordFiles:
     """
-    Where passwords are: *folder* has a folder for each Secret, ``agent.json`` says which key of which.
+    Where passwords are mounted.
 
-    *file* is the one where it does not say.
+    *folder* has a folder for each Secret; ``agent.json`` names the Secret and the key. *file* is the password if
+    ``agent.json`` names none.
     """
 
     folder: Path | None = None
     file: Path | None = None
 
     def folders(self) -> frozenset[Path]:
-        """Every folder that a Secret is mounted at."""
+        """Every folder at which a Secret is mounted."""
         found = {self.file.parent} if self.file else set()
         if self.folder is not None and self.folder.is_dir():
             found |= {each for each in self.folder.iterdir() if each.is_dir()}
         return frozenset(found)
 
     def read(self, name: str) -> str | None:
-        """The password *name*, or None where there is none."""
+        """The password *name*, ``SECRET/KEY``, or None if there is none."""
         if not name:
             return _password(self.file)
         secret, _, key = name.partition("/")
-        sound = self.folder is not None and all(_NAME.fullmatch(part) and part.strip(".") for part in (secret, key))
-        return _password(self.folder / secret / key) if self.folder is not None and sound else None
+        is_valid = self.folder is not None and all(_NAME.fullmatch(part) and part.strip(".") for part in (secret, key))
+        return _password(self.folder / secret / key) if self.folder is not None and is_valid else None
 
 
-def read(config_dir: Path, passwords: Passwords) -> Mounted | Refused:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The keys of the mounted ConfigMap; *old* is keepalived-operator's text while its pods run elsewhere."""
+
+    text: str
+    old: str
+    agent: bytes
+    following: bytes | None
+
+
+def read(config_dir: Path, passwords: PasswordFiles) -> MountedConfig | RefusedConfig:
     """Read all mounts as they are now."""
     try:
-        text, meta, following, old = _config(config_dir)
+        files = _read_files(config_dir)
     except OSError as error:
-        return Refused(f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}")
+        message = f"the ConfigMap is not mounted, or lacks a key: {os.strerror(error.errno or 0)}"
+        return RefusedConfig(ProblemCode.MOUNT_UNREADABLE, message)
     except UnicodeDecodeError:
-        return Refused("the ConfigMap holds bytes that are not UTF-8")
-    if meta is None:
-        return Refused(f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes")
-    current = Mounted(
-        text=text,
-        config_hash=meta.config_hash,
-        group=meta.group,
-        interface_from_ip=meta.interface_from_ip,
-        authentication=meta.authentication,
-        is_static=meta.static,
-        checks=meta.checks,
-        password=passwords.read(meta.password) if meta.authentication else None,
-        password_name=_name(meta.password, meta.renewals),
-        locals=meta.locals,
+        return RefusedConfig(ProblemCode.MOUNT_INVALID, "the ConfigMap holds bytes that are not UTF-8")
+    config = decode_config(files.agent)
+    if config is None:
+        message = f"{names.AGENT_KEY} in the ConfigMap is not what this version of kavip writes"
+        return RefusedConfig(ProblemCode.MOUNT_INVALID, message)
+    current = MountedConfig(
+        text=files.text,
+        config_hash=config.config_hash,
+        group=config.group,
+        interface_from_ip=config.interface_from_ip,
+        authentication=config.authentication,
+        is_static=config.static,
+        checks=config.checks,
+        password=passwords.read(config.password) if config.authentication else None,
+        password_name=_password_name(config.password, config.renewals),
+        locals=config.locals,
     )
-    if current.password is not None and operatorconfig.read_password(old) not in (None, current.password):
-        return Refused(_ANOTHER)  # who does not know theirs does not hear them, and would be master beside them
-    return replace(current, next=_next(current, meta, following, passwords))
+    if current.password is not None and operatorconfig.read_password(files.old) not in (None, current.password):
+        # with another password the node does not accept the old pods' adverts, and would be a second master
+        return RefusedConfig(ProblemCode.PASSWORD_MISMATCH, _MISMATCH)
+    return replace(current, next=_next(current, config, files.following, passwords))
 
 
-def _next(current: Mounted, meta: AgentConfig, following: bytes | None, passwords: Passwords) -> Next | None:
-    """What is to come; without a file of its own it is the same text, with another password."""
-    if meta.next is None:
+def _next(
+    current: MountedConfig, config: AgentConfig, following: bytes | None, passwords: PasswordFiles
+) -> NextConfig | None:
+    """The next configuration; without a text of its own it is the same text with another password."""
+    if config.next is None:
         return None
-    found = _unpacked(following) if following is not None else current.text
-    if found is None:
-        return Next(meta.next_hash, Refused(f"{names.NEXT_KEY} in the ConfigMap cannot be read"))
+    text = _decompressed(following) if following is not None else current.text
+    if text is None:
+        message = f"{names.NEXT_KEY} in the ConfigMap cannot be read"
+        return NextConfig(config.next_hash, RefusedConfig(ProblemCode.MOUNT_INVALID, message))
     mounted = replace(
         current,
-        text=found,
-        config_hash=meta.next.config_hash,
-        interface_from_ip=meta.next.interface_from_ip,
-        authentication=bool(meta.next.password),
-        password=passwords.read(meta.next.password) if meta.next.password else None,
-        password_name=_name(meta.next.password, meta.next.renewals),
+        text=text,
+        config_hash=config.next.config_hash,
+        interface_from_ip=config.next.interface_from_ip,
+        authentication=bool(config.next.password),
+        password=passwords.read(config.next.password) if config.next.password else None,
+        password_name=_password_name(config.next.password, config.next.renewals),
         is_next=True,
     )
-    return Next(meta.next_hash, mounted, meta.switch_at)
+    return NextConfig(config.next_hash, mounted, config.switch_at)
 
 
-def _name(path: str, renewals: int) -> str:
-    """Which password that is: where it is, and which of its contents."""
+def _password_name(path: str, renewals: int) -> str:
+    """Identifies a password: its file, and which content of that file."""
     return f"{path} {renewals}" if path else ""
 
 
-def _unpacked(content: bytes) -> str | None:
+def _decompressed(content: bytes) -> str | None:
     try:
-        return zlib.decompressobj(wbits=31).decompress(content, _LARGEST).decode()
+        return zlib.decompressobj(wbits=31).decompress(content, _MAX_BYTES).decode()
     except (zlib.error, UnicodeDecodeError):
         return None
 
 
-def _config(config_dir: Path) -> tuple[str, AgentConfig | None, bytes | None, str]:
+def _read_files(config_dir: Path) -> _Files:
     swapped = config_dir / "..data"
     folder = os.open(swapped if swapped.is_dir() else config_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         text, old = _texts(folder)
-        meta = decode_config(_content(names.AGENT_KEY, folder=folder, limit=_LARGEST))
+        agent = _content(names.AGENT_KEY, folder=folder, limit=_MAX_BYTES)
         try:
-            following = _content(names.NEXT_KEY, folder=folder, limit=_LARGEST)
+            following = _content(names.NEXT_KEY, folder=folder, limit=_MAX_BYTES)
         except FileNotFoundError:
             following = None
-        return text, meta, following, old
+        return _Files(text, old, agent, following)
     finally:
         os.close(folder)
 
 
 def _texts(folder: int) -> tuple[str, str]:
-    """kavip's text, and that of keepalived-operator's pods as long as they run elsewhere: it has its key then."""
+    """kavip's text, and keepalived-operator's while its pods run elsewhere: that one has its usual key meanwhile."""
     try:
-        text = _content(names.TAKE_OVER_KEY, folder=folder, limit=_LARGEST).decode()
+        text = _content(names.TAKE_OVER_KEY, folder=folder, limit=_MAX_BYTES).decode()
     except FileNotFoundError:
-        return _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode(), ""
-    return text, _content(names.CONFIG_KEY, folder=folder, limit=_LARGEST).decode(errors="replace")
+        return _content(names.CONFIG_KEY, folder=folder, limit=_MAX_BYTES).decode(), ""
+    return text, _content(names.CONFIG_KEY, folder=folder, limit=_MAX_BYTES).decode(errors="replace")
 
 
 def _password(path: Path | None) -> str | None:
-    """The password, or None where there is none to read; what is too long or no text is handed on to be refused."""
+    """The password, or None if there is no file; an invalid one is returned, and refused later."""
     if path is None:
         return None
     try:
-        return _content(str(path), limit=_LARGEST_PASSWORD).decode("ascii", errors="replace")
+        return _content(str(path), limit=_MAX_PASSWORD).decode("ascii", errors="replace")
     except OSError:
         return None
 

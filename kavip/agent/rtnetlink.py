@@ -1,8 +1,13 @@
 """
 rtnetlink(7): changes of this node's interfaces and addresses, as they happen.
 
-On a node with many pods interfaces come and go all the time, so each change is told by name and the listener says
-whether it matters. Link-local addresses never do.
+Interfaces change all the time on a node with many pods. So each change carries a name, and the caller decides whether
+it is relevant. Link-local addresses are not reported.
+
+It does not use pyroute2 because the event loop that handles these messages also answers kubelet's probes, and a
+fail-over brings all at once. For 500 VIPs and 100 interfaces that come and go, 1,600 messages, this module takes 60 ms
+of processor time and 0.3 MiB of memory; with pyroute2's message types it is 190 ms and 1.1 MiB, with its AsyncIPRoute
+270 ms and 2.2 MiB (``python -m bench.watch``, November 2026).
 """
 
 import asyncio
@@ -25,18 +30,18 @@ _BUFFER: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Of an interface, or of an address."""
+class NetworkChange:
+    """A change of an interface, or of an address."""
 
     interface: str = ""
     address: str = ""
 
 
-class Changes:
-    """Calls *wake* when something changes that *matters*, as long as the context lasts."""
+class NetworkWatch:
+    """Calls *wake* upon a change that *is_relevant*, for the duration of the context."""
 
-    def __init__(self, matters: Callable[[Change], bool], wake: Callable[[], None]) -> None:
-        self._matters, self._wake = matters, wake
+    def __init__(self, is_relevant: Callable[[NetworkChange], bool], wake: Callable[[], None]) -> None:
+        self._is_relevant, self._wake = is_relevant, wake
         self._socket: socket.socket | None = None
 
     def __enter__(self) -> Self:
@@ -44,7 +49,7 @@ class Changes:
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
             self._socket.bind((0, _GROUPS))
         except OSError:
-            return self  # the node is looked at now and then whatever happens
+            return self  # the agent looks at the node from time to time anyway
         asyncio.get_running_loop().add_reader(self._socket, self._happened, self._socket)
         return self
 
@@ -55,17 +60,17 @@ class Changes:
 
     def _happened(self, source: socket.socket) -> None:
         try:
-            news = any(self._matters(each) for each in changed(source.recv(_BUFFER)))
+            is_relevant = any(self._is_relevant(each) for each in changes(source.recv(_BUFFER)))
         except BlockingIOError:
             return
         except OSError:
-            news = True  # ENOBUFS: some were lost
-        if news:
+            is_relevant = True  # ENOBUFS: some messages were lost
+        if is_relevant:
             self._wake()
 
 
-def changed(messages: bytes) -> Iterator[Change]:
-    """What *messages* of the kernel are about."""
+def changes(messages: bytes) -> Iterator[NetworkChange]:
+    """The changes in *messages* of the kernel; what is malformed is skipped."""
     at = 0
     while at + _MESSAGE.size <= len(messages):
         length, kind, *_ = _MESSAGE.unpack_from(messages, at)
@@ -74,11 +79,11 @@ def changed(messages: bytes) -> Iterator[Change]:
         body = messages[at + _MESSAGE.size : at + length]
         at += _aligned(length)
         if kind in _LINKS and (name := _attributes(body, _LINK_BODY).get(_IFLA_IFNAME)):
-            yield Change(interface=name.rstrip(b"\0").decode(errors="replace"))
+            yield NetworkChange(interface=name.rstrip(b"\0").decode(errors="replace"))
         if kind in _ADDRESSES and body[_SCOPE] != _LINK_SCOPE:
             found = _attributes(body, _ADDRESS_BODY)
             if address := found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS):
-                yield Change(address=str(ip_address(address)))
+                yield NetworkChange(address=str(ip_address(address)))
 
 
 def _attributes(body: bytes, at: int) -> dict[int, bytes]:

@@ -1,8 +1,8 @@
 """
-What wakes the agent: a change in a mount, of the node's network, of the daemon's pid file, or the end of the daemon.
+Wakes the agent: when a mount, the node's network or the daemon's pid file changes, and when the daemon ends.
 
-A wake-up says only that it is time to look. One that is missed costs no more than the wait for the next look, so
-nothing here has to be certain, and what cannot be had (a node has a limited number of inotify handles) is done without.
+A wake-up only starts another look. A missed one costs no more than the pause until the next look, so the agent goes on
+with what it can watch: a node has a limited number of inotify instances.
 """
 
 import asyncio
@@ -14,85 +14,91 @@ from typing import Final, Self
 
 import structlog
 
-from kavip.agent.inotify import MADE, File, Folder, Folders
+from kavip.agent.inotify import CREATED, File, Folder, FolderWatch
 from kavip.agent.keepalived.process import PID_FILE, Daemon
-from kavip.agent.rtnetlink import Change, Changes
+from kavip.agent.rtnetlink import NetworkChange, NetworkWatch
 
-BLIND: Final = 0.25
-"""Seconds between looks where a folder cannot be watched, or is not there."""
+UNWATCHED: Final = 0.25
+"""Seconds between looks while a folder cannot be watched, or does not exist."""
 SOONEST: Final = 0.02
-"""Seconds between looks, however much happens."""
+"""Seconds between looks, at least."""
 
 log = structlog.get_logger()
 
 
-class Alarm:
+class Watcher:
     """
-    Wakes one listener.
+    Wakes one task, which calls :meth:`wait`.
 
-    *mounts* and the pid file in *run_dir* are watched; a change of the network that *matters* calls *moved* first.
+    It watches *mounts*, and the pid file in *run_dir*. A change of the network that *is_relevant* calls
+    *network_changed* first.
     """
 
     def __init__(
-        self, mounts: Iterable[Path], run_dir: Path, *, matters: Callable[[Change], bool], moved: Callable[[], None]
+        self,
+        mounts: Iterable[Path],
+        run_dir: Path,
+        *,
+        is_relevant: Callable[[NetworkChange], bool],
+        network_changed: Callable[[], None],
     ) -> None:
-        self._rung = asyncio.Event()
-        self._moved = moved
-        pid_files = Folder(run_dir, MADE, frozenset({os.fsencode(PID_FILE)}))
-        self._folders = Folders([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._rung.set)
-        self._changes = Changes(matters, self._network)
+        self._woken = asyncio.Event()
+        self._network_changed = network_changed
+        pid_files = Folder(run_dir, CREATED, frozenset({os.fsencode(PID_FILE)}))
+        self._folders = FolderWatch([*map(Folder, mounts), pid_files], [File(run_dir / PID_FILE)], self._woken.set)
+        self._network = NetworkWatch(is_relevant, self._wake_for_network)
         self._stack = ExitStack()
         self._daemon: Daemon | None = None
         self._handle = -1
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._folders)
-        self._stack.enter_context(self._changes)
-        self._stack.callback(self._let_go)
-        if not self._folders.seeing:
-            log.warning("a folder cannot be watched: it is looked at instead", every=BLIND)
+        self._stack.enter_context(self._network)
+        self._stack.callback(self._close_handle)
+        if not self._folders.is_complete:
+            log.warning("folder not watched", poll_seconds=UNWATCHED)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    async def follow(self, daemon: Daemon | None) -> None:
-        """Wake when *daemon*, and no other, ends."""
+    async def watch_daemon(self, daemon: Daemon | None) -> None:
+        """Wake when *daemon* ends; no other daemon is watched any more."""
         if daemon == self._daemon:
             return
-        self._let_go()
+        self._close_handle()
         if daemon is None:
             return
         try:
             self._handle = os.pidfd_open(daemon.pid)
         except OSError:
-            self._rung.set()
+            self._woken.set()
             return
         self._daemon = daemon
-        asyncio.get_running_loop().add_reader(self._handle, self._ended)
-        if not await asyncio.to_thread(daemon.alive):  # the handle may be that of who has its number now
-            self._ended()
+        asyncio.get_running_loop().add_reader(self._handle, self._daemon_ended)
+        if not await asyncio.to_thread(daemon.alive):  # the handle may be that of a later process with the same pid
+            self._daemon_ended()
 
     async def wait(self, seconds: float) -> None:
-        """Return when something happens, at the latest after *seconds*."""
-        self._folders.watch()
-        longest = seconds if self._folders.seeing else min(seconds, BLIND)
+        """Return at the next wake-up, at the latest after *seconds*."""
+        self._folders.renew()
+        longest = seconds if self._folders.is_complete else min(seconds, UNWATCHED)
         try:
             async with asyncio.timeout(max(SOONEST, longest)):
-                await self._rung.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
-        self._rung.clear()
+        self._woken.clear()
 
-    def _network(self) -> None:
-        self._moved()
-        self._rung.set()
+    def _wake_for_network(self) -> None:
+        self._network_changed()
+        self._woken.set()
 
-    def _ended(self) -> None:
-        self._let_go()
-        self._rung.set()
+    def _daemon_ended(self) -> None:
+        self._close_handle()
+        self._woken.set()
 
-    def _let_go(self) -> None:
+    def _close_handle(self) -> None:
         if self._handle >= 0:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)

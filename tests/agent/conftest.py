@@ -1,4 +1,4 @@
-"""Pods on machines: one segment for a module, new pods for each test."""
+"""Fixtures: a segment with two machines for each module, new pods for each test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ def lan() -> Iterator[Segment]:
 
 @pytest.fixture
 def pod(lan: Segment, tmp_path: Path) -> Iterator[MakePod]:
-    """Makes pods, by the name of their node; they end with the test."""
+    """Makes pods by the name of their node, and stops them after the test."""
     with ExitStack() as stack:
 
         def make(node: str = "n1", *, group: str = "", keepalived: str = "/usr/sbin/keepalived") -> Pod:

@@ -1,8 +1,7 @@
 """
-A pod of the DaemonSet on a machine of the testbed: the real agent beside the real keepalived, with a pod's rights.
+A pod of the DaemonSet on a machine of the testbed: the real agent beside the real keepalived.
 
-Both run as root with the few capabilities that the controller gives them, cannot gain more, and see each other's
-processes.
+Both run as root with the capabilities that the controller gives them, cannot gain more, and see each other's processes.
 """
 
 import ctypes
@@ -24,7 +23,7 @@ from hack.testbed.process import Process
 from hack.testbed.segment import Host
 from kavip import names
 from kavip.reconcile.rollout.configmap import secret_folder
-from tests.agent.scene import Mount
+from tests.agent.mounts import Mount
 from tests.vrrp.livedaemons import BEFORE_OTHERS, GRACE
 
 PATIENCE = 120.0
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 
 def enter(netns: str) -> None:
-    """Go into a network namespace: this thread alone does."""
+    """Enter a network namespace with this thread alone."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(netns, "rb") as namespace:
         if libc.setns(namespace.fileno(), _CLONE_NEWNET):
@@ -47,7 +46,7 @@ def enter(netns: str) -> None:
 
 
 def entered(netns: str, work: Callable[[], T]) -> T:
-    """What *work* gives within another network namespace: only the thread that does it goes there."""
+    """The result of *work* in another network namespace, which only its thread enters."""
 
     def inside() -> T:
         enter(netns)
@@ -58,12 +57,12 @@ def entered(netns: str, work: Callable[[], T]) -> T:
 
 
 def connected(netns: str, host: str, port: int) -> socket.socket:
-    """A connection from within another network namespace."""
+    """A connection that is opened in another network namespace."""
     return entered(netns, lambda: socket.create_connection((host, port), timeout=10))
 
 
 def kill_together(pids: Iterable[int]) -> None:
-    """End processes that look after each other: nobody says goodbye for another, or starts it anew."""
+    """Kill processes that supervise each other, so that none cleans up for another or restarts it."""
     family = [one for pid in pids if (one := process.find(pid))]
     for one in family:
         one.signal(signal.SIGSTOP)
@@ -74,7 +73,7 @@ class Pod:
     """
     Mounts, run directory and the two containers.
 
-    *flags* are the agent's, *agent_program* runs it; *frame* is a program that runs any command as it likes.
+    *flags* are the agent's; *agent_program* runs it; *frame* is a command that runs the command of each container.
     """
 
     def __init__(self, host: Host, folder: Path, *, keepalived: str = "/usr/sbin/keepalived") -> None:
@@ -126,23 +125,23 @@ class Pod:
         self.start_agent()
 
     def kill_keepalived(self) -> None:
-        """End keepalived with all its processes, without a goodbye."""
+        """Kill keepalived with all its processes."""
         if self.keepalived:
             kill_together(process.children([self.keepalived.pid]))
         self.keepalived = None
 
     def kill_agent(self) -> None:
-        """End the agent."""
+        """Kill the agent."""
         process.kill([self.agent] if self.agent else [])
         self.agent = None
 
     def replace(self) -> None:
-        """Lose the run directory, as a deleted pod does."""
+        """Empty the run directory, as a new pod finds it."""
         shutil.rmtree(self.run_dir)
         self.run_dir.mkdir()
 
     def stop(self) -> None:
-        """End what runs, keep its logs, and take its addresses off: the machine lives on."""
+        """Stop what runs, keep its logs, and remove its addresses: the machine is used again."""
         self.kill_agent()
         if self.keepalived:
             process.stop([self.keepalived], grace=GRACE)
@@ -153,7 +152,7 @@ class Pod:
                 shutil.copy(log, self.folder)
 
     def mount_password(self, secret: str, **keys: str) -> None:
-        """Mount the Secret with these keys, or what has become of it."""
+        """Mount the Secret with these keys, or change it."""
         (folder := self.passwords / secret_folder(secret)).mkdir(exist_ok=True)
         for key, password in keys.items():
             (folder / f".{key}").write_text(password)
@@ -162,7 +161,7 @@ class Pod:
     # --- what it says -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, *, source: Host | None = None) -> tuple[int, str]:
-        """Status and body of one page, asked for on the node or on *source*; status 0 without an answer."""
+        """Status and body of one page, requested on the node or on *source*; status 0 without an answer."""
         answer = b""
         try:
             with connected((source or self.host).netns, self.host.ipv4, self.port) as connection:
@@ -175,7 +174,7 @@ class Pod:
         return int(head.split()[1]) if head else 0, body
 
     def state(self) -> dict[str, Any]:
-        """The agent's ``/state``, with what the daemon says, if one runs."""
+        """The agent's ``/state``, with keepalived's instances if it runs."""
         found: dict[str, Any] = json.loads(self.answered(names.STATE_PATH))
         return found
 
@@ -184,11 +183,11 @@ class Pod:
         return {each["name"]: each for each in self.state()["instances"]}
 
     def role(self, name: str) -> str:
-        """The state of an instance in ``/state``; "" while the daemon has not told of it."""
+        """The state of an instance in ``/state``; "" before keepalived reports it."""
         return str(self.instances().get(name, {}).get("state", ""))
 
     def transitions(self) -> dict[str, tuple[int, ...]]:
-        """How often each instance became master, and how often it ceased to be, as the daemon counts it."""
+        """How often each instance became master and stopped being master, by keepalived's counters."""
         found: dict[str, list[int]] = {}
         for family in text_string_to_metric_families(self.answered(names.METRICS_PATH)):
             if family.name in ("keepalived_vrrp_become_master", "keepalived_vrrp_release_master"):
@@ -202,19 +201,19 @@ class Pod:
         return {each["local"] for each in interfaces[0]["addr_info"]}
 
     def masters(self) -> set[str]:
-        """The instances that this node is master of."""
+        """The instances that are master on this node."""
         return {name for name, each in self.instances().items() if each["state"] == "MASTER"}
 
     def daemon_reloads(self) -> int:
-        """How often keepalived's processes said that they read their configuration again."""
+        """How often keepalived's processes logged a reload."""
         return self.keepalived_log.read_text(errors="replace").count("Reloading")
 
     def logs(self) -> str:
-        """All that both containers have said."""
+        """The end of both containers' logs."""
         return "\n".join(process.tail(log, 400) for log in (self.agent_log, self.keepalived_log))
 
     def answered(self, path: str) -> str:
-        """A page with what the daemon says, if one runs: a busy machine may keep it, or the agent, from answering."""
+        """A page with keepalived's answer if it runs; on a busy machine one of the two may be late."""
         told: list[str] = []
 
         def answered() -> bool:
@@ -229,11 +228,11 @@ class Pod:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def runs(self, config_hash: str) -> None:
-        """Wait until the daemon runs the configuration of that hash."""
+        """Wait until keepalived runs the configuration with that hash."""
         self.wait_until(f"configuration {config_hash} runs", lambda: self.state()["configHash"] == config_hash)
 
     def refuses(self, config_hash: str) -> str:
-        """Wait until the agent refuses the configuration of that hash; the reason."""
+        """Wait until the agent refuses the configuration with that hash; the message."""
         self.wait_until(
             f"configuration {config_hash} is refused",
             lambda: self.state()["wantedHash"] == config_hash and self.state()["refused"] != "",
@@ -241,7 +240,7 @@ class Pod:
         return str(self.state()["refused"])
 
     def lives(self) -> None:
-        """Wait until the liveness probe is content: it asks the daemon, which a busy machine may keep waiting."""
+        """Wait until the liveness probe succeeds; on a busy machine keepalived may be late."""
         self.wait_until("it is alive", lambda: self.get(names.LIVE_PATH)[0] == 200)
 
     def wait_until(self, what: str, ready: Callable[[], bool]) -> None:

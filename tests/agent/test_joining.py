@@ -1,4 +1,4 @@
-"""A pod that starts while its password is replaced: it gives way to those who run the one before."""
+"""A pod that starts while a password is replaced: it holds no VIP while the others run the previous one."""
 
 from dataclasses import replace
 from typing import Final
@@ -6,68 +6,67 @@ from typing import Final
 import msgspec
 import pytest
 
-from kavip.agent.config.localize import Mounted
-from kavip.agent.config.model import Localized
-from kavip.agent.joining import WAIT, Newcomer
-from kavip.agent.keepalived.dump import Data, Dump, Entry, Stats
+from kavip.agent.config.model import LocalizedConfig, MountedConfig
+from kavip.agent.joining import WAIT, JoiningPod
+from kavip.agent.report.dump import Data, Dump, Entry, Stats
 from kavip.api.agent import decode_state
 from kavip.reconcile.observed.agent import node_state
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.config.test_localize import facts, localized
 
-TEXT: Final = scene.rendered({"shop/web": "192.0.2.200,2001:db8:2::200"}, **scene.WITH_PASSWORD)
-MOUNTED: Final = scene.mounted(TEXT, authentication=True, password="new")
+TEXT: Final = mounts.rendered({"shop/web": "192.0.2.200,2001:db8:2::200"}, **mounts.WITH_PASSWORD)
+MOUNTED: Final = mounts.mounted(TEXT, authentication=True, password="new")
 OURS, SIXTH = "shop/web", "shop/web/v6"
 """The second is of version 3, which has no passwords: whoever is heard there proves nothing."""
 
 
 class Pod:
-    """A pod that has just started, and a clock."""
+    """A pod that has just started, with a clock."""
 
-    def __init__(self, good: Localized | None = None, mounted: Mounted = MOUNTED) -> None:
-        """*good* ran before."""
+    def __init__(self, good: LocalizedConfig | None = None, mounted: MountedConfig = MOUNTED) -> None:
+        """*good* ran last."""
         self.seconds = 100.0
         self.installed = localized(mounted.text, facts(), authentication=True, password=mounted.password)
-        self.newcomer = Newcomer(lambda: self.seconds, lambda: self.seconds + 1_000_000_000)
-        self.newcomer.begin(good)
+        self.joining = JoiningPod(lambda: self.seconds, lambda: self.seconds + 1_000_000_000)
+        self.joining.start(good)
 
     def hears(self, **counted: Stats) -> bool:
-        """Whether it gives way when keepalived has counted this."""
-        if self.newcomer.listens:
-            self.newcomer.hear(self.installed, dump(**counted))
-        return self.newcomer.gives_way(MOUNTED)
+        """Count adverts; whether the pod is held back."""
+        if self.joining.is_listening:
+            self.joining.observe(self.installed, dump(**counted))
+        return self.joining.review(MOUNTED)
 
     def listens(self) -> bool:
-        """Whether it listens still."""
-        return self.newcomer.listens
+        """Whether the pod still listens."""
+        return self.joining.is_listening
 
 
 def dump(ours: Stats = Stats(), sixth: Stats = Stats()) -> Dump:  # noqa: B008 - frozen
-    """What keepalived tells."""
+    """keepalived's counters."""
     return tuple(Entry(Data(name, 10, 1), stats) for name, stats in ((OURS, ours), (SIXTH, sixth)))
 
 
 @pytest.mark.parametrize("count", ["auth_failure", "authtype_mismatch", "invalid_authtype"])
-def test_it_gives_way_to_those_whom_it_cannot_accept(count: str) -> None:
-    """Not before it hears them, and until all switch."""
+def test_unauthenticated_adverts_hold_the_pod_back(count: str) -> None:
+    """From the first one on, until all switch."""
     pod = Pod()
     assert not pod.hears(sixth=Stats(advert_rcvd=3))
     assert pod.listens()
     assert pod.hears(ours=Stats(**{count: 1}), sixth=Stats(advert_rcvd=3))
     assert not pod.listens()
-    assert not pod.newcomer.gives_way(replace(MOUNTED, is_next=True))
-    assert not pod.newcomer.is_outvoted
+    assert not pod.joining.review(replace(MOUNTED, is_next=True))
+    assert not pod.joining.is_held_back
 
 
-def test_it_does_not_wait_where_nobody_has_the_nodes_switch() -> None:
-    """A static pod has no controller: whoever it cannot accept is a stranger."""
+def test_a_static_pod_is_not_held_back() -> None:
+    """Without a controller there is no switch."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
-    assert not pod.newcomer.gives_way(replace(MOUNTED, is_static=True))
+    assert not pod.joining.review(replace(MOUNTED, is_static=True))
 
 
-def test_it_gives_way_for_a_while_only() -> None:
-    """Who is heard may be a stranger."""
+def test_the_hold_ends_after_a_while() -> None:
+    """The adverts may be another router's."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
     pod.seconds += WAIT - 1
@@ -77,38 +76,38 @@ def test_it_gives_way_for_a_while_only() -> None:
     assert not pod.hears(ours=Stats(auth_failure=9))
 
 
-def test_it_says_until_when_it_gives_way_and_what_to_do_about_a_stranger() -> None:
-    """In as many letters as a controller passes on; and it says the same all the time."""
+def test_the_message_says_until_when_and_what_to_do() -> None:
+    """In 200 characters, and it does not change meanwhile."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
-    said = pod.newcomer.why
-    assert said.endswith("at most until 2001-09-09T01:52:20.000Z")  # 1,000,000,100 and WAIT
+    said = pod.joining.problem.message
+    assert "at most until 2001-09-09T01:52:20.000Z" in said  # 1,000,000,100 and WAIT
     assert "blacklistRouterIDs" in said
     assert node_state(decode_state(msgspec.json.encode({"group": "lb/edge", "refused": said}))).refused == said
     pod.seconds += 60
     assert pod.hears()
-    assert pod.newcomer.why == said
+    assert pod.joining.problem.message == said
 
 
-def test_strangers_beside_those_whom_it_accepts() -> None:
-    """One who has its password proves that it is the right one."""
+def test_one_accepted_advert_is_enough() -> None:
+    """It proves the password, whatever else comes."""
     pod = Pod()
     assert not pod.hears(ours=Stats(auth_failure=5, advert_rcvd=1))
     assert not pod.hears(ours=Stats(auth_failure=9))
 
 
-def test_whom_nobody_hears_listens_no_longer() -> None:
-    """After as many intervals as a master is heard in; what comes later is no reason to leave what it holds."""
+def test_a_pod_without_adverts_stops_listening() -> None:
+    """After an election's time; later adverts take no VIP away."""
     pod = Pod()
     assert not pod.hears()
     pod.seconds += 20
     assert not pod.hears()
-    assert not pod.newcomer.listens
+    assert not pod.joining.is_listening
     assert not pod.hears(ours=Stats(auth_failure=1))
 
 
 def test_a_node_that_joins_listens_when_others_know_it() -> None:
-    """Until then it speaks from nowhere, and hears nobody, however long that takes."""
+    """Until then it has no source address, and gets no adverts."""
     pod = Pod()
     joined = pod.installed
     text = joined.text.replace("    unicast_src_ip 192.0.2.11\n", "")
@@ -122,29 +121,29 @@ def test_a_node_that_joins_listens_when_others_know_it() -> None:
 
 
 def test_a_pod_that_ran_before_does_not_listen() -> None:
-    """It knows the password that runs, and keeps it."""
+    """It keeps the password that runs."""
     pod = Pod(good=Pod().installed)
-    assert not pod.newcomer.listens
+    assert not pod.joining.is_listening
     assert not pod.hears(ours=Stats(auth_failure=1))
 
 
-def test_another_password_is_tried_anew() -> None:
-    """The Secret was edited back."""
+def test_another_password_is_tried() -> None:
+    """The Secret was changed back."""
     pod = Pod()
     assert pod.hears(ours=Stats(auth_failure=1))
-    assert not pod.newcomer.gives_way(replace(MOUNTED, password="old"))
-    assert pod.newcomer.listens
+    assert not pod.joining.review(replace(MOUNTED, password="old"))
+    assert pod.joining.is_listening
 
 
-def test_the_only_node_of_a_group_gives_way_to_nobody() -> None:
-    """There is nobody who could know better."""
-    alone = scene.mounted(scene.rendered({OURS: "192.0.2.200"}, nodes=1, **scene.WITH_PASSWORD), password="new")
+def test_the_only_node_of_a_group_is_not_held_back() -> None:
+    """There is no node to switch with."""
+    alone = mounts.mounted(mounts.rendered({OURS: "192.0.2.200"}, nodes=1, **mounts.WITH_PASSWORD), password="new")
     pod = Pod()
-    pod.newcomer.hear(pod.installed, dump(ours=Stats(auth_failure=1)))
-    assert not pod.newcomer.gives_way(replace(alone, authentication=True))
+    pod.joining.observe(pod.installed, dump(ours=Stats(auth_failure=1)))
+    assert not pod.joining.review(replace(alone, authentication=True))
 
 
-def test_what_is_held_is_an_empty_configuration() -> None:
-    """It bears no hash: it is not the one that is wanted."""
+def test_a_pod_that_is_held_back_runs_an_empty_configuration() -> None:
+    """Without a hash, because it is not the wanted one."""
     found = localized(TEXT, facts(), authentication=True, password="new", held="because")
     assert (found.configuration.instances, found.config_hash) == ((), "")

@@ -1,4 +1,4 @@
-"""Settings, and what the process is made of."""
+"""The agent's settings, and its process."""
 
 import asyncio
 import fcntl
@@ -33,29 +33,29 @@ from kavip.errors import SettingsError
     ],
 )
 def test_a_malformed_setting_is_named(changes: dict[str, Any], named: str) -> None:
-    """Flag, variable, value and remedy stand in one line."""
+    """Flag, variable, value and remedy are in one line."""
     with pytest.raises(SettingsError) as caught:
         AgentSettings(**{"node_name": "n1", **changes})
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_the_node_itself_is_always_answered() -> None:
-    """kubelet's probes come from there."""
+def test_the_node_itself_is_always_allowed() -> None:
+    """kubelet's probes come from its address."""
     settings = AgentSettings(node_name="n1", node_ip="192.0.2.11", allowed_cidrs="198.51.100.0/24")
     assert [str(network) for network in settings.networks] == ["198.51.100.0/24", "192.0.2.11/32"]
     assert AgentSettings(node_name="n1", node_ip="192.0.2.11").networks == ()
 
 
-async def test_a_run_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """It is mounted, not made."""
+async def test_a_missing_run_directory_is_named(tmp_path: Path) -> None:
+    """It is mounted, not created."""
     with pytest.raises(SettingsError, match="run-dir"):
         await main_async(AgentSettings(node_name="n1", run_dir=str(tmp_path / "nowhere")))
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """*folder*, as long as another agent has it."""
+    """*folder* while another agent uses it."""
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
@@ -65,8 +65,8 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_an_init_container_beside_an_agent_leaves_everything_to_it(tmp_path: Path) -> None:
-    """Alone it writes a first configuration whatever is mounted; two at a time would take each other's files away."""
+def test_an_init_container_beside_an_agent_writes_nothing(tmp_path: Path) -> None:
+    """Alone it installs a first configuration, whatever is mounted."""
     command = [sys.executable, "-m", "kavip", "agent", "--once", "--node-name=n1", f"--run-dir={tmp_path}"]
     with claimed(tmp_path):
         subprocess.run(command, check=True, timeout=120, capture_output=True)
@@ -83,7 +83,7 @@ async def test_an_agent_waits_for_the_one_before_it(
     monkeypatch.setattr(main, "_REBIND", 0.01)
     stopped = asyncio.Event()
     with claimed(tmp_path):
-        waiting = asyncio.create_task(main._succeed(RunDirectory(tmp_path), stopped))
+        waiting = asyncio.create_task(main._wait_for_claim(RunDirectory(tmp_path), stopped))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         if not ends:
@@ -94,7 +94,7 @@ async def test_an_agent_waits_for_the_one_before_it(
 
 
 def test_the_agent_imports_no_kubernetes_client() -> None:
-    """Neither kubernetes_asyncio, nor kavip.kube, nor the libraries of webhook and renderer."""
+    """And no library of the webhook or the renderer."""
     code = (
         "import sys, kavip.agent.main\n"
         "heavy = ('kubernetes_asyncio', 'kavip.kube', 'kavip.snapshot', 'aiohttp', 'jinja2', 'cryptography', 'yaml')\n"

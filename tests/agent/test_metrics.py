@@ -1,4 +1,4 @@
-"""Every metric of the agent's port moves with what a real keepalived does, by the names of either exporter."""
+"""Every metric of the agent follows what a real keepalived does, with the names of both exporters."""
 
 import socket
 import struct
@@ -9,16 +9,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hack.testbed.segment import Host, Segment
 from kavip import names
-from kavip.agent.http import exporters
+from kavip.agent.report import exporters
 from kavip.names import Exporter
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod, entered
-from tests.agent.steps import ONE, WEB, WEB_VIP, led, lenient, master, started
+from tests.agent.podstates import ONE, WEB, WEB_VIP, led, lenient, master, started
 
 pytestmark = pytest.mark.netns
 
-TEXT = scene.rendered({WEB: f"{WEB_VIP},192.0.2.131"}, nodes=2, **scene.WITH_PASSWORD, unicast_enabled=False)
+TEXT = mounts.rendered({WEB: f"{WEB_VIP},192.0.2.131"}, nodes=2, **mounts.WITH_PASSWORD, unicast_enabled=False)
 ROUTER_ID = 26
 _PASS = 1
 _GROUP = "224.0.0.18"
@@ -31,9 +31,9 @@ def advert(
     authentication: int = _PASS,
     interval: int = 1,
     vip: str = WEB_VIP,
-    password: str = scene.PASSWORD,
+    password: str = mounts.PASSWORD,
 ) -> bytes:
-    """A VRRP version 2 advert of a lower priority than kavip's."""
+    """A VRRP version 2 advert with a lower priority than kavip's."""
     head = struct.pack("!BBBBBBH", 2 << 4 | kind, ROUTER_ID, 1, 1, authentication, interval, 0)
     body = head + socket.inet_aton(vip) + password.encode().ljust(8, b"\0")
     total = sum(struct.unpack(f"!{len(body) // 2}H", body))
@@ -56,7 +56,7 @@ UNCOUNTED = "advert_interval_err"
 
 
 def send(host: Host, packet: bytes, *, ttl: int) -> None:
-    """Send *packet* to the routers of the segment."""
+    """Send *packet* to the VRRP routers of the segment."""
 
     def sending() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, _VRRP) as raw:
@@ -68,7 +68,7 @@ def send(host: Host, packet: bytes, *, ttl: int) -> None:
 
 
 def samples(pod: Pod) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """A scrape, by the names of samples."""
+    """One scrape by the names of samples."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(pod.answered(names.METRICS_PATH)):
         for sample in family.samples:
@@ -77,7 +77,7 @@ def samples(pod: Pod) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def counters(pod: Pod, style: Exporter) -> dict[str, float]:
-    """keepalived's counters by the names of its dump; the labels are those that dashboards know."""
+    """keepalived's counters by the names of its dump; the labels are those of the exporter."""
     name, more = ("name", {"state"}) if style is Exporter.GEN2BRAIN else ("iname", set[str]())
     scraped, found = samples(pod), {}
     for field, other in exporters.MEHDY.items():
@@ -91,11 +91,11 @@ def counters(pod: Pod, style: Exporter) -> dict[str, float]:
 
 
 def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
-    """Each with the packet or the event that it counts, by both exporters' names; but for the one that never does."""
+    """Each with the packet or event that it counts, except the one that never moves."""
     pods = [pod(node) for node in ("n1", "n2")]
     for each in pods:
         each.password.parent.mkdir(parents=True, exist_ok=True)
-        each.password.write_text(scene.PASSWORD)
+        each.password.write_text(mounts.PASSWORD)
         started(each, TEXT, authentication=True)
     first, second = led(pods, WEB)
     for name, (packet, ttl) in ERRORS.items():
@@ -106,7 +106,7 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
         assert {other for other in ERRORS if after[other] > before[other]} == {name}
     send(lan.client, advert(interval=7), ttl=255)
     second.wait_until("keepalived says so", lambda: "advertisement interval mismatch" in second.logs())
-    first.host.exec("ip", "address", "del", f"{WEB_VIP}/32", "dev", "eth0")  # it gives up its reign for that
+    first.host.exec("ip", "address", "del", f"{WEB_VIP}/32", "dev", "eth0")  # it stops being master for that
     first.wait_until("it is master again", lambda: first.transitions()[WEB] == (2, 1))
     moved: dict[str, float] = {}
     for style in Exporter:
@@ -124,13 +124,13 @@ def test_every_counter_of_keepalived_moves(pod: MakePod, lan: Segment) -> None:
 
 
 def test_every_metric_of_kavip_moves(pod: MakePod, tmp_path: Path) -> None:
-    """Reloads, refusals, what is left out, failures, what a daemon left behind."""
+    """Reloads, refusals, excluded instances, failures, stale addresses."""
     node = master(started(pod("n1", keepalived=lenient(tmp_path)), ONE), WEB)
 
     def told(name: str, **labels: str) -> float:
         return next(value for has, value in samples(node)[f"kavip_agent_{name}"] if labels.items() <= has.items())
 
-    assert told("config_info", running=scene.hash_of(ONE), wanted=scene.hash_of(ONE)) == 1
+    assert told("config_info", running=mounts.hash_of(ONE), wanted=mounts.hash_of(ONE)) == 1
     assert told("keepalived_info", version="2.2.7") == 1
     assert (told("config_current"), told("config_refused"), told("left_out_instances")) == (1, 0, 0)
     assert told("instances", family="4", state="MASTER") == 1

@@ -11,9 +11,9 @@ import pytest
 
 from kavip.agent import inotify, rtnetlink
 from kavip.agent.keepalived.process import PID_FILE, Daemon
-from kavip.agent.rtnetlink import Change
-from kavip.agent.watch import Alarm
-from tests.agent.scene import Mount
+from kavip.agent.rtnetlink import NetworkChange
+from kavip.agent.watch import Watcher
+from tests.agent.mounts import Mount
 
 LONG = 30.0
 SHORT = 0.05
@@ -34,21 +34,21 @@ def run_dir(tmp_path: Path) -> Path:
     return made
 
 
-def alarm(run_dir: Path, *mounts: Path) -> Alarm:
-    """One that the network cannot ring."""
-    return Alarm(mounts, run_dir, matters=lambda _: False, moved=lambda: None)
+def watcher(run_dir: Path, *mounts: Path) -> Watcher:
+    """A watcher for which no change of the network is relevant."""
+    return Watcher(mounts, run_dir, is_relevant=lambda _: False, network_changed=lambda: None)
 
 
-async def woke(given: Alarm, *, within: float = LONG) -> bool:
-    """Whether it rings before the time is up."""
+async def woke(given: Watcher, *, within: float = LONG) -> bool:
+    """Whether the watcher wakes within so many seconds."""
     began = asyncio.get_running_loop().time()
     await given.wait(within)
     return asyncio.get_running_loop().time() - began < within
 
 
 async def test_a_swapped_mount_wakes(mount: Mount, run_dir: Path) -> None:
-    """kubelet's rename is heard, once and again, and silence is none."""
-    with alarm(run_dir, mount.path) as given:
+    """At each swap of kubelet, and not without one."""
+    with watcher(run_dir, mount.path) as given:
         for number in range(3):
             mount.write(f"text {number}")
             assert await woke(given)
@@ -56,8 +56,8 @@ async def test_a_swapped_mount_wakes(mount: Mount, run_dir: Path) -> None:
 
 
 async def test_a_mount_that_was_replaced_is_watched_again(mount: Mount, run_dir: Path, tmp_path: Path) -> None:
-    """Its end wakes, while it is not there it is looked at often, and the new one is heard as the old one was."""
-    with alarm(run_dir, mount.path) as given:
+    """Its removal wakes; while it is missing the agent looks often; then the new one is watched."""
+    with watcher(run_dir, mount.path) as given:
         mount.path.rename(tmp_path / "gone")
         assert await woke(given, within=1.0)
         mount.write("another")
@@ -68,8 +68,8 @@ async def test_a_mount_that_was_replaced_is_watched_again(mount: Mount, run_dir:
 
 
 async def test_of_the_run_directory_only_the_pid_file_wakes(mount: Mount, run_dir: Path) -> None:
-    """keepalived puts every dump there, and the agent its own files."""
-    with alarm(run_dir, mount.path) as given:
+    """keepalived writes dumps there, and the agent its own files."""
+    with watcher(run_dir, mount.path) as given:
         (run_dir / "keepalived.json").write_text("[]")
         assert not await woke(given, within=SHORT)
         with (run_dir / PID_FILE).open("w") as held:
@@ -79,17 +79,17 @@ async def test_of_the_run_directory_only_the_pid_file_wakes(mount: Mount, run_di
             assert await woke(given)
 
 
-async def test_a_dump_is_heard_of_once(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """keepalived writes 255 instances in sixty pieces, every second; none of them is read from the kernel."""
+async def test_a_dump_is_one_event(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """keepalived writes 255 instances in sixty pieces, every second."""
     heard: list[int] = []
-    happened = inotify.Folders._happened
+    happened = inotify.FolderWatch._happened
 
-    def hear(folders: inotify.Folders) -> None:
+    def hear(folders: inotify.FolderWatch) -> None:
         happened(folders)
         heard.append(1)
 
-    monkeypatch.setattr(inotify.Folders, "_happened", hear)
-    with alarm(run_dir, mount.path) as given:
+    monkeypatch.setattr(inotify.FolderWatch, "_happened", hear)
+    with watcher(run_dir, mount.path) as given:
         with (run_dir / "keepalived.json").open("w") as dump:
             for _ in range(60):
                 dump.write("[]")
@@ -99,10 +99,10 @@ async def test_a_dump_is_heard_of_once(mount: Mount, run_dir: Path, monkeypatch:
     assert len(heard) == 1
 
 
-async def test_a_pid_file_that_stays_is_heard_when_it_is_written(mount: Mount, run_dir: Path) -> None:
-    """A daemon that was killed leaves it, and the next one writes into it; also when it was removed meanwhile."""
+async def test_a_write_to_an_existing_pid_file_wakes(mount: Mount, run_dir: Path) -> None:
+    """A killed daemon leaves the file, and the next one writes into it."""
     (pid_file := run_dir / PID_FILE).write_text("1")
-    with alarm(run_dir, mount.path) as given:
+    with watcher(run_dir, mount.path) as given:
         for number in (2, 3):
             assert not await woke(given, within=SHORT)
             with pid_file.open("r+") as held:
@@ -117,46 +117,47 @@ async def test_a_pid_file_that_stays_is_heard_when_it_is_written(mount: Mount, r
 
 
 async def test_the_end_of_the_daemon_wakes(mount: Mount, run_dir: Path) -> None:
-    """Also while it is a zombie; one that has ended before, and one whose number another has, wake at once."""
+    """Also of a zombie; a daemon that has ended already wakes at once, also if its pid is in use again."""
     child = await asyncio.to_thread(subprocess.Popen, ["sleep", "60"])
     stat = await asyncio.to_thread(Path(f"/proc/{child.pid}/stat").read_text)
     daemon = Daemon(child.pid, int(stat.rpartition(")")[2].split()[19]))
-    with alarm(run_dir, mount.path) as given:
-        await given.follow(daemon)
+    with watcher(run_dir, mount.path) as given:
+        await given.watch_daemon(daemon)
         assert not await woke(given, within=SHORT)
         os.kill(child.pid, 9)
         assert await woke(given)
-        await given.follow(daemon)
+        await given.watch_daemon(daemon)
         assert await woke(given)
     await asyncio.to_thread(child.wait)
-    with alarm(run_dir, mount.path) as given:
-        await given.follow(Daemon(os.getpid(), 1))
+    with watcher(run_dir, mount.path) as given:
+        await given.watch_daemon(Daemon(os.getpid(), 1))
         assert await woke(given)
 
 
-async def test_a_kernel_that_has_no_handle_left_is_no_fault(
-    mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A node has a limited number of them: then the mount is looked at more often."""
-    monkeypatch.setattr(inotify.Folders, "seeing", property(lambda _: False))
-    monkeypatch.setattr("kavip.agent.watch.BLIND", SHORT)
-    with alarm(run_dir, mount.path) as given:
+async def test_without_inotify_the_agent_polls(mount: Mount, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has a limited number of inotify instances."""
+    monkeypatch.setattr(inotify.FolderWatch, "is_complete", property(lambda _: False))
+    monkeypatch.setattr("kavip.agent.watch.UNWATCHED", SHORT)
+    with watcher(run_dir, mount.path) as given:
         assert await woke(given)
 
 
 def message(kind: int, body: bytes, *attributes: tuple[int, bytes]) -> bytes:
-    """One message of the kernel."""
+    """One netlink message."""
     for number, value in attributes:
         body += struct.pack("=HH", 4 + len(value), number) + value + b"\0" * (-len(value) % 4)
     return struct.pack("=IHHII", 16 + len(body), kind, 0, 0, 0) + body
 
 
-def messages() -> Iterator[tuple[bytes, list[Change]]]:
-    """Messages, and what they are about."""
-    yield message(17, bytes(16), (3, b"eth0\0")), [Change(interface="eth0")]
-    yield message(16, bytes(16), (1, b"\2\0\0\0\0\1"), (3, b"ens1f0np0\0")), [Change(interface="ens1f0np0")]
-    yield message(21, bytes(8), (1, bytes([192, 0, 2, 99])), (2, bytes([192, 0, 2, 9]))), [Change(address="192.0.2.9")]
-    yield message(20, bytes(8), (1, bytes.fromhex("20010db8" + 24 * "0"))), [Change(address="2001:db8::")]
+def messages() -> Iterator[tuple[bytes, list[NetworkChange]]]:
+    """Netlink messages, and the changes in them."""
+    yield message(17, bytes(16), (3, b"eth0\0")), [NetworkChange(interface="eth0")]
+    yield message(16, bytes(16), (1, b"\2\0\0\0\0\1"), (3, b"ens1f0np0\0")), [NetworkChange(interface="ens1f0np0")]
+    yield (
+        message(21, bytes(8), (1, bytes([192, 0, 2, 99])), (2, bytes([192, 0, 2, 9]))),
+        [NetworkChange(address="192.0.2.9")],
+    )
+    yield message(20, bytes(8), (1, bytes.fromhex("20010db8" + 24 * "0"))), [NetworkChange(address="2001:db8::")]
     yield message(20, bytes([10, 64, 0, 253, 0, 0, 0, 0]), (1, bytes(16))), []
     yield message(24, bytes(12)), []
     yield b"\1\0", []
@@ -164,7 +165,10 @@ def messages() -> Iterator[tuple[bytes, list[Change]]]:
 
 
 @pytest.mark.parametrize(("given", "wanted"), [*messages()])
-def test_messages_of_the_kernel_are_read(given: bytes, wanted: list[Change]) -> None:
-    """Interfaces by name, addresses that are not link-local; what cannot be read is about nothing."""
-    assert list(rtnetlink.changed(given)) == wanted
-    assert list(rtnetlink.changed(given + message(17, bytes(16), (3, b"x\0"))))[len(wanted) :] in ([], [Change("x")])
+def test_netlink_messages_are_read(given: bytes, wanted: list[NetworkChange]) -> None:
+    """Interfaces by name, addresses that are not link-local; malformed messages are skipped."""
+    assert list(rtnetlink.changes(given)) == wanted
+    assert list(rtnetlink.changes(given + message(17, bytes(16), (3, b"x\0"))))[len(wanted) :] in (
+        [],
+        [NetworkChange("x")],
+    )

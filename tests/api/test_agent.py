@@ -1,6 +1,7 @@
 """``/state`` and ``agent.json`` between this version and 0.1.0, in both directions."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from kavip.api.agent import (
 from kavip.api.group import CaFrom, Check
 from kavip.reconcile.observed.agent import node_state
 from tests.api.released_0_1_0 import types as old
+from tests.support.manifests import ROOT
 
 RELEASED: Final = Path(__file__).parent / "released_0_1_0"
 STATES: Final = {each.stem: each.read_bytes() for each in sorted((RELEASED / "state").iterdir())}
@@ -144,6 +146,13 @@ def test_the_rest_of_a_state_of_0_1_0_is_read() -> None:
     assert (kept.kept, kept.by) == (True, RefusedBy.AGENT)
     (found,) = decode_state(STATES["instance-keepalived-name"]).left_out
     assert (found.kept, found.by) == (False, RefusedBy.KEEPALIVED)
+
+
+def test_every_code_stands_once_in_the_reference() -> None:
+    """The tables of docs/reference/agent.md list all codes, and no other."""
+    page = (ROOT / "docs" / "reference" / "agent.md").read_text().partition("### Codes")[2].partition("\n### ")[0]
+    listed = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
+    assert sorted(listed) == sorted({each.value for each in ProblemCode} - {"", "Other"})
 
 
 # --- an agent of this version with a controller of 0.1.0 --------------------------------------------------------------

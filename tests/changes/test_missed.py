@@ -87,7 +87,9 @@ def test_a_password_that_is_replaced_in_place(make_rig: MakeRig) -> None:
     fresh.replace()
     fresh.mount_password("vrrp", one="s3cr3t_3")
     fresh.start()
-    fresh.wait_until("it gives way", lambda: fresh.state()["refused"].startswith("password: nobody it hears has"))
+    fresh.wait_until(
+        "it runs no VIP", lambda: fresh.state()["refused"].startswith("password: the other nodes use another one")
+    )
     fresh.wait_until("it runs nothing", lambda: not fresh.state()["instances"] and VIPS[0] not in fresh.addresses())
     assert fresh.get(names.READY_PATH)[0] == 503
     process.wait_for("it is told", lambda: rig.step() or published(rig).next is not None, timeout=PATIENCE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agent import scene
+from tests.agent import mounts
 from tests.changes.client import LOST, RESET, TIMEOUT, UNANSWERED
 from tests.changes.seen import Seen, instances
 from tests.changes.wire import Advert
@@ -95,7 +95,7 @@ def test_a_story_has_masters_and_losses_in_order() -> None:
 
 def test_the_instance_of_a_vip_is_found_in_either_text() -> None:
     """kavip's, and that of keepalived-operator."""
-    ours = scene.rendered({"shop/web": f"{VIP},2001:db8:2::130", "shop/cart": "192.0.2.13"})
+    ours = mounts.rendered({"shop/web": f"{VIP},2001:db8:2::130", "shop/cart": "192.0.2.13"})
     wanted = {VIP: "shop/web", "2001:db8:2::130": "shop/web", "192.0.2.13": "shop/cart"}
     assert instances(ours, [*wanted, "192.0.2.131"]) == wanted
     assert instances(conf(instance("shop/web", 7, VIP)), [VIP]) == {VIP: "shop/web"}

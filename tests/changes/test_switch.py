@@ -163,6 +163,6 @@ def test_nobody_switches_to_where_nobody_is_heard(make_rig: MakeRig) -> None:
             rig.step()
             return condition(rig.world, PROGRAMMED)[2]
 
-        process.wait_for("it is told", lambda: "VRRP goes out by eth9" in told(), timeout=PATIENCE, interval=0.1)
+        process.wait_for("it is told", lambda: "VRRP leaves by eth9" in told(), timeout=PATIENCE, interval=0.1)
         assert published(rig).switch_at is None
     noticed_nothing(seen)

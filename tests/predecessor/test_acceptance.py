@@ -14,7 +14,7 @@ import pytest
 
 from kavip import names
 from kavip.agent.config.localize import localize
-from kavip.agent.config.model import Localized
+from kavip.agent.config.model import LocalizedConfig
 from kavip.api.cluster import Node
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
@@ -24,7 +24,7 @@ from kavip.cli.views.simulate import Simulation
 from kavip.names import Condition
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.config.test_localize import facts
 from tests.reconcile.scenes import GROUP, World, cluster
 from tests.support import build
@@ -216,8 +216,8 @@ def test_i_unicast_peers_follow_the_nodes_addresses() -> None:
     assert "192.0.2.12" not in world.text()
     world.snapshot.put(build.node("n2", "192.0.2.12"))
     world.settle(Key(KeyKind.GROUP, GROUP))
-    local = localize(scene.mounted(world.text()), facts())
-    assert isinstance(local, Localized)
+    local = localize(mounts.mounted(world.text()), facts())
+    assert isinstance(local, LocalizedConfig)
     (peers,) = re.findall(r"unicast_peer \{(.*?)\}", local.text, re.DOTALL)
     assert (peers.split()[0], "192.0.2.11" in peers) == ("192.0.2.12", False)
 
@@ -248,9 +248,9 @@ def test_l_a_service_called_interface_survives_interface_from_ip() -> None:
     )
     services = [external("t/interface-api", "192.0.2.130"), external("t/tracked", "192.0.2.131", annotations=verbatim)]
     text = settled(group, *services).text()
-    mounted = scene.mounted(text, interface_from_ip="192.0.2.1")
+    mounted = mounts.mounted(text, interface_from_ip="192.0.2.1")
     local = localize(mounted, facts())
-    assert isinstance(local, Localized), local
+    assert isinstance(local, LocalizedConfig), local
     assert re.search(r"^vrrp_instance t/interface-api \{$", local.text, re.MULTILINE)
     assert "dummy" not in local.text
     assert local.text.count("interface eth0\n") == 2

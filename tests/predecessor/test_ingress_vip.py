@@ -12,12 +12,12 @@ from hack.testbed.controlplane import ControlPlane
 from hack.testbed.fixtures import MakeSegment
 from kavip import names
 from kavip.agent.config.localize import localize
-from kavip.agent.config.model import Localized
+from kavip.agent.config.model import LocalizedConfig
 from kavip.api.address import read_address
 from kavip.api.group import Check
 from kavip.cli.sources import files as inputs
 from kavip.cli.views import simulate
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.config.test_localize import facts
 from tests.support import crds, manifests
 from tests.vrrp import livedaemons
@@ -149,6 +149,6 @@ def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Pa
 def _localized(text: str, node: str) -> str:
     """What the agent of *node* makes of *text*."""
     here = facts(node=node, address=read_address("192.0.2.12"), held=())
-    found = localize(scene.mounted(text, authentication=True, password=PASSWORD), here)
-    assert isinstance(found, Localized), found
+    found = localize(mounts.mounted(text, authentication=True, password=PASSWORD), here)
+    assert isinstance(found, LocalizedConfig), found
     return found.text

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kavip import names
-from kavip.agent.http import exporters
+from kavip.agent.report import exporters
 from tests.support.manifests import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "keepalived-operator.md"

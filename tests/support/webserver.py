@@ -1,4 +1,8 @@
-"""A web server on a machine of the testbed that answers what a file says: ``webserver.py FILE PORT``."""
+"""
+A web server for the testbed that answers with the status in a file: ``python -P webserver.py FILE PORT``.
+
+``-P``, because the folder of this file has a package called http.
+"""
 
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer

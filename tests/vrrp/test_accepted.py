@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hack.testbed.fixtures import MakeSegment
 from hack.testbed.segment import Host
-from kavip.agent.config.facts import Facts
-from kavip.agent.config.localize import Mounted, localize
-from kavip.agent.config.model import Localized
+from kavip.agent.config.facts import NodeFacts
+from kavip.agent.config.localize import localize
+from kavip.agent.config.model import LocalizedConfig, MountedConfig
 from kavip.api.address import parse_address
 from kavip.vrrp import config
 from tests.support import build
@@ -51,15 +51,15 @@ def problem(host: Host, spec: str, wanted: list[dict[str, str]], globally: dict[
     found = model(group, services, nodes(2))
     assert not found.problems
     rendered = config.render(found)
-    mounted = Mounted(rendered.text, rendered.hash, "lb/edge", password="secret12")
-    local = localize(mounted, Facts("n1", parse_address(host.ipv4), frozenset({"eth0", "eth1"})))
-    if not isinstance(local, Localized):
-        return local.reason
-    if local.left_out:
-        return f"left out: {local.left_out}"
-    found_problem, lines = livedaemons.check(host, local.text), local.text.split("\n")
-    return found_problem and f"{found_problem}\n" + "\n".join(
-        lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_problem)
+    mounted = MountedConfig(rendered.text, rendered.hash, "lb/edge", password="secret12")
+    local = localize(mounted, NodeFacts("n1", parse_address(host.ipv4), frozenset({"eth0", "eth1"})))
+    if not isinstance(local, LocalizedConfig):
+        return local.message
+    if local.excluded:
+        return f"excluded: {local.excluded}"
+    found_fault, lines = livedaemons.check(host, local.text), local.text.split("\n")
+    return found_fault and f"{found_fault}\n" + "\n".join(
+        lines[int(number) - 1] for number in re.findall(r"Line (\d+)", found_fault)
     )
 
 

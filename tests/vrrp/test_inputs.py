@@ -13,14 +13,14 @@ import msgspec
 import pytest
 import yaml
 
-from kavip.agent.config.facts import Facts, Held
+from kavip.agent.config.facts import InterfaceAddress, NodeFacts
 from kavip.agent.config.localize import PASSWORD, localize
-from kavip.agent.config.model import Localized
+from kavip.agent.config.model import LocalizedConfig
 from kavip.api.group import GroupSpec, GroupStatus, GroupVirtualIP, KeepalivedGroup
 from kavip.names import Reason
 from kavip.vrrp import groups, routerids, verbatim
 from kavip.vrrp.virtualips import VirtualIP
-from tests.agent.scene import mounted
+from tests.agent.mounts import mounted
 from tests.support import build
 from tests.vrrp.samples import NEW, annotated, conf, nodes
 from tests.vrrp.triedinputs import CASES, LISTS, TEXT
@@ -70,9 +70,9 @@ def accepts_interface(name: str) -> bool:
 def accepts_node(name: str) -> bool:
     """A group's interface, on a node that has only eth0: the interfaces of a node are checked on the node."""
     text = conf(build.group(**{**NEW, "interface": name}), [annotated("a/b", "192.0.2.130")], nodes(1))
-    held = tuple(Held(VirtualIP(each, 24, "eth0")) for each in (nodes(1)[0].ipv4, nodes(1)[0].ipv6) if each)
-    local = localize(mounted(text), Facts("n1", interfaces=frozenset({"eth0"}), held=held))
-    return isinstance(local, Localized) and not local.left_out
+    held = tuple(InterfaceAddress(VirtualIP(each, 24, "eth0")) for each in (nodes(1)[0].ipv4, nodes(1)[0].ipv6) if each)
+    local = localize(mounted(text), NodeFacts("n1", interfaces=frozenset({"eth0"}), held=held))
+    return isinstance(local, LocalizedConfig) and not local.excluded
 
 
 def accepts_virtual_ips(addresses: list[str]) -> bool:

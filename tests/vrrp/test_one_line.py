@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kavip.agent.config.facts import Facts, Held
+from kavip.agent.config.facts import InterfaceAddress, NodeFacts
 from kavip.agent.config.localize import localize
-from kavip.agent.config.model import Localized
+from kavip.agent.config.model import LocalizedConfig
 from kavip.api.address import parse_address
 from kavip.vrrp import keywords, verbatim
 from kavip.vrrp.virtualips import VirtualIP
-from tests.agent.scene import mounted
+from tests.agent.mounts import mounted
 from tests.support import build
 from tests.vrrp import confparser, keywordvalues
 from tests.vrrp.samples import annotated, conf, nodes
@@ -101,10 +101,10 @@ def test_the_interface_of_a_route_is_not_localised() -> None:
     group = build.group(**keywordvalues.SPECS["new"], interface_from_ip="192.0.2.1", allow_verbatim=["virtual_routes"])
     wanted = json.dumps({"virtual_routes": "{ 10.0.0.0/8 dev eth5 }"})
     rendered = conf(group, [annotated("a/b", "192.0.2.130", verbatim=wanted)], nodes(1))
-    held = Held(VirtualIP(parse_address("192.0.2.11"), 24, "ens3"))
-    facts = Facts("n1", interfaces=frozenset({"ens3"}), held=(held,))
+    held = InterfaceAddress(VirtualIP(parse_address("192.0.2.11"), 24, "ens3"))
+    facts = NodeFacts("n1", interfaces=frozenset({"ens3"}), held=(held,))
     local = localize(mounted(rendered, interface_from_ip="192.0.2.1"), facts)
-    assert isinstance(local, Localized)
-    assert not local.left_out
+    assert isinstance(local, LocalizedConfig)
+    assert not local.excluded
     assert "to 10.0.0.0/8 dev eth5" in local.text
     assert "eth0" not in local.text

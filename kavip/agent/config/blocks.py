@@ -1,8 +1,8 @@
 """
-The blocks of a configuration: one for each ``vrrp_instance``, and what stands between them.
+Splits a configuration into blocks: one for each ``vrrp_instance``, and one for the lines between two of them.
 
-A block begins with an unindented ``vrrp_instance NAME {`` and ends with an unindented ``}``, or before the next opening
-of that kind. Tenants cannot write an unindented line, so what is wrong inside a block is its instance's own fault.
+An instance's block begins with an unindented ``vrrp_instance NAME {``. It ends with an unindented ``}``, or before the
+next opening of that kind. Users cannot write an unindented line, so a fault inside a block belongs to its instance.
 """
 
 import re
@@ -16,7 +16,7 @@ INSTANCE: Final = "vrrp_instance"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some lines in a row; *name* of the instance that they are, "" for all others. *first* is a line's number."""
+    """Consecutive lines: *name* is the instance's, "" outside instances; *first* is the number of the first line."""
 
     name: str
     first: int
@@ -24,7 +24,7 @@ class Block:
 
     @property
     def text(self) -> str:
-        """The lines, as they stand in a file."""
+        """The lines as they stand in a file."""
         return "\n".join(self.lines)
 
 
@@ -52,10 +52,10 @@ def split(text: str) -> tuple[Block, ...]:
 
 
 def joined(blocks: Iterable[Block]) -> str:
-    """The text that *blocks* make."""
+    """The text of *blocks*."""
     return "\n".join(block.text for block in blocks)
 
 
-def at(blocks: Iterable[Block], number: int) -> Block | None:
-    """The block that line *number* stands in."""
+def block_at(blocks: Iterable[Block], number: int) -> Block | None:
+    """The block that holds line *number*."""
     return next((each for each in blocks if each.first <= number < each.first + len(each.lines)), None)

@@ -1,9 +1,9 @@
 """
-Takes instances out of a configuration, so that the others can run.
+Excludes faulty instances from a configuration, so that the others can run.
 
-An instance that ran before stays as it last ran, where that still agrees with what is wanted: same VRID, no address
-that it no longer has, nothing that another instance has now. A mistake in a change then costs the change and not the
-VIP, as it always was where the whole configuration is refused.
+An excluded instance that ran before is kept as it last ran, if that does not contradict what is wanted now: the same
+VRID and interface, no address that it should have lost, no claim that conflicts with another instance. A mistake in a
+change then costs the change, not the VIP, as it does where the whole configuration is refused.
 """
 
 import re
@@ -12,78 +12,115 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kavip.agent.config.blocks import Block, joined, split
-from kavip.agent.config.facts import Facts, unfit
-from kavip.agent.config.model import Configuration, Fault, Instance, LeftOut, Localized, Refused
+from kavip.agent.config.facts import NodeFacts, unfit
+from kavip.agent.config.model import (
+    Configuration,
+    ConfiguredInstance,
+    Exclusion,
+    InstanceFault,
+    LocalizedConfig,
+    RefusedConfig,
+)
+from kavip.api.agent import ProblemCode
 
 _TRACK_FILE: Final = re.compile(r"^track_file (\S+) \{$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class PreviousInstance:
     """An instance as it last ran."""
 
     block: Block
-    instance: Instance
+    instance: ConfiguredInstance
 
 
-Spares = Mapping[str, Spare]
+PreviousInstances = Mapping[str, PreviousInstance]
 
 
-def spares_of(good: Localized | None, facts: Facts) -> Spares:
-    """The instances of *good* that can still run on this node, by name."""
+def previous_instances(good: LocalizedConfig | None, facts: NodeFacts) -> PreviousInstances:
+    """The instances of *good*, the configuration that ran last, that can still run on this node, by name."""
     if good is None:
         return {}
     bad = unfit(good.configuration.instances, facts)
     instances = {each.name: each for each in good.configuration.instances if each.name not in bad}
-    return {each.name: Spare(each, instances[each.name]) for each in split(good.text) if each.name in instances}
+    return {
+        each.name: PreviousInstance(each, instances[each.name]) for each in split(good.text) if each.name in instances
+    }
 
 
-def without(localized: Localized, faults: Mapping[str, Fault], spares: Spares) -> Localized | Refused:
+def exclude(
+    localized: LocalizedConfig, faults: Mapping[str, InstanceFault], previous: PreviousInstances
+) -> LocalizedConfig | RefusedConfig:
     """
-    *localized* without the instances that have *faults*; refused where none would be left that is as it is wanted.
+    *localized* without the instances that have *faults*; refused if no instance would be left that runs as wanted.
 
-    An instance that is left out already, and whose spare has a fault too, goes altogether.
+    An excluded instance that is kept as it last ran, and has a fault that way too, is removed.
     """
     if not faults:
         return localized
-    known = {each.name: each for each in localized.left_out}
-    running = {each.name: each for each in localized.configuration.instances if each.name not in faults}
     wanted = {each.name: each for each in localized.configuration.instances}
-    kept: dict[str, Spare] = {}
-    defined = frozenset(_TRACK_FILE.findall(localized.text))
-    for name in sorted(faults.keys() - known.keys()):
-        spare = spares.get(name)
-        if spare and _stands_for(spare.instance, wanted[name]) and not _clashes(spare.instance, running.values()):
-            kept[name] = spare = _following(spare, defined)
-            running[name] = spare.instance
-    for name, fault in faults.items():
-        before = known.get(name) or LeftOut(name, fault, wanted[name].virtual_ips)
-        known[name] = replace(before, kept=name in kept)
-    left_out = tuple(known[name] for name in sorted(known))
-    if not running.keys() - known.keys():
-        first = left_out[0]
-        return Refused(f"no instance is left; {first.name}: {first.fault.reason}", left_out)
+    running = {name: each for name, each in wanted.items() if name not in faults}
+    already = {each.name for each in localized.excluded}
+    kept = _kept(sorted(faults.keys() - already), wanted, running, previous, text=localized.text)
+    running |= {name: each.instance for name, each in kept.items()}
+    excluded = _excluded(localized, faults, kept)
+    if not running.keys() - {each.name for each in excluded}:
+        first = excluded[0]
+        return RefusedConfig(
+            ProblemCode.NO_INSTANCE, f"no instance is left; {first.name}: {first.fault.message}", excluded
+        )
     blocks = (kept[each.name].block if each.name in kept else each for each in split(localized.text))
     return replace(
         localized,
         text=joined(each for each in blocks if not each.name or each.name in running),
         configuration=Configuration(tuple(running[name] for name in sorted(running))),
-        left_out=left_out,
+        excluded=excluded,
     )
 
 
-def _following(spare: Spare, defined: Collection[str]) -> Spare:
-    """*spare* without the track files that are not *defined* any more, for which keepalived would refuse it."""
-    gone = {f"{each.name} weight {each.weight}" for each in spare.instance.tracks if each.name not in defined}
+def _kept(
+    names: Iterable[str],
+    wanted: Mapping[str, ConfiguredInstance],
+    running: Mapping[str, ConfiguredInstance],
+    previous: PreviousInstances,
+    *,
+    text: str,
+) -> PreviousInstances:
+    """Which of *names* stay as they last ran, beside the instances that are *running*."""
+    defined = frozenset(_TRACK_FILE.findall(text))
+    kept: dict[str, PreviousInstance] = {}
+    for name in names:
+        found = previous.get(name)
+        beside = [*running.values(), *(each.instance for each in kept.values())]
+        if found and _stands_for(found.instance, wanted[name]) and not _conflicts(found.instance, beside):
+            kept[name] = _with_defined_tracks(found, defined)
+    return kept
+
+
+def _excluded(
+    localized: LocalizedConfig, faults: Mapping[str, InstanceFault], kept: PreviousInstances
+) -> tuple[Exclusion, ...]:
+    """The instances that *localized* excludes already, and those with *faults*, by name."""
+    wanted = {each.name: each for each in localized.configuration.instances}
+    found = {each.name: each for each in localized.excluded}
+    for name, fault in faults.items():
+        before = found.get(name) or Exclusion(name, fault, wanted[name].virtual_ips)
+        found[name] = replace(before, kept=name in kept)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _with_defined_tracks(previous: PreviousInstance, defined: Collection[str]) -> PreviousInstance:
+    """*previous* without the track files that are not *defined* any more: keepalived would refuse the instance."""
+    gone = {f"{each.name} weight {each.weight}" for each in previous.instance.tracks if each.name not in defined}
     if not gone:
-        return spare
-    lines = tuple(line for line in spare.block.lines if line.strip() not in gone)
-    tracks = tuple(each for each in spare.instance.tracks if each.name in defined)
-    return Spare(replace(spare.block, lines=lines), replace(spare.instance, tracks=tracks))
+        return previous
+    lines = tuple(line for line in previous.block.lines if line.strip() not in gone)
+    tracks = tuple(each for each in previous.instance.tracks if each.name in defined)
+    return PreviousInstance(replace(previous.block, lines=lines), replace(previous.instance, tracks=tracks))
 
 
-def _stands_for(old: Instance, new: Instance) -> bool:
-    """Whether *old* has nothing that is not wanted for *new*; a VRID that cannot be read is taken to be the same."""
+def _stands_for(old: ConfiguredInstance, new: ConfiguredInstance) -> bool:
+    """Whether *old* has only what is wanted for *new*; a VRID or interface that cannot be read counts as unchanged."""
     addresses = {each.address for each in new.virtual_ips}
     return (
         old.router_id == (new.router_id or old.router_id)
@@ -92,8 +129,8 @@ def _stands_for(old: Instance, new: Instance) -> bool:
     )
 
 
-def _clashes(instance: Instance, others: Iterable[Instance]) -> bool:
-    """Whether one of *others* has its VRID or an address of it."""
+def _conflicts(instance: ConfiguredInstance, others: Iterable[ConfiguredInstance]) -> bool:
+    """Whether one of *others* has the VRID or an address of *instance*."""
     addresses = {each.address for each in instance.virtual_ips}
     identity = instance.router_id, instance.family, instance.interface
     return any(

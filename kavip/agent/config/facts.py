@@ -1,28 +1,29 @@
 """
-What a node is: its interfaces and addresses, which of them are its own, and what cannot be done on it.
+What the agent knows about its node: interfaces, addresses, the route; and what cannot run there.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kavip.agent.config.model import Instance, interfaces_of
+from kavip.agent.config.model import ConfiguredInstance, InstanceFault
 from kavip.api.address import BITS, Address, read_address
+from kavip.api.agent import ProblemCode
 from kavip.vrrp.tracking import TRACK_DIR
 from kavip.vrrp.virtualips import VirtualIP
 
 KUBE_PROXY_INTERFACE: Final = "kube-ipvs0"
-"""kube-proxy's IPVS mode keeps every Service address here, ours too: it is nobody's own address, and never stale."""
+"""kube-proxy's IPVS mode adds every Service address here, VIPs too: such an address is neither the node's nor stale."""
 
 _LOOPBACK: Final = "lo"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InterfaceAddress:
     """
-    An address on an interface of this node; *added* says that it looks as if keepalived had put it there.
+    An address on an interface of this node. *added*: it looks as if keepalived had added it.
 
-    *doubt*: why nothing can be sent from it yet, while the kernel finds out whether another machine has it, too.
+    *doubt*: why the kernel does not use it yet: duplicate address detection runs, or has found another machine.
     """
 
     virtual_ip: VirtualIP
@@ -31,13 +32,13 @@ class Held:
 
     @property
     def address(self) -> Address:
-        """The address alone."""
+        """The address without its prefix."""
         return self.virtual_ip.address
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """The kernel's way to the address *to*: by *interface*, from *source*; *direct* where no gateway is between."""
+class KernelRoute:
+    """The kernel's route to the address *to*: its *interface* and *source*; *direct*: without a gateway."""
 
     to: Address
     interface: str
@@ -46,30 +47,31 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class NodeFacts:
     """
-    What this node is: its interfaces and addresses, and the VIPs that kavip may have put there.
+    The node *node* with its InternalIP *address*, its interfaces and the addresses that are *held* on them.
 
-    *route* is the way to the address by which the interface is to be found; *track_dir* is where its agent writes the
-    track files.
+    *ours* are the VIPs that a keepalived of this pod may have added. *route* is the route to the address of
+    ``interfaceFromIP``. The agent writes track files to *track_dir*.
     """
 
     node: str
     address: Address | None = None
     interfaces: frozenset[str] = frozenset()
-    held: tuple[Held, ...] = ()
+    held: tuple[InterfaceAddress, ...] = ()
     ours: frozenset[VirtualIP] = frozenset()
-    route: Route | None = None
+    route: KernelRoute | None = None
     track_dir: str = TRACK_DIR
 
 
-def interface_of(text: str, facts: Facts, vips: Iterable[Address] = ()) -> str:
+def interface_of(text: str, facts: NodeFacts, vips: Iterable[Address] = ()) -> str:
     """
     The interface from which the node reaches the address *text*; "" if none fits.
 
-    It holds that address, or its subnet does, the narrowest first; else the kernel's route decides: a network card may
-    have an address alone (/32). What is behind a gateway could be anywhere, and a node that lost its address would put
-    VIPs where nobody looks for them: such a route counts where its interface has the subnet of one of *vips*.
+    It has that address, or the narrowest subnet that holds it. Otherwise the kernel's route decides, because a network
+    card may have a single address (/32). A route through a gateway counts only if its interface has the subnet of one
+    of *vips*: the address could be anywhere behind the gateway, and a node that has lost its own address would put VIPs
+    where no client looks for them.
     """
     wanted = read_address(text)
     if wanted is None:
@@ -84,12 +86,12 @@ def interface_of(text: str, facts: Facts, vips: Iterable[Address] = ()) -> str:
     return min(found)[1] if found else _routed(wanted, facts, vips)
 
 
-def _routed(wanted: Address, facts: Facts, vips: Iterable[Address]) -> str:
+def _routed(wanted: Address, facts: NodeFacts, vips: Iterable[Address]) -> str:
     route = facts.route
     if route is None or route.to != wanted or route.interface in (_LOOPBACK, KUBE_PROXY_INTERFACE, ""):
         return ""
     if any(route.source == each.address for each in facts.ours):
-        return ""  # it is there because a VIP is
+        return ""  # the route exists because of a VIP
     subnets = [
         each.virtual_ip
         for each in facts.held
@@ -99,12 +101,14 @@ def _routed(wanted: Address, facts: Facts, vips: Iterable[Address]) -> str:
     return route.interface if fits else ""
 
 
-def leftovers(facts: Facts, *, wanted: frozenset[VirtualIP], running: frozenset[VirtualIP]) -> tuple[VirtualIP, ...]:
+def leftovers(
+    facts: NodeFacts, *, wanted: frozenset[VirtualIP], running: frozenset[VirtualIP]
+) -> tuple[VirtualIP, ...]:
     """
-    The addresses on this node that a daemon left behind: ours or *wanted*, and not among those that one is *running*.
+    The addresses that a keepalived left on this node: recorded as ours, or *wanted*, and not *running* now.
 
-    Without a record (the pod was replaced) an address that merely equals a wanted one counts only if it looks added.
-    The node's own address never counts.
+    Without a record (the pod was replaced) a wanted address counts only if it looks as if keepalived had added it. The
+    node's own address never counts.
     """
     found = (
         each.virtual_ip
@@ -117,19 +121,20 @@ def leftovers(facts: Facts, *, wanted: frozenset[VirtualIP], running: frozenset[
     return tuple(sorted(found))
 
 
-def unfit(instances: Iterable[Instance], facts: Facts) -> dict[str, str]:
+def unfit(instances: Iterable[ConfiguredInstance], facts: NodeFacts) -> dict[str, InstanceFault]:
     """
-    Which of *instances*, by name, would harm this node or cannot work on it, and why.
+    The faults of *instances* that would harm this node or cannot work on it, by name.
 
-    ``--config-test`` passes a VIP that is the node's own address, and the daemon deletes the address.
+    ``--config-test`` accepts a VIP that is the node's own address, and keepalived deletes that address.
     """
     found = tuple(instances)
     own = _own(facts, wanted=frozenset(vip for each in found for vip in each.virtual_ips))
-    return {each.name: why for each in found if (why := _own_address(each, facts, own) or _missing(each, facts))}
+    faults = ((each.name, _own_address(each, facts, own) or _missing_interface(each, facts)) for each in found)
+    return {name: fault for name, fault in faults if fault}
 
 
-def _own(facts: Facts, *, wanted: frozenset[VirtualIP]) -> Mapping[Address, str]:
-    """The node's own addresses, and where they are."""
+def _own(facts: NodeFacts, *, wanted: frozenset[VirtualIP]) -> Mapping[Address, str]:
+    """The node's own addresses, and the interface of each."""
     own = {
         each.address: each.virtual_ip.interface
         for each in facts.held
@@ -142,20 +147,24 @@ def _own(facts: Facts, *, wanted: frozenset[VirtualIP]) -> Mapping[Address, str]
     return own
 
 
-def _own_address(instance: Instance, facts: Facts, own: Mapping[Address, str]) -> str:
+def _own_address(instance: ConfiguredInstance, facts: NodeFacts, own: Mapping[Address, str]) -> InstanceFault | None:
     for virtual_ip in instance.virtual_ips:
         if place := own.get(virtual_ip.address):
-            return (
-                f"{virtual_ip.address} is node {facts.node}'s own address ({place}), which keepalived would take away:"
-                " give the Service another address"
+            return InstanceFault(
+                ProblemCode.NODE_ADDRESS,
+                f"{virtual_ip.address} is node {facts.node}'s own address ({place}), which keepalived would delete: "
+                "give the Service another address",
             )
-    return ""
+    return None
 
 
-def _missing(instance: Instance, facts: Facts) -> str:
-    for name in sorted(interfaces_of(instance) - facts.interfaces):
-        return f"interface {name} does not exist on node {facts.node}; set interface or interfaceFromIP of the group"
-    return ""
+def _missing_interface(instance: ConfiguredInstance, facts: NodeFacts) -> InstanceFault | None:
+    for name in sorted(instance.interfaces - facts.interfaces):
+        return InstanceFault(
+            ProblemCode.INTERFACE_MISSING,
+            f"interface {name} does not exist on node {facts.node}; set interface or interfaceFromIP of the group",
+        )
+    return None
 
 
 def _in_subnet(wanted: Address, virtual_ip: VirtualIP) -> bool:

@@ -1,9 +1,12 @@
-"""What stands in a configuration, as far as the agent compares it, and what it leaves out of one."""
+"""
+The values that the agent works with: what is mounted, what a configuration holds, what this node runs or excludes.
+"""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from kavip.api.agent import LocalTrack, NodeProblem, ProblemCode, RefusedBy
+from kavip.api.group import Check
 from kavip.vrrp.tracking import Track
 from kavip.vrrp.virtualips import VirtualIP
 
@@ -11,8 +14,8 @@ DEFAULT_PRIORITY: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """One ``vrrp_instance`` as far as the agent compares it with what the daemon says."""
+class ConfiguredInstance:
+    """One ``vrrp_instance``, as far as the agent compares it with keepalived's dump."""
 
     name: str
     router_id: int
@@ -23,75 +26,121 @@ class Instance:
 
     @property
     def family(self) -> int:
-        """4 or 6: that of the first address, as keepalived decides it."""
+        """4 or 6: the family of the first address, as keepalived decides."""
         return self.virtual_ips[0].address.family if self.virtual_ips else 4
+
+    @property
+    def interfaces(self) -> frozenset[str]:
+        """Every interface that the instance names."""
+        return frozenset((self.interface, *(each.interface for each in self.virtual_ips)))
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What stands in a configuration."""
+    """The instances of a keepalived configuration."""
 
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[ConfiguredInstance, ...] = ()
 
     @property
     def virtual_ips(self) -> frozenset[VirtualIP]:
-        """Every address that this configuration may put on an interface."""
+        """Every address that keepalived may add to an interface with this configuration."""
         return frozenset(each for instance in self.instances for each in instance.virtual_ips)
 
     @property
     def interfaces(self) -> frozenset[str]:
-        """Every interface that it names."""
-        return frozenset(each for instance in self.instances for each in interfaces_of(instance))
-
-
-class Judge(StrEnum):
-    """Who refuses an instance: the agent for what it knows of the node, or the node's keepalived."""
-
-    AGENT = "agent"
-    KEEPALIVED = "keepalived"
+        """Every interface that an instance names."""
+        return frozenset(each for instance in self.instances for each in instance.interfaces)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Why an instance is refused: one line, without text from any file."""
+class MountedConfig:
+    """
+    The configuration of the group, as read from the mount.
 
-    reason: str
-    by: Judge = Judge.AGENT
+    *password* is None where there is none; *password_name* identifies it without its content. *held*: why the node
+    runs an empty configuration for now. *is_static*: a static pod, without a controller. *next*: the configuration that
+    follows at an announced instant; *is_next*: this is that one.
+    """
+
+    text: str
+    config_hash: str
+    group: str = ""
+    interface_from_ip: str = ""
+    authentication: bool = False
+    is_static: bool = False
+    checks: tuple[Check, ...] = ()
+    locals: tuple[LocalTrack, ...] = ()
+    password: str | None = None
+    password_name: str = ""
+    held: NodeProblem | None = None
+    next: "NextConfig | None" = None
+    is_next: bool = False
+
+    def __repr__(self) -> str:
+        """Identify the configuration without its content: it may hold a password."""
+        return f"MountedConfig({self.group} {self.config_hash})"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """An instance that is not run as it is wanted; *kept*: as it last ran, it runs on."""
+class NextConfig:
+    """The configuration that all nodes of the group switch to *at* one instant; *digest* identifies it."""
+
+    digest: str
+    mounted: "MountedConfig | RefusedConfig"
+    at: str = ""
+
+    def __repr__(self) -> str:
+        """Identify the configuration without its content: it may hold a password."""
+        return f"NextConfig({self.digest}, {self.at})"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFault:
+    """Why an instance is refused. The *message* is one line, without text from any file."""
+
+    code: ProblemCode
+    message: str
+    by: RefusedBy = RefusedBy.AGENT
+
+    def of_instance(self, name: str) -> NodeProblem:
+        """The same as a problem of the node; *name* is the instance's."""
+        return NodeProblem(self.code, f"instance {name}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """An instance that does not run as wanted. *kept*: it runs on as it last ran."""
 
     name: str
-    fault: Fault
+    fault: InstanceFault
     virtual_ips: tuple[VirtualIP, ...] = ()
     kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Localized:
-    """A configuration for this node. *note*: why the node has no part in it; *left_out*: what is not as wanted."""
+class LocalizedConfig:
+    """A configuration for this node, with *notes* for people and the instances that are *excluded* from it."""
 
     text: str
     config_hash: str
     configuration: Configuration
-    note: str = ""
-    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[NodeProblem, ...] = ()
+    excluded: tuple[Exclusion, ...] = ()
 
     def __repr__(self) -> str:
-        """Say which configuration this is, and nothing that stands in it."""
-        return f"Localized({self.config_hash}, {len(self.configuration.instances)} instances)"
+        """Identify the configuration without its content: it may hold a password."""
+        return f"LocalizedConfig({self.config_hash}, {len(self.configuration.instances)} instances)"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Why a configuration is not run: one line, without text from any file; *left_out*: the instances at fault."""
+class RefusedConfig:
+    """Why a configuration does not run. The *message* is one line, without text from any file."""
 
-    reason: str
-    left_out: tuple[LeftOut, ...] = ()
+    code: ProblemCode
+    message: str
+    excluded: tuple[Exclusion, ...] = ()
 
-
-def interfaces_of(instance: Instance) -> frozenset[str]:
-    """Every interface that *instance* names."""
-    return frozenset((instance.interface, *(each.interface for each in instance.virtual_ips)))
+    @property
+    def problem(self) -> NodeProblem:
+        """The refusal as ``/state`` reports it."""
+        return NodeProblem(self.code, self.message)

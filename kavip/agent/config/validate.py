@@ -1,9 +1,10 @@
 """
-The shape of the configurations that kavip writes: one keyword per line, blocks opened and closed on lines of their own.
+Validates that a configuration has the shape that kavip writes.
 
-keepalived's own parser is far wider: includes, definitions, repetitions, conditions, escapes; some of it acts already
-while a file is being checked. So a text is read here first, and what is not of this shape is never shown to keepalived.
-Messages name a line and what is wrong with it; they never quote the line, which may hold a password.
+That is one keyword a line, and blocks that are opened and closed on lines of their own. keepalived's own parser accepts
+far more: includes, definitions, repetitions, conditions, escapes; some of these act
+while a file is only checked. So the agent reads a text first, and never passes another shape to keepalived. Messages
+name a line and its fault; they never quote the line, which may hold a password.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,75 +12,79 @@ from dataclasses import dataclass
 from typing import Final
 
 from kavip.agent.config.blocks import split
-from kavip.agent.config.draft import Draft, first_doubled
-from kavip.agent.config.model import Configuration, Fault, Instance, Refused
-from kavip.agent.config.parser import Reader
+from kavip.agent.config.model import Configuration, ConfiguredInstance, InstanceFault, RefusedConfig
+from kavip.agent.config.parser import BlockParser, InstanceDraft, first_duplicate
 from kavip.api.address import Address
+from kavip.api.agent import ProblemCode
 
-_NOTHING: Final = Configuration()
+_EMPTY: Final = Configuration()
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """Every instance of a text, as far as it could be read, and by name what is wrong with some of them."""
+class ExaminedConfig:
+    """Every instance of a text, as far as it could be read, and the faults by the name of the instance."""
 
-    instances: tuple[Instance, ...]
-    faults: Mapping[str, Fault]
+    instances: tuple[ConfiguredInstance, ...]
+    faults: Mapping[str, InstanceFault]
 
 
-def read(text: str) -> Configuration | Refused:
-    """Read a localised configuration; the first instance that is not of kavip's shape refuses all of it."""
+def read(text: str) -> Configuration | RefusedConfig:
+    """Read a localised configuration; one faulty instance refuses all of it."""
     found = examine(text)
-    if isinstance(found, Refused):
+    if isinstance(found, RefusedConfig):
         return found
     for name, fault in sorted(found.faults.items()):
-        return Refused(f"instance {name}: {fault.reason}")
+        return RefusedConfig(fault.code, fault.of_instance(name).message)
     return Configuration(found.instances)
 
 
-def examine(text: str, *, settled: Configuration = _NOTHING) -> Examined | Refused:
+def examine(text: str, *, settled: Configuration = _EMPTY) -> ExaminedConfig | RefusedConfig:
     """
-    Read a localised configuration instance by instance; what is wrong outside them refuses all of it.
+    Read a localised configuration instance by instance; a fault outside the instances refuses all of it.
 
-    Where two instances want what only one can have, that which has it in *settled* keeps it, else the first.
+    Where two instances claim the same address or VRID, the one that has it in *settled* keeps it, else the first.
     """
-    parts = split(text)
-    outside = Reader()
-    drafts: list[Draft] = []
+    outside = BlockParser()
+    drafts: list[InstanceDraft] = []
     faults: dict[str, str] = {}
-    for block in parts:
+    for block in split(text):
         if not block.name:
-            if fault := outside.fault(block):
-                number = block.first - 1 + fault.line
-                return Refused(f"line {number}: {fault.text}")
+            if fault := outside.parse(block):
+                return _refused(f"line {block.first - 1 + fault.line}: {fault.message}")
             continue
-        reader = Reader()
-        if fault := reader.fault(block):
-            faults[block.name] = f"line {fault.line} of the instance: {fault.text}"
-        drafts.extend(reader.drafts[:1] or [Draft(block.name)])  # none where its first line cannot be read
-    if "global_defs" not in outside.seen:
-        return Refused("there is no global_defs block: this is not a configuration that kavip wrote")
-    if doubled := first_doubled([each.name for each in drafts]):
-        return Refused(f"instance {doubled} stands twice")
-    faults = {each.name: why for each in drafts if (why := each.fault() or _lost(each, outside.tracks))} | faults
-    instances = tuple(each.finished() for each in drafts)
-    faults |= _conflicts([each for each in instances if each.name not in faults], settled)
-    return Examined(
-        tuple(sorted(instances, key=lambda each: each.name)), {name: Fault(text) for name, text in faults.items()}
+        parser = BlockParser()
+        if fault := parser.parse(block):
+            faults[block.name] = f"line {fault.line} of the instance: {fault.message}"
+        drafts.extend(parser.drafts[:1] or [InstanceDraft(block.name)])  # none where its first line cannot be read
+    if "global_defs" not in outside.keywords:
+        return _refused("there is no global_defs block: this is not a configuration that kavip wrote")
+    if duplicate := first_duplicate([each.name for each in drafts]):
+        return _refused(f"instance {duplicate} stands twice")
+    faults = {each.name: why for each in drafts if (why := each.fault() or _undefined(each, outside.tracks))} | faults
+    instances = [each.finished() for each in drafts]
+    conflicts = _conflicts([each for each in instances if each.name not in faults], settled)
+    return ExaminedConfig(
+        tuple(sorted(instances, key=lambda each: each.name)),
+        {name: InstanceFault(ProblemCode.CONFIG_INVALID, message) for name, message in faults.items()}
+        | {name: InstanceFault(ProblemCode.CONFIG_CONFLICT, message) for name, message in conflicts.items()},
     )
 
 
-def _lost(draft: Draft, tracks: Collection[str]) -> str:
+def _refused(message: str) -> RefusedConfig:
+    return RefusedConfig(ProblemCode.CONFIG_INVALID, message)
+
+
+def _undefined(draft: InstanceDraft, tracks: Collection[str]) -> str:
     return "it follows a track file that is not defined" if {each.name for each in draft.tracks} - set(tracks) else ""
 
 
-def _conflicts(instances: Iterable[Instance], settled: Configuration) -> dict[str, str]:
-    """Who wants an address or a VRID that another instance has."""
-    had = {each.name: each for each in settled.instances}
+def _conflicts(instances: Iterable[ConfiguredInstance], settled: Configuration) -> dict[str, str]:
+    """The instances that claim an address or a VRID that another one has; the message by name."""
+    before = {each.name: each for each in settled.instances}
     faults: dict[str, str] = {}
     addresses: dict[Address, str] = {}
     router_ids: dict[tuple[int, int, str], str] = {}
-    for each in sorted(instances, key=lambda each: _differs(each, had.get(each.name))):
+    for each in sorted(instances, key=lambda each: _claims_more(each, before.get(each.name))):
         identity = each.router_id, each.family, each.interface
         taken = [str(vip.address) for vip in each.virtual_ips if vip.address in addresses]
         if taken:
@@ -92,8 +97,8 @@ def _conflicts(instances: Iterable[Instance], settled: Configuration) -> dict[st
     return faults
 
 
-def _differs(instance: Instance, before: Instance | None) -> bool:
-    """Whether *instance* wants anything to be its own that it does not have."""
+def _claims_more(instance: ConfiguredInstance, before: ConfiguredInstance | None) -> bool:
+    """Whether *instance* claims an address, VRID or interface that it did not have *before*."""
     if before is None or (before.router_id, before.interface) != (instance.router_id, instance.interface):
         return True
     return not set(instance.virtual_ips) <= set(before.virtual_ips)

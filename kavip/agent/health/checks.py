@@ -1,8 +1,8 @@
 """
-Runs the group's health checks on this node, and tells the track files what they come to.
+Runs the group's health checks on this node, and writes their results to the track files.
 
-Each check is asked at once and then at its interval, by the monotonic clock. A check that cannot be asked says so and
-stays what it was: a CA that pods get one after the other, when they restart, must not take every VIP away meanwhile.
+Each check runs at once and then at its interval, by the monotonic clock. A check that cannot run keeps its result: a CA
+that pods receive one after the other, when they restart, must not take every VIP away meanwhile.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Final
 
 import structlog
 
-from kavip.agent.health.probe import Answer, Asker
-from kavip.agent.health.threshold import UNASKED, Asked, Health, after
-from kavip.agent.keepalived.trackfiles import Tracks, Verdict, Written
+from kavip.agent.health.probe import HTTPProber, ProbeResult
+from kavip.agent.keepalived.trackfiles import CheckResult, TrackFiles, TrackValue
+from kavip.agent.report.health import CheckHealth, CheckStatus, next_health
 from kavip.api.group import Check
 from kavip.api.instant import instant_text
 from kavip.errors import BadInput
@@ -27,54 +27,56 @@ from kavip.vrrp.tracking import CHECK_NAME, check_track, weight_of
 LONGEST_FIRST: Final = 5.0
 """Seconds that a pod waits for the first answers before keepalived starts."""
 LONGEST: Final = 3600
-"""Seconds between two questions, at most; a group cannot say more."""
+"""The largest interval and timeout, in seconds, as in the CRD."""
 
 log = structlog.get_logger()
 
 
-class Checks:
-    """The checks of one group; *here* is what the node knows of itself."""
+class HealthChecks:
+    """The checks of one group."""
 
-    def __init__(self, tracks: Tracks, *, ca_dir: Path, here: NodeEndpoints) -> None:
-        self._tracks, self._ca_dir, self._here = tracks, ca_dir, here
-        self._asker = Asker()
-        self._asked: dict[str, Asked] = {}
+    def __init__(self, tracks: TrackFiles, *, ca_dir: Path, environment: NodeEndpoints) -> None:
+        self._tracks, self._ca_dir, self._environment = tracks, ca_dir, environment
+        self._prober = HTTPProber()
+        self._statuses: dict[str, CheckStatus] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._has_told = False
+        self._is_written = False
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
-        """All checks, by name."""
-        return tuple(self._asked[name] for name in sorted(self._asked))
+    def statuses(self) -> tuple[CheckStatus, ...]:
+        """The status of each check, by name."""
+        return tuple(self._statuses[name] for name in sorted(self._statuses))
 
-    async def want(self, checks: Iterable[Check]) -> None:
-        """Run exactly *checks* from now on; one that changes is the same one as long as it keeps its name."""
-        wanted = _sound(checks)
-        if self._has_told and wanted == {name: each.check for name, each in self._asked.items()}:
-            return  # that there is none has to be told once: a Local track waits for it
-        for name, known in tuple(self._asked.items()):
+    async def configure(self, checks: Iterable[Check]) -> None:
+        """Run exactly *checks* from now on; a check that changes keeps its result if it keeps its name."""
+        wanted = _valid(checks)
+        if self._is_written and wanted == {name: each.check for name, each in self._statuses.items()}:
+            return  # an empty list is written once as well: the track files of policy Local wait for it
+        for name, known in tuple(self._statuses.items()):
             if wanted.get(name) != known.check and name in self._tasks:
                 self._tasks.pop(name).cancel()
-        before = await self._before(wanted)
-        self._asked = {
-            name: replace(self._asked[name] if name in self._asked else _known(before[name], check), check=check)
+        recorded = await self._recorded(wanted)
+        self._statuses = {
+            name: replace(
+                self._statuses[name] if name in self._statuses else _resumed(recorded[name], check), check=check
+            )
             for name, check in wanted.items()
         }
-        await self._tell()
+        await self._write()
         for name in wanted:
             if name not in self._tasks:
                 self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name))
 
-    async def ask_once(self, checks: Iterable[Check]) -> None:
-        """Ask each of *checks* once, all at a time, and believe the answers that come soon."""
-        self._asked = {name: Asked(check) for name, check in _sound(checks).items()}
-        found = await asyncio.gather(*(self._answer(each.check, most=LONGEST_FIRST) for each in self.asked))
-        for name, answer in zip(sorted(self._asked), found, strict=True):
-            self._take(name, answer, seconds=0.0)
-        await self._tell()
+    async def run_once(self, checks: Iterable[Check]) -> None:
+        """Run each of *checks* once, all at the same time; each takes the result of its first answer."""
+        self._statuses = {name: CheckStatus(check) for name, check in _valid(checks).items()}
+        found = await asyncio.gather(*(self._probe(each.check, timeout=LONGEST_FIRST) for each in self.statuses))
+        for name, result in zip(sorted(self._statuses), found, strict=True):
+            self._take(name, result, seconds=0.0)
+        await self._write()
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop all checks."""
         tasks = tuple(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
@@ -83,60 +85,62 @@ class Checks:
 
     async def _run(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        check, due = self._asked[name].check, loop.time()
+        check, due = self._statuses[name].check, loop.time()
         while True:
             try:
                 began = loop.time()
-                answer = await self._answer(check, most=check.timeout_seconds)
-                if self._take(name, answer, seconds=loop.time() - began):
-                    await self._tell()
-            except Exception:  # the edge: the other checks, and this one's next turn, do not hang on it
+                result = await self._probe(check, timeout=check.timeout_seconds)
+                if self._take(name, result, seconds=loop.time() - began):
+                    await self._write()
+            except Exception:  # the edge: other checks, and the next run of this one, must go on
                 log.exception("health check failed to run", check=name)
             due = max(due + check.interval_seconds, loop.time())
             await asyncio.sleep(due - loop.time())
 
-    async def _answer(self, check: Check, *, most: float) -> Answer:
-        """What is answered to *check* now."""
+    async def _probe(self, check: Check, *, timeout: float) -> ProbeResult:
         try:
-            target = targets.target_of(check.url, self._here)
+            target = targets.target_of(check.url, self._environment)
         except BadInput:
-            return Answer(None, f"{UNASKED}its url is none that this node can ask")
-        seconds = min(most, check.timeout_seconds)
-        return await self._asker.ask(target, ca_file=self._ca_file(check, target), seconds=seconds)
+            return ProbeResult(None, "this node cannot ask its url")
+        seconds = min(timeout, check.timeout_seconds)
+        return await self._prober.probe(target, ca_file=self._ca_file(check, target), seconds=seconds)
 
     def _ca_file(self, check: Check, target: CheckTarget) -> Path | None:
         own = check.ca_from is not None or check.url == targets.KUBE_APISERVER
         return self._ca_dir / f"{check.name}.crt" if own and target.scheme == "https" else None
 
-    def _take(self, name: str, answer: Answer, *, seconds: float) -> bool:
-        """Reckon with one answer; whether the check has come to something else by it."""
-        known = self._asked[name]
-        if answer.ok is None:
-            self._asked[name] = replace(known, message=answer.message, stuck=True)
+    def _take(self, name: str, result: ProbeResult, *, seconds: float) -> bool:
+        """Take one result; return whether the check's health has changed."""
+        known = self._statuses[name]
+        if result.ok is None:
+            self._statuses[name] = replace(known, message=f"not asked: {result.message}", blocked=result.message)
             return False
         check = known.check
-        health = after(known.health, answer=answer.ok, fail_after=check.fail_after, succeed_after=check.succeed_after)
-        is_news = health.ok != known.health.ok
-        since = instant_text(datetime.now(UTC)) if is_news or not known.since else known.since
-        self._asked[name] = Asked(check, health, since, answer.message, seconds)
-        if is_news:
-            log.info("health check", check=name, ok=health.ok, reason=answer.message)
-        return is_news
+        health = next_health(
+            known.health, answer=result.ok, fail_after=check.fail_after, succeed_after=check.succeed_after
+        )
+        has_changed = health.ok != known.health.ok
+        since = instant_text(datetime.now(UTC)) if has_changed or not known.since else known.since
+        self._statuses[name] = CheckStatus(check, health, since, result.message, seconds)
+        if has_changed:
+            log.info("health check", check=name, ok=health.ok, reason=result.message)
+        return has_changed
 
-    async def _tell(self) -> None:
-        verdicts = {
-            check_track(name): Verdict(each.health.fails, -weight_of(each.check)) for name, each in self._asked.items()
+    async def _write(self) -> None:
+        results = {
+            check_track(name): CheckResult(each.health.fails, -weight_of(each.check))
+            for name, each in self._statuses.items()
         }
-        await self._tracks.tell_checks(verdicts)
-        self._has_told = True
+        await self._tracks.update_checks(results)
+        self._is_written = True
 
-    async def _before(self, wanted: Mapping[str, Check]) -> Mapping[str, Written | None]:
-        """What an earlier agent of this pod knew of the checks *wanted*."""
-        return await asyncio.to_thread(lambda: {name: self._tracks.before(check_track(name)) for name in wanted})
+    async def _recorded(self, wanted: Mapping[str, Check]) -> Mapping[str, TrackValue | None]:
+        """The results of *wanted* that an earlier agent of this pod wrote."""
+        return await asyncio.to_thread(lambda: {name: self._tracks.read(check_track(name)) for name in wanted})
 
 
-def _sound(checks: Iterable[Check]) -> dict[str, Check]:
-    """Those of *checks* whose names can be those of files, and whose times leave a pause between questions."""
+def _valid(checks: Iterable[Check]) -> dict[str, Check]:
+    """Those of *checks* whose names can be file names, and whose times leave a pause between two runs; by name."""
     return {
         each.name: each
         for each in checks
@@ -146,8 +150,9 @@ def _sound(checks: Iterable[Check]) -> dict[str, Check]:
     }
 
 
-def _known(before: Written | None, check: Check) -> Asked:
-    """*check* as an earlier agent left it."""
-    if before is None:
-        return Asked(check, Health(True))
-    return Asked(check, Health(before.number == 0), instant_text(datetime.fromtimestamp(before.since, UTC)))
+def _resumed(recorded: TrackValue | None, check: Check) -> CheckStatus:
+    """The status of *check* as an earlier agent left it."""
+    if recorded is None:
+        return CheckStatus(check, CheckHealth(True))
+    since = instant_text(datetime.fromtimestamp(recorded.since, UTC))
+    return CheckStatus(check, CheckHealth(recorded.number == 0), since)

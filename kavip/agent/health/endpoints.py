@@ -1,8 +1,8 @@
 """
-Which Services with ``externalTrafficPolicy: Local`` answer on this node, told to keepalived by their track files.
+Which Services with ``externalTrafficPolicy: Local`` answer on this node; writes it to their track files.
 
-Their health ports (:mod:`.proxy`) are asked in rounds, all in one go: the more there are, the rarer, so that the agent
-stays idle with hundreds of them. Of Services without a port the controller tells the nodes.
+kube-proxy's health ports are asked in rounds, all at once: the more ports, the rarer, so that the agent stays idle with
+hundreds of them. For a Service without such a port the controller lists the nodes.
 """
 
 import asyncio
@@ -12,76 +12,76 @@ from typing import Final
 
 import structlog
 
-from kavip.agent.health.kubeproxy import Port
-from kavip.agent.keepalived.trackfiles import Tracks
+from kavip.agent.health.kubeproxy import HealthPort
+from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.api.agent import LocalTrack
 
 INTERVAL: Final = 0.2
-"""Seconds between two rounds: a VIP in the default profile follows within one second, keepalived's part included."""
-MOST_ASKED: Final = 150
+"""Seconds between two rounds: with the default profile a VIP follows within one second, keepalived included."""
+MAX_RATE: Final = 150
 """
-Questions a second: more than 30 ports are asked more rarely.
+Questions a second: more than 30 ports are asked less often.
 
-Each costs about fifteen microseconds here, of which the kernel takes twelve to send and to receive.
+A question costs about fifteen microseconds, of which the kernel takes twelve to send and to receive.
 """
 
 _PORTS: Final = range(1, 2**16)
-_ANSWERED: Final = (0.005, 0.02, 0.05)  # seconds after which answers are looked for, one pause after the other
+_ANSWERED: Final = (0.005, 0.02, 0.05)  # pauses, in seconds, between looks for answers
 
 log = structlog.get_logger()
 
 
-class Locals:
-    """What is known about the node *node* of each Service that the group follows."""
+class LocalEndpoints:
+    """Whether each Service that the group follows has a ready endpoint on the node *node*."""
 
-    def __init__(self, node: str, tracks: Tracks, *, hosts: Iterable[str]) -> None:
-        """Nothing is wanted yet; kube-proxy is looked for at *hosts*."""
+    def __init__(self, node: str, tracks: TrackFiles, *, hosts: Iterable[str]) -> None:
+        """Follow no Service yet; kube-proxy may listen on any of *hosts*."""
         self._node, self._tracks = node, tracks
         self._hosts = tuple(dict.fromkeys(filter(None, hosts)))
         self._wanted: tuple[LocalTrack, ...] = ()
-        self._ports: dict[int, Port] = {}
-        self._told: tuple[frozenset[str], frozenset[str]] | None = None
+        self._ports: dict[int, HealthPort] = {}
+        self._written: tuple[frozenset[str], frozenset[str]] | None = None
         self._changed = asyncio.Event()
 
-    def want(self, wanted: tuple[LocalTrack, ...]) -> None:
-        """Find out about *wanted* from now on, and about nothing else."""
-        if wanted == self._wanted and self._told is not None:
+    def configure(self, wanted: tuple[LocalTrack, ...]) -> None:
+        """Follow exactly *wanted* from now on."""
+        if wanted == self._wanted and self._written is not None:
             return
         self._wanted = wanted
         numbers = {each.port for each in wanted if each.port in _PORTS}
         for number in self._ports.keys() - numbers:
             self._ports.pop(number).close()
         for number in sorted(numbers - self._ports.keys()):
-            self._ports[number] = Port(number, self._hosts, now=time.monotonic())
+            self._ports[number] = HealthPort(number, self._hosts, now=time.monotonic())
         self._changed.set()
 
-    async def ask_once(self, wanted: tuple[LocalTrack, ...]) -> None:
-        """Find out about *wanted* what can be found out at once: keepalived is not to start as if all were well."""
-        self.want(wanted)
+    async def run_once(self, wanted: tuple[LocalTrack, ...]) -> None:
+        """Ask once about *wanted*, so that keepalived does not start with the assumption that all are ready."""
+        self.configure(wanted)
         try:
             await self._ask()
-            await self._tell()
+            await self._write()
         finally:
             self._close()
 
     @property
-    def seen(self) -> tuple[tuple[str, bool | None], ...]:
-        """Each track with what it says; None where that is to be seen yet."""
+    def states(self) -> tuple[tuple[str, bool | None], ...]:
+        """Each track with its result; None: not known yet."""
         now = time.monotonic()
-        return tuple((each.track, self._ready(each, now)) for each in self._wanted)
+        return tuple((each.track, self._is_ready(each, now)) for each in self._wanted)
 
     async def run(self) -> None:
-        """Tell keepalived for ever."""
+        """Ask and write for ever."""
         try:
             while True:
                 await self._pause()
                 self._changed.clear()
                 try:
                     await self._ask()
-                    await self._tell()
-                except Exception:  # the edge: what was told last stands, and the next step of the agent tries again
-                    log.exception("endpoints cannot be told to keepalived")
-                    self._told = None
+                    await self._write()
+                except Exception:  # the edge: the last results stand, and the agent's next step tries again
+                    log.exception("endpoints not written")
+                    self._written = None
         finally:
             self._close()
 
@@ -90,9 +90,9 @@ class Locals:
             port.close()
 
     async def _pause(self) -> None:
-        """Wait for the next round; without ports, until something else is wanted."""
-        loop, seconds = asyncio.get_running_loop(), max(INTERVAL, len(self._ports) / MOST_ASKED)
-        timer = loop.call_later(seconds, self._changed.set) if self._ports else None  # a time-out costs twice as much
+        """Wait for the next round; without ports, until :meth:`configure` changes something."""
+        loop, seconds = asyncio.get_running_loop(), max(INTERVAL, len(self._ports) / MAX_RATE)
+        timer = loop.call_later(seconds, self._changed.set) if self._ports else None  # asyncio.timeout costs twice
         try:
             await self._changed.wait()
         finally:
@@ -102,28 +102,28 @@ class Locals:
     async def _ask(self) -> None:
         now = time.monotonic()
         for port in self._ports.values():
-            port.ask(now)
+            port.send(now)
         waiting = list(self._ports.values())
         for pause in _ANSWERED:
             if not waiting:
                 return
             await asyncio.sleep(pause)
             now = time.monotonic()
-            waiting = [port for port in waiting if not port.hear(now)]
+            waiting = [port for port in waiting if not port.receive(now)]
 
-    async def _tell(self) -> None:
-        """Tell what has changed; what cannot be written is told again."""
-        seen = self.seen
-        unready = frozenset(track for track, ready in seen if ready is False)
-        awaited = frozenset(track for track, ready in seen if ready is None)
-        if self._told != (unready, awaited):
-            await self._tracks.tell_endpoints(unready=unready, awaited=awaited)
-            before = self._told[0] if self._told else frozenset()
+    async def _write(self) -> None:
+        """Write what has changed, or could not be written before."""
+        states = self.states
+        unready = frozenset(track for track, ready in states if ready is False)
+        awaited = frozenset(track for track, ready in states if ready is None)
+        if self._written != (unready, awaited):
+            await self._tracks.update_endpoints(unready=unready, awaited=awaited)
+            before = self._written[0] if self._written else frozenset()
             for track in sorted(unready ^ before):
                 log.info("endpoints", track=track, ready=track not in unready)
-            self._told = (unready, awaited)
+            self._written = (unready, awaited)
 
-    def _ready(self, wanted: LocalTrack, now: float) -> bool | None:
+    def _is_ready(self, wanted: LocalTrack, now: float) -> bool | None:
         if not wanted.port:
             return self._node in wanted.nodes
         port = self._ports.get(wanted.port)

@@ -1,9 +1,9 @@
 """
-One question of a health check: an HTTP GET of which only the status counts.
+One probe of a health check: an HTTP GET whose status decides.
 
-Every question has a connection of its own, is over when its time is, and takes little: the head of the answer, at most
-16 KiB, and nothing of its body. 200 to 399 is well, so a redirect is an answer, and is not followed. What is sent is
-the same for all: no token, no cookie, no credentials. Certificates are always verified.
+Each probe has a connection of its own and a timeout. It reads the head of the answer, at most 16 KiB, and no body.
+Status 200 to 399 means success, so a redirect is an answer and is not followed. No token, cookie or other credential is
+sent. Certificates are always verified.
 """
 
 import asyncio
@@ -17,39 +17,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kavip.agent.health.threshold import UNASKED
 from kavip.api.address import read_address
 from kavip.vrrp.targets import CheckTarget
 
 LARGEST: Final = 16 << 10
-"""Bytes of an answer's head, those of interim answers included."""
+"""Bytes of an answer's head, including the heads of interim answers."""
 
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( [^\r\n]*)?\r?\n")
 _INTERIM: Final = range(100, 200)
-_WELL: Final = range(200, 400)
-_NAMES: Final = 16  # threads that may hang in a resolver, one for each check: none of those that look after keepalived
+_SUCCESS: Final = range(200, 400)
+_RESOLVERS: Final = 16  # threads that may block in a resolver, one for each check, apart from those for keepalived
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeResult:
     """
-    Whether all is well, and in one line what was answered: nothing of it is text of who answered.
+    Whether the probe succeeded, and a *message* of one line without text from the server.
 
-    *ok* is None where nothing could be asked, for a fault that is not the service's.
+    *ok* is None if the probe could not run, for a reason outside the service.
     """
 
     ok: bool | None
     message: str
 
 
-class Trust:
-    """Whose certificates are believed: a context for each file of CAs, read anew when the file changes."""
+class TrustStore:
+    """A TLS context for each file of CAs, which is read again when the file changes."""
 
     def __init__(self) -> None:
         self._known: dict[Path | None, tuple[tuple[int, int], ssl.SSLContext]] = {}
 
     def context(self, path: Path | None) -> ssl.SSLContext:
-        """The context for the CAs in *path*, or for those of the image. Blocks; raises OSError, SSLError included."""
+        """The context for the CAs in *path*, or None for the image's CAs. Blocks; raises OSError (also SSLError)."""
         status = path.stat() if path else None
         identity = (status.st_ino, status.st_mtime_ns) if status else (0, 0)
         known = self._known.get(path)
@@ -58,34 +57,34 @@ class Trust:
         return known[1]
 
 
-class Asker:
-    """Asks; *trust* and the threads for names are shared by all checks."""
+class HTTPProber:
+    """Probes targets; all checks share the CAs and the resolver's threads."""
 
     def __init__(self) -> None:
-        self._trust = Trust()
+        self._trust = TrustStore()
         self._resolvers: ThreadPoolExecutor | None = None
         self._looked_up: dict[str, asyncio.Future[list[Any]]] = {}
 
-    async def ask(self, target: CheckTarget, *, ca_file: Path | None, seconds: float) -> Answer:
-        """Ask *target* once; whatever goes wrong is an answer."""
+    async def probe(self, target: CheckTarget, *, ca_file: Path | None, seconds: float) -> ProbeResult:
+        """Probe *target* once; every failure is a result."""
         try:
             async with asyncio.timeout(seconds):
                 status = await self._status(target, ca_file)
         except TimeoutError:
-            return Answer(ok=False, message=f"no answer within {seconds:g} s")
+            return ProbeResult(ok=False, message=f"no answer within {seconds:g} s")
         except ssl.SSLCertVerificationError as error:
-            return Answer(ok=False, message=f"its certificate is not valid: {error.verify_message}")
+            return ProbeResult(ok=False, message=f"its certificate is not valid: {error.verify_message}")
         except ssl.SSLError:
-            return Answer(ok=False, message="TLS failed")
+            return ProbeResult(ok=False, message="TLS failed")
         except socket.gaierror:
-            return Answer(ok=False, message="its name is not known")
+            return ProbeResult(ok=False, message="its name does not resolve")
         except OSError as error:
-            return Answer(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
+            return ProbeResult(ok=False, message=os.strerror(error.errno).lower() if error.errno else "no connection")
         except _NoCAError:
-            return Answer(None, f"{UNASKED}the CA of caFrom is not mounted, or is none")
+            return ProbeResult(None, "the CA of caFrom is not mounted, or is invalid")
         except _NoHTTPError as error:
-            return Answer(ok=False, message=str(error))
-        return Answer(ok=status in _WELL or status in target.refusals, message=f"status {status}")
+            return ProbeResult(ok=False, message=str(error))
+        return ProbeResult(ok=status in _SUCCESS or status in target.refusals, message=f"status {status}")
 
     async def _status(self, target: CheckTarget, ca_file: Path | None) -> int:
         loop = asyncio.get_running_loop()
@@ -108,7 +107,7 @@ class Asker:
     async def _addresses(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> Sequence[str]:
         if read_address(target.host) is not None:
             return (target.host,)
-        # Shared by all who ask, and not ended with one who gives up: each would leave another thread hanging.
+        # Shared by all probes, and not cancelled with one of them: each would block another thread.
         if (pending := self._looked_up.get(target.host)) is None:
             pending = self._looked_up[target.host] = self._look_up(target, loop)
             pending.add_done_callback(lambda _: self._looked_up.pop(target.host, None))
@@ -117,24 +116,24 @@ class Asker:
 
     def _look_up(self, target: CheckTarget, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Any]]:
         if self._resolvers is None:
-            self._resolvers = ThreadPoolExecutor(_NAMES, thread_name_prefix="resolver")
+            self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
         return loop.run_in_executor(
             self._resolvers, lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         )
 
 
 class _NoCAError(Exception):
-    """There is nobody to believe."""
+    """There is no CA to verify a certificate with."""
 
 
 class _NoHTTPError(Exception):
-    """What came is no answer; the text is ours."""
+    """The answer is not HTTP; the text is kavip's."""
 
 
 async def _connected(
     addresses: Sequence[str], target: CheckTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the first of *addresses* that takes one."""
+    """A connection to the first of *addresses* that accepts one."""
     name = target.host.rstrip(".") if context else None
     failed: OSError | None = None
     for address in addresses:
@@ -148,14 +147,14 @@ async def _connected(
 
 
 async def _read_status(reader: asyncio.StreamReader) -> int:
-    """The status of the final answer; interim ones (100 to 199) come before it."""
+    """The status of the final answer, after interim ones (100 to 199)."""
     taken = 0
-    final = True  # no head is being skipped
+    final = True  # not within the head of an interim answer
     while True:
         try:
             line = await reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise _NoHTTPError("what it answers is not HTTP") from None
+            raise _NoHTTPError("its answer is not HTTP") from None
         taken += len(line)
         if taken > LARGEST:
             raise _NoHTTPError("its answer has no end")
@@ -164,7 +163,7 @@ async def _read_status(reader: asyncio.StreamReader) -> int:
             continue
         match = _STATUS.fullmatch(line)
         if match is None:
-            raise _NoHTTPError("what it answers is not HTTP")
+            raise _NoHTTPError("its answer is not HTTP")
         if (status := int(match[1])) not in _INTERIM:
             return status
         final = False

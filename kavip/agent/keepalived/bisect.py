@@ -1,149 +1,158 @@
 """
-Finds the instances that keepalived refuses, so that it is given all others.
+Finds the instances that keepalived refuses, so that all others can run.
 
-keepalived mostly names the line or the instance. Where it does not, the instance is searched by halving: the shortest
-beginning of the text that is refused ends with it. The search is bounded in runs and in time; what was found is
-remembered, so that the next one goes on from there, and a refused instance costs its neighbours' changes nothing.
+keepalived mostly reports the line or the instance. Otherwise the instance is found by bisection: the shortest beginning
+of the text that is refused ends with it. A search is bounded in test runs and in time. Its results are kept, so that
+the next search continues there, and a refused instance does not delay changes of its neighbours.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kavip.agent.config.blocks import Block, at, joined, split
-from kavip.agent.config.exclude import Spares, without
-from kavip.agent.config.model import Fault, Judge, Localized, Refused
-from kavip.agent.keepalived.configtest import Finding
+from kavip.agent.config.blocks import Block, block_at, joined, split
+from kavip.agent.config.exclude import PreviousInstances, exclude
+from kavip.agent.config.model import InstanceFault, LocalizedConfig, RefusedConfig
+from kavip.agent.keepalived.configtest import FailedTest
+from kavip.api.agent import ProblemCode, RefusedBy
 
-MOST_RUNS: Final = 64
+MAX_RUNS: Final = 64
 SECONDS: Final = 10.0
-"""What one search may cost; a run takes some 40 ms, halving 510 instances takes ten."""
+"""Bounds of one search. A run takes about 40 ms; a bisection of 510 instances takes ten runs."""
 AGAIN: Final = 300.0
-"""Seconds after which a refused instance is tried again, alone, though the node seems to be what it was."""
+"""Seconds after which a refused instance is tested again, alone, even if nothing seems to have changed."""
 
-Judgement = Callable[[str], Finding | None]
+Check = Callable[[str], FailedTest | None]
 
 
 class _ExhaustedError(Exception):
-    """The search has cost what it may."""
+    """The search has reached its bounds."""
 
 
-class Sieve:
-    """Asks *judge*, and remembers what it said."""
+class Bisector:
+    """Tests texts with *check*, and keeps the results by the text of an instance."""
 
-    def __init__(self, judge: Judgement, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._judge, self._now = judge, now
-        self._bad: dict[str, tuple[Fault, float, int]] = {}  # by the text of an instance: until when, and in which age
-        self._age = 0  # of the node; a verdict is that of the age in which its search began
+    def __init__(self, check: Check, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._check, self._now = check, now
+        self._refused: dict[str, tuple[InstanceFault, float, int]] = {}  # until when, and for which node version
+        self._node_version = 0  # a result belongs to the version with which its search began
         self._passed = ""
 
-    def doubt(self) -> None:
-        """Know that the node has changed: what was refused may be in order now, and is tried again. From any thread."""
-        self._age += 1
+    def retest(self) -> None:
+        """Test refused instances again, because the node has changed. From any thread."""
+        self._node_version += 1
 
-    def sift(self, wanted: Localized, spares: Spares) -> Localized | Refused:
-        """*wanted* without the instances that are refused, or why all of it is."""
-        search, age = _Search(self._judge, self._now), self._age
-        reason = ""
+    def exclude_refused(self, wanted: LocalizedConfig, previous: PreviousInstances) -> LocalizedConfig | RefusedConfig:
+        """*wanted* without the instances that keepalived refuses, or why all of it is refused."""
+        search, version = _Search(self._check, self._now), self._node_version
+        failed: FailedTest | None = None
         try:
-            known = self._known(wanted, search, spares, age)
-            current = without(wanted, known, self._usable(spares))
-            while isinstance(current, Localized) and current.text != self._passed:
-                finding = search.run(current.text)
-                if finding is None:
+            known = self._known(wanted, search, previous, version)
+            current = exclude(wanted, known, self._usable(previous))
+            while isinstance(current, LocalizedConfig) and current.text != self._passed:
+                found = search.run(current.text)
+                if found is None:
                     self._passed = current.text
                     break
-                reason = finding.reason
-                guilty = located(current.text, finding) or search.culprit(current.text, finding)
+                failed = found
+                guilty = located(current.text, failed) or search.culprit(current.text, failed)
                 if not guilty:
-                    return Refused(reason)
-                self._remember(split(current.text), guilty, age)
-                current = without(current, guilty, self._usable(spares))
+                    return RefusedConfig(failed.problem.code, failed.problem.message)
+                self._record(split(current.text), guilty, version)
+                current = exclude(current, guilty, self._usable(previous))
         except _ExhaustedError:
-            return Refused(f"{reason}; which instance is at fault was not found yet")
+            return _unfinished(failed)
         return current
 
-    def _usable(self, spares: Spares) -> Spares:
-        return {name: each for name, each in spares.items() if each.block.text not in self._bad}
+    def _usable(self, previous: PreviousInstances) -> PreviousInstances:
+        return {name: each for name, each in previous.items() if each.block.text not in self._refused}
 
-    def _known(self, wanted: Localized, search: "_Search", spares: Spares, age: int) -> dict[str, Fault]:
-        """The instances of *wanted* that were refused before; what is not there any more is forgotten."""
+    def _known(
+        self, wanted: LocalizedConfig, search: "_Search", previous: PreviousInstances, version: int
+    ) -> dict[str, InstanceFault]:
+        """The instances of *wanted* that were refused before; results for texts that are gone are dropped."""
         parts = split(wanted.text)
-        there = {each.text for each in (*parts, *(spare.block for spare in spares.values()))}
-        self._bad = {text: known for text, known in self._bad.items() if text in there}
-        found: dict[str, Fault] = {}
+        there = {each.text for each in (*parts, *(each.block for each in previous.values()))}
+        self._refused = {text: known for text, known in self._refused.items() if text in there}
+        found: dict[str, InstanceFault] = {}
         for block in parts:
-            if (known := self._bad.get(block.text)) is None:
+            if (known := self._refused.get(block.text)) is None:
                 continue
             fault, until, then = known
-            if (then != age or self._now() >= until) and search.is_young:
+            if (then != version or self._now() >= until) and search.is_early:
                 if search.run(joined(each for each in parts if not each.name or each is block)) is None:
-                    del self._bad[block.text]
+                    del self._refused[block.text]
                     continue
-                self._remember((block,), {block.name: fault}, age)
+                self._record((block,), {block.name: fault}, version)
             found[block.name] = fault
         return found
 
-    def _remember(self, parts: Iterable[Block], guilty: Mapping[str, Fault], age: int) -> None:
+    def _record(self, parts: Iterable[Block], guilty: Mapping[str, InstanceFault], version: int) -> None:
         until = self._now() + AGAIN
-        self._bad |= {each.text: (guilty[each.name], until, age) for each in parts if each.name in guilty}
+        self._refused |= {each.text: (guilty[each.name], until, version) for each in parts if each.name in guilty}
 
 
 class _Search:
     """One search with its bounds."""
 
-    def __init__(self, judge: Judgement, now: Callable[[], float]) -> None:
-        self._judge, self._now = judge, now
-        self._left, self._ends = MOST_RUNS, now() + SECONDS
+    def __init__(self, check: Check, now: Callable[[], float]) -> None:
+        self._check, self._now = check, now
+        self._left, self._ends = MAX_RUNS, now() + SECONDS
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there is anything left to spend."""
-        return self._left > 0 and self._now() < self._ends
+    def is_early(self) -> bool:
+        """Whether more than half of the bounds is left, for what is not known yet."""
+        return self._left > MAX_RUNS / 2 and self._now() < self._ends - SECONDS / 2
 
-    @property
-    def is_young(self) -> bool:
-        """Whether enough is left for what is not known yet."""
-        return self._left > MOST_RUNS / 2 and self._now() < self._ends - SECONDS / 2
-
-    def run(self, text: str) -> Finding | None:
-        """Ask once; raises where that would be once too often."""
-        if not self.goes_on:
+    def run(self, text: str) -> FailedTest | None:
+        """Test *text*; raises at the bounds of the search."""
+        if self._left <= 0 or self._now() >= self._ends:
             raise _ExhaustedError
         self._left -= 1
-        return self._judge(text)
+        return self._check(text)
 
-    def culprit(self, text: str, finding: Finding) -> dict[str, Fault]:
-        """The instance with which *text*, of which *finding* tells, begins to be refused; none where it is without."""
+    def culprit(self, text: str, failed: FailedTest) -> dict[str, InstanceFault]:
+        """The instance with which *text* begins to be refused; none if the text is refused without instances."""
         parts = split(text)
         names = [each.name for each in parts if each.name]
         passes, fails = 0, len(names)
-        if not finding.about or not names or self.run(_beginning(parts, ())) is not None:
+        if not failed.is_refusal or not names or self.run(_beginning(parts, ())) is not None:
             return {}
         while fails - passes > 1:
             middle = (passes + fails) // 2
             found = self.run(_beginning(parts, names[:middle]))
             if found is None:
                 passes = middle
-            elif found.about:
-                fails, finding = middle, found
+            elif found.is_refusal:
+                fails, failed = middle, found
             else:
                 return {}
-        return {names[passes]: Fault(finding.how, Judge.KEEPALIVED)}
+        return {names[passes]: _fault(failed, failed.message)}
 
 
-def located(text: str, finding: Finding) -> dict[str, Fault]:
-    """The instances that *finding* names, by a line or by name; lines are counted from an instance's own first."""
+def located(text: str, failed: FailedTest) -> dict[str, InstanceFault]:
+    """The instances that keepalived reported by line or by name; a line is counted from the instance's first one."""
     parts = split(text)
-    found: dict[str, Fault] = {}
-    for number in finding.lines:
-        if (block := at(parts, number)) and block.name:
-            reason = f"{finding.how}, line {number - block.first + 1} of the instance"
-            found.setdefault(block.name, Fault(reason, Judge.KEEPALIVED))
-    for name in finding.names:
+    found: dict[str, InstanceFault] = {}
+    for number in failed.lines:
+        if (block := block_at(parts, number)) and block.name:
+            message = f"{failed.message}, line {number - block.first + 1} of the instance"
+            found.setdefault(block.name, _fault(failed, message))
+    for name in failed.names:
         if any(each.name == name for each in parts):
-            found.setdefault(name, Fault(finding.how, Judge.KEEPALIVED))
+            found.setdefault(name, _fault(failed, failed.message))
     return found
+
+
+def _fault(failed: FailedTest, message: str) -> InstanceFault:
+    return InstanceFault(failed.code, message, RefusedBy.KEEPALIVED)
+
+
+def _unfinished(failed: FailedTest | None) -> RefusedConfig:
+    """The refusal until a search finds the instance; *failed* is the last test of the whole text."""
+    message = "the instance that keepalived refuses is not found yet"
+    message = f"{failed.problem.message}; {message}" if failed else message
+    return RefusedConfig(ProblemCode.REFUSED_BY_KEEPALIVED, message)
 
 
 def _beginning(parts: Iterable[Block], names: Iterable[str]) -> str:

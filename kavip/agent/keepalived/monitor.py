@@ -1,7 +1,7 @@
 """
-Sees what the daemon does: a signal proves nothing, only a dump does.
+What keepalived does now. Only a dump proves it; that a signal was sent proves nothing.
 
-A daemon is asked by a signal and answers with a file; questions are put one at a time.
+keepalived is asked by a signal and answers with a file, so the agent sends one question at a time.
 """
 
 import asyncio
@@ -10,105 +10,106 @@ import time
 from typing import Final
 
 from kavip.agent.config.model import Configuration
-from kavip.agent.http.state import Moments, moments_of
-from kavip.agent.keepalived import dump as dumps
-from kavip.agent.keepalived import process as daemons
+from kavip.agent.keepalived import process
 from kavip.agent.keepalived.configtest import Program
-from kavip.agent.keepalived.dump import Dump
 from kavip.agent.keepalived.process import Daemon
 from kavip.agent.keepalived.rundir import RunDirectory
+from kavip.agent.report import dump as dumps
+from kavip.agent.report.dump import Dump
+from kavip.agent.report.state import StateChanges, state_changes
 
 CONFIRM: Final = 10.0
-"""Seconds within which a daemon must be seen to run what it was told to."""
+"""Seconds within which a dump must show a new configuration."""
 FRESH: Final = 0.2
-"""Seconds for which a dump is good enough for another question."""
+"""Seconds for which a dump answers further questions."""
 
 _RELOAD: Final = signal.SIGHUP
 _CONFIRM_PAUSE: Final = 0.05
 
 
-class Witness:
-    """The daemon of one run directory."""
+class Monitor:
+    """The keepalived of one run directory; *changes*: when each instance of the last dump entered its state."""
 
     def __init__(self, files: RunDirectory) -> None:
         self.program = Program("", 0)
-        self.moments: Moments = {}
+        self.changes: StateChanges = {}
         self._files = files
         self._dump: tuple[float, Dump | None] = (0.0, None)
-        self._silent = 0.0  # when a daemon that was asked for as long as it may take had not answered
+        self._unanswered = 0.0  # when the last question ran out of time
         self._asking = asyncio.Lock()
 
     async def daemon(self) -> Daemon | None:
-        """The daemon, if one runs."""
-        return await asyncio.to_thread(daemons.find, self._files.path, config=self._files.config)
+        """The daemon, if it runs."""
+        return await asyncio.to_thread(process.find, self._files.path, config=self._files.config)
 
     async def dump(self, configuration: Configuration) -> Dump | None:
         """
-        The daemon's instances, at most :data:`FRESH` seconds old; None when it does not answer.
+        The instances, at most :data:`FRESH` seconds old; None if keepalived does not answer.
 
-        *configuration* is the one that it has read, as far as is known. Who waited while it did not answer somebody
-        else does not ask again: kubelet gives a probe five seconds, however many ask.
+        *configuration* is the one that it has read, as far as is known. A caller that has waited while another one got
+        no answer does not ask again: kubelet gives a probe five seconds, and many callers may wait.
         """
         since = time.monotonic()
         async with self._asking:
             taken, found = self._dump
             if found is not None and time.monotonic() - taken < FRESH:
                 return found
-            if since <= self._silent:
+            if since <= self._unanswered:
                 return None
             found = None
-            deadline = time.monotonic() + daemons.BUDGET
+            deadline = time.monotonic() + process.BUDGET
             is_there = True
             while found is None and is_there and time.monotonic() < deadline:
                 is_there, found = await asyncio.to_thread(self._find_and_ask, configuration)
-            self._keep(found)
+            self._record(found)
             if found is None:
-                self._silent = time.monotonic()
+                self._unanswered = time.monotonic()
             return found
 
-    async def takes(self, daemon: Daemon) -> bool:
-        """Whether *daemon* is up far enough to be told to reload."""
-        return await asyncio.to_thread(daemon.takes, _RELOAD, self.program.json_signal)
+    async def accepts_reload(self, daemon: Daemon) -> bool:
+        """Whether *daemon* has started far enough to handle SIGHUP and questions."""
+        return await asyncio.to_thread(daemon.handles, _RELOAD, self.program.json_signal)
 
-    async def obeyed(self, daemon: Daemon, configuration: Configuration) -> bool:
+    async def send_reload_and_confirm(self, daemon: Daemon, configuration: Configuration) -> bool:
         """
-        Send SIGHUP, and say whether the daemon was seen to run *configuration* afterwards.
+        Send SIGHUP; return whether a dump shows *configuration* afterwards.
 
-        A dump counts from the second on: the first answer proves that the parent has taken the SIGHUP that was sent
-        before it, and the parent passes that on before it takes another signal. A question that was not answered in
-        time may be answered later, so each puts that off by one; many are lost, for a child that reloads hears nothing.
+        The second dump is the first that counts. The first answer proves that the parent process has received the
+        SIGHUP that was sent before, and the parent forwards it before it handles another signal. A question that was
+        not answered in time may be answered later, so each one postpones the dump that counts by one. Many are lost,
+        because a child that reloads receives no signals.
         """
         if not await asyncio.to_thread(daemon.signal, _RELOAD):
             return False
         deadline = time.monotonic() + CONFIRM
-        awaited = 2
+        outstanding = 2
         while time.monotonic() < deadline:
             async with self._asking:
                 found = await asyncio.to_thread(self._ask, daemon, configuration)
-                self._keep(found)
-            awaited += 1 if found is None else -1
-            if found is not None and awaited <= 0 and dumps.shows(found, configuration):
+                self._record(found)
+            outstanding += 1 if found is None else -1
+            if found is not None and outstanding <= 0 and dumps.shows(found, configuration):
                 return True
             if not await asyncio.to_thread(daemon.alive):
                 return False
-            await asyncio.sleep(_CONFIRM_PAUSE if awaited <= 0 else 0)
+            await asyncio.sleep(_CONFIRM_PAUSE if outstanding <= 0 else 0)
         return False
 
     def _find_and_ask(self, configuration: Configuration) -> tuple[bool, Dump | None]:
-        """Whether there is a daemon, and what it answers. One thread does both: each costs more than what it does."""
-        daemon = daemons.find(self._files.path, config=self._files.config)
+        """Whether keepalived runs, and its answer. One thread does both: a thread costs more than either."""
+        daemon = process.find(self._files.path, config=self._files.config)
         return daemon is not None, self._ask(daemon, configuration) if daemon else None
 
     def _ask(self, daemon: Daemon, configuration: Configuration) -> Dump | None:
-        """Ask once for the daemon's instances; one that should have none can only be asked whether it is there."""
-        deadline = time.monotonic() + daemons.PATIENCE
+        """Ask once. A keepalived without instances writes no dump; it is asked for a sign of life."""
+        deadline = time.monotonic() + process.PATIENCE
         if configuration.instances:
-            return daemons.take_dump(daemon, self._files.path, number=self.program.json_signal, deadline=deadline)
-        return () if daemons.answers(daemon, self._files.path, deadline=deadline) else None
+            return process.take_dump(daemon, self._files.path, number=self.program.json_signal, deadline=deadline)
+        return () if process.answers(daemon, self._files.path, deadline=deadline) else None
 
-    def _keep(self, found: Dump | None) -> None:
-        """Remember a dump, so that the next question is never answered with an older one."""
+    def _record(self, found: Dump | None) -> None:
+        """Keep the latest answer: no question gets an older one."""
         self._dump = time.monotonic(), found
         if found is not None:
-            self._silent = 0.0
-        self.moments = moments_of(found, self.moments) if found is not None else {}
+            self._unanswered = 0.0
+        self.changes = state_changes(found, self.changes) if found is not None else {}

@@ -1,8 +1,8 @@
 """
-The running keepalived: found by its pid file, signalled, and asked for what it does.
+The running keepalived: finds it by its pid file, signals it, asks it for dumps.
 
-A pid alone names a process only until it exits. So a process is looked at after a handle to it was opened, and signals
-go through that handle. A signal is sent only to a daemon that has set itself up to take it: before that, SIGHUP and the
+A pid names a process only until the process exits. So the agent opens a handle first, examines the process then, and
+signals through that handle. A signal is sent only after keepalived has installed its handler: before, SIGHUP and the
 dump signal would end it.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kavip.agent.keepalived import dump
-from kavip.agent.keepalived.dump import Dump
+from kavip.agent.report import dump
+from kavip.agent.report.dump import Dump
 
 PID_FILE: Final = "keepalived.pid"
 VRRP_PID_FILE: Final = "vrrp.pid"
@@ -22,9 +22,9 @@ JSON_FILE: Final = "keepalived.json"
 PARENT_FILE: Final = "keepalived_parent.data"
 DATA_SIGNAL: Final = signal.SIGUSR1
 BUDGET: Final = 2.0
-"""Seconds after which a daemon that does not answer is not alive."""
+"""Seconds after which a daemon that does not answer counts as dead."""
 PATIENCE: Final = 0.3
-"""Seconds after which it is asked again: while it reloads, signals are lost."""
+"""Seconds after which a question is repeated: keepalived loses signals while it reloads."""
 
 _STATE, _START, _PARENT = 0, 19, 1  # fields of /proc/PID/stat behind the name
 _DEAD: Final = "ZX"
@@ -33,26 +33,26 @@ _PAUSE: Final = 0.005  # keepalived answers within 5 ms
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """One keepalived, for ever: the parent process."""
+    """The parent process of one keepalived; its *start* tells it from a later process with the same pid."""
 
     pid: int
     start: int  # clock ticks from boot to its start
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process still runs."""
         fields = _stat(self.pid)
         return bool(fields) and fields[_STATE] not in _DEAD and int(fields[_START]) == self.start
 
-    def takes(self, *numbers: int) -> bool:
-        """Whether it has set itself up to take these signals."""
-        taken = 0
+    def handles(self, *numbers: int) -> bool:
+        """Whether the process has handlers for these signals."""
+        handled = 0
         for line in _read(f"/proc/{self.pid}/status").splitlines():
             if line.startswith((b"SigBlk:", b"SigCgt:")):  # keepalived blocks what it reads from a signalfd
-                taken |= int(line.split()[1], 16)
-        return all(taken >> (number - 1) & 1 for number in numbers)
+                handled |= int(line.split()[1], 16)
+        return all(handled >> (number - 1) & 1 for number in numbers)
 
     def signal(self, number: int) -> bool:
-        """Send a signal to exactly this process; False when it is gone."""
+        """Send a signal to exactly this process; False if it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -70,11 +70,11 @@ class Daemon:
 
 def find(run_dir: Path, *, config: Path) -> Daemon | None:
     """
-    The keepalived that runs *config*.
+    The keepalived that runs *config*; None if there is none.
 
-    Its pid file is believed only if /proc agrees. Where it does not, all processes in sight are looked at (those of
-    the pod, in a pod): to take a running daemon for a dead one would cost it its VIPs. A child that has outlived the
-    others of its family for a moment is none.
+    The pid file counts only if /proc confirms it. Otherwise all visible processes are examined, in a pod those of the
+    pod: a running daemon that is taken for dead would lose its VIPs. A child process that outlives its parent for a
+    moment does not count.
     """
     named = _read(run_dir / PID_FILE).strip()
     if named.isdigit() and (found := _daemon(int(named), config)):
@@ -88,10 +88,10 @@ def find(run_dir: Path, *, config: Path) -> Daemon | None:
 
 def remove_stale_pid_files(run_dir: Path, *, config: Path) -> None:
     """
-    Remove pid files of a daemon that is gone, where some process has that number: another one, or its own zombie.
+    Remove pid files of a daemon that is gone, if another process or a zombie has the pid.
 
-    keepalived would take that for itself, say that it is running already, and exit. A child that is about to follow
-    its daemon keeps its file, by which it is known.
+    keepalived would assume that it runs already, and exit. The pid file of a child process that is about to end stays,
+    because :func:`find` identifies the child by it.
     """
     for path in (run_dir / PID_FILE, run_dir / VRRP_PID_FILE):
         named = _read(path).strip()
@@ -100,15 +100,15 @@ def remove_stale_pid_files(run_dir: Path, *, config: Path) -> None:
 
 
 def was_killed(daemon: Daemon, run_dir: Path) -> bool:
-    """Whether *daemon*, which is gone, was ended from outside: one that gives up takes its pid file away."""
+    """Whether *daemon*, which is gone, was killed: a keepalived that exits by itself removes its pid file."""
     return _read(run_dir / PID_FILE).strip() == str(daemon.pid).encode()
 
 
 def take_dump(daemon: Daemon, run_dir: Path, *, number: int, deadline: float) -> Dump | None:
-    """Ask for the instances and wait for the answer until *deadline* (monotonic); None when there is none."""
+    """Ask for the instances and wait for the answer until *deadline* (monotonic); None if none comes."""
     path = run_dir / JSON_FILE
     before = _identity(path)
-    if not daemon.takes(number) or not daemon.signal(number):
+    if not daemon.handles(number) or not daemon.signal(number):
         return None
     while time.monotonic() < deadline:
         # keepalived renames the file into place before it fills it
@@ -121,10 +121,10 @@ def take_dump(daemon: Daemon, run_dir: Path, *, number: int, deadline: float) ->
 
 
 def answers(daemon: Daemon, run_dir: Path, *, deadline: float) -> bool:
-    """Whether the parent process answers; a keepalived without instances writes no JSON."""
+    """Whether the parent process answers until *deadline*; a keepalived without instances writes no JSON."""
     path = run_dir / PARENT_FILE
     before = _identity(path)
-    if not daemon.takes(DATA_SIGNAL) or not daemon.signal(DATA_SIGNAL):
+    if not daemon.handles(DATA_SIGNAL) or not daemon.signal(DATA_SIGNAL):
         return False
     while time.monotonic() < deadline:
         if _identity(path) not in (before, None):
@@ -141,7 +141,7 @@ def _daemon(pid: int, config: Path) -> Daemon | None:
 
 
 def _runs(pid: int, config: Path) -> bool:
-    """Whether the command line is keepalived's, with *config* as its file."""
+    """Whether the command line is that of keepalived with *config* as its file."""
     program, *arguments = _read(f"/proc/{pid}/cmdline").split(b"\0")
     name = os.fsencode(config)
     return program.rpartition(b"/")[2] == b"keepalived" and any(
@@ -158,7 +158,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name, which may hold blanks and brackets itself."""
+    """The fields of /proc/PID/stat after the name, which may hold blanks and brackets itself."""
     return _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
 
 

@@ -1,7 +1,7 @@
 """
-Makes the daemon run a configuration, and goes back where it does not.
+Makes keepalived run a configuration, and goes back to the last good one if that fails.
 
-Installed is what keepalived reads at its next start or reload; good is the last that it was seen to run.
+*installed* is what keepalived reads at its next start or reload; *good* is the last configuration that a dump showed.
 """
 
 import asyncio
@@ -13,162 +13,205 @@ from typing import Final
 import structlog
 
 from kavip.agent.config.localize import alike, empty
-from kavip.agent.config.model import Configuration, Localized, interfaces_of
+from kavip.agent.config.model import Configuration, LocalizedConfig
 from kavip.agent.config.switchover import running_password
-from kavip.agent.keepalived import process as daemons
-from kavip.agent.keepalived.cleanup import Sweeper
-from kavip.agent.keepalived.monitor import CONFIRM, Witness
-from kavip.agent.keepalived.penalty import Penalties
+from kavip.agent.keepalived import process
+from kavip.agent.keepalived.monitor import CONFIRM, Monitor
 from kavip.agent.keepalived.process import Daemon
 from kavip.agent.keepalived.rundir import RunDirectory
-from kavip.agent.keepalived.trackfiles import Tracks
+from kavip.agent.keepalived.trackfiles import TrackFiles
+from kavip.agent.network import NodeNetwork
+from kavip.api.agent import NodeProblem, ProblemCode
 
 RECHECK: Final = 30.0
-"""Seconds after which a node is looked at again although nothing seems to have changed: interfaces come and go."""
+"""Seconds until the next full look at the node, even if nothing seems to change: interfaces come and go."""
 RETRY: Final = 5.0
-"""Seconds until what was refused, or was not answered, is tried again."""
+"""Seconds until the next attempt after a refusal or a missing answer."""
+BACKOFF: Final = (60.0, 300.0, 1500.0, 7500.0)
+"""Seconds for which a configuration that failed stays away, by the number of failures."""
+GRACE: Final = 30.0
+"""Seconds in which a killed keepalived must come back with the new configuration: more than kubelet's first pause."""
 
-PARDON: Final = 30.0
-"""Seconds in which a daemon that was killed must run what it was to read: longer than kubelet's first pause."""
+_KILLED: Final = NodeProblem(
+    ProblemCode.KEEPALIVED_KILLED, "keepalived was killed while it read this configuration, and has not come back"
+)
+_EXITED: Final = NodeProblem(ProblemCode.KEEPALIVED_EXITED, "keepalived exited when it read this configuration")
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Reload:
-    """What became of one: when to look again, and why it failed; None where it says nothing new about that."""
+class _Failure:
+    text: str
+    problem: NodeProblem
+    count: int
+    until: float
+
+
+class FailedConfigs:
+    """
+    The configuration that keepalived did not survive or did not confirm, with a growing back-off.
+
+    There is at most one, the mounted one. All times are monotonic.
+    """
+
+    def __init__(self) -> None:
+        self._failure: _Failure | None = None
+
+    def add(self, text: str, problem: NodeProblem, *, now: float) -> None:
+        """Record that *text* failed; it stays away longer each time."""
+        count = self._failure.count + 1 if self._failure and self._failure.text == text else 1
+        self._failure = _Failure(text, problem, count, now + BACKOFF[min(count, len(BACKOFF)) - 1])
+
+    def problem(self, text: str) -> NodeProblem | None:
+        """Why *text* failed when it was last tried; None if it did not."""
+        return self._failure.problem if self._failure and self._failure.text == text else None
+
+    def is_backing_off(self, text: str, *, now: float) -> bool:
+        """Whether *text* must not be tried yet."""
+        return self._failure is not None and self._failure.text == text and now < self._failure.until
+
+    def forget(self, text: str) -> bool:
+        """Forget that *text* failed; return whether it had."""
+        had = self.problem(text) is not None
+        self._failure = None if had else self._failure
+        return had
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """*pause* is the seconds until the next look. If *is_news*, the configuration has this *problem* now, or none."""
 
     pause: float
-    refused: str | None = None
+    problem: NodeProblem | None = None
+    is_news: bool = False
 
 
-class Runner:
-    """The configurations of one run directory, and what came of them."""
+class ConfigReloader:
+    """The configurations of one run directory; *config_hash* is that of the one that keepalived runs."""
 
-    def __init__(self, node: str, files: RunDirectory, witness: Witness, sweeper: Sweeper, tracks: Tracks) -> None:
-        self.installed: Localized | None = None
-        self.good: Localized | None = None
-        self.penalties = Penalties()
-        self.config_hash = ""  # of the configuration that the daemon runs
+    def __init__(
+        self, node: str, files: RunDirectory, monitor: Monitor, *, network: NodeNetwork, tracks: TrackFiles
+    ) -> None:
+        self.installed: LocalizedConfig | None = None
+        self.good: LocalizedConfig | None = None
+        self.failures = FailedConfigs()
+        self.config_hash = ""
         self.reloads = self.failed_reloads = 0
         self.reload_seconds = 0.0
-        self._node, self._files, self._witness, self._sweeper, self._tracks = node, files, witness, sweeper, tracks
+        self._node, self._files, self._monitor, self._network, self._tracks = node, files, monitor, network, tracks
         self._running: tuple[Daemon, str] | None = None
-        self._pardoned: tuple[Localized, float] | None = None  # until when (monotonic)
-        self._lacks = False
+        self._grace: tuple[LocalizedConfig, float] | None = None  # after a kill: the configuration, until when
+        self._lacks_interface = False
 
     @property
     def configuration(self) -> Configuration:
-        """What the daemon has read, or will."""
+        """The instances of the installed configuration."""
         return self.installed.configuration if self.installed else Configuration()
 
     @property
-    def patience(self) -> float:
-        """Seconds for which a pardon lasts."""
-        return max(0.0, self._pardoned[1] - time.monotonic()) if self._pardoned else inf
+    def grace_left(self) -> float:
+        """Seconds that a killed keepalived has left to come back; inf if none was killed."""
+        return max(0.0, self._grace[1] - time.monotonic()) if self._grace else inf
 
-    async def start(self) -> None:
+    async def load(self) -> None:
         """Read what an earlier agent of this pod left."""
         self.installed = await asyncio.to_thread(self._files.load)
         self.good = await asyncio.to_thread(self._files.load_good)
         if self.installed:
-            await self._tracks.follow(self.installed.configuration)
+            await self._tracks.prepare(self.installed.configuration)
 
-    def has(self, localized: Localized) -> bool:
+    def is_installed(self, localized: LocalizedConfig) -> bool:
         """Whether *localized* is installed."""
         return self.installed is not None and self.installed.text == localized.text
 
-    async def install(self, localized: Localized) -> None:
-        """Make *localized* what keepalived reads next; its VIPs are recorded before it can put them anywhere."""
-        await self._sweeper.expect(localized.configuration.virtual_ips)
-        await self._tracks.follow(localized.configuration)
+    async def install(self, localized: LocalizedConfig) -> None:
+        """Make *localized* what keepalived reads next; its VIPs are recorded before keepalived can add them."""
+        await self._network.record(localized.configuration.virtual_ips)
+        await self._tracks.prepare(localized.configuration)
         await asyncio.to_thread(self._files.install, localized)
         self.installed = localized
 
-    async def ensure(self) -> None:
-        """Have something installed, be it nothing; what was pardoned for too long is taken back."""
-        if self._pardoned and not self.patience:
-            (failed, _), self._pardoned = self._pardoned, None
-            self.penalties.impose(failed.text, reason="keepalived was killed when it read it, and has not come back")
-            if self.has(failed):
+    async def ensure_installed(self) -> None:
+        """Install the last good or an empty configuration if there is none, or if the grace after a kill has ended."""
+        if self._grace and not self.grace_left:
+            (failed, _), self._grace = self._grace, None
+            self.failures.add(failed.text, _KILLED, now=time.monotonic())
+            if self.is_installed(failed):
                 await self.install(self.good or empty(self._node))
         if self.installed is None:
             await self.install(self.good or empty(self._node))
 
-    def lose(self) -> None:
-        """Know that the daemon is gone."""
+    def forget_daemon(self) -> None:
+        """Record that keepalived does not run."""
         self._running, self.config_hash = None, ""
 
-    def find(self, interfaces: frozenset[str]) -> None:
-        """Know the node's *interfaces*: on one that has its name back keepalived does nothing until it reloads."""
-        lacks = any(not interfaces_of(each) <= interfaces for each in self.configuration.instances)
-        if self._lacks and not lacks:
+    def update_interfaces(self, interfaces: frozenset[str]) -> None:
+        """Take the node's *interfaces*; keepalived serves one that is back under its name only after a reload."""
+        lacks = any(not each.interfaces <= interfaces for each in self.configuration.instances)
+        if self._lacks_interface and not lacks:
             self._running = None
-        self._lacks = lacks
+        self._lacks_interface = lacks
 
-    async def reload(self, daemon: Daemon) -> Reload:
-        """Make *daemon* read what is installed, unless it has; if that fails, go back."""
+    async def reload(self, daemon: Daemon) -> ReloadResult:
+        """Make *daemon* read the installed configuration unless it runs it; fall back if that fails."""
         localized = self.installed
         if localized is None or self._running == (daemon, localized.text):
-            return Reload(RECHECK)
+            return ReloadResult(RECHECK)
         if self._running is not None and self._running[0] == daemon and alike(self._running[1], localized.text):
-            return await self._keep(daemon, localized)  # a reload would deafen it for a moment, for nothing
+            return await self._confirmed(daemon, localized)  # a reload would stop adverts for a moment, for nothing
         began = time.monotonic()
-        is_new = self.good is not None and running_password(self.good) != running_password(localized)
-        if not await self._witness.takes(daemon):
-            return Reload(0.0)  # it is just starting
+        has_new_password = self.good is not None and running_password(self.good) != running_password(localized)
+        if not await self._monitor.accepts_reload(daemon):
+            return ReloadResult(0.0)  # it is just starting
         self._running = None
-        if not await self._witness.obeyed(daemon, localized.configuration):
-            return Reload(RETRY, await self._fall_back(daemon, localized))
-        kept = await self._keep(daemon, localized)
-        await self._sweeper.settle(localized.configuration.virtual_ips)
-        await self._tracks.settle()
+        if not await self._monitor.send_reload_and_confirm(daemon, localized.configuration):
+            return ReloadResult(RETRY, await self._fall_back(daemon, localized), is_news=True)
+        result = await self._confirmed(daemon, localized)
+        await self._network.remove_all_but(localized.configuration.virtual_ips)
+        await self._tracks.remove_unused()
         self.reloads += 1
         self.reload_seconds = time.monotonic() - began
         log.info(
             "configuration runs", config_hash=localized.config_hash, instances=len(localized.configuration.instances)
         )
-        if is_new:  # whose text, and so hash, may be the same
+        if has_new_password:  # the text, and so the hash, may be the same
             log.info("password changed", config_hash=localized.config_hash)
-        return kept
+        return result
 
-    async def _keep(self, daemon: Daemon, localized: Localized) -> Reload:
-        """Know, and remember, that *daemon* runs *localized*."""
+    async def _confirmed(self, daemon: Daemon, localized: LocalizedConfig) -> ReloadResult:
+        """Record that *daemon* runs *localized*."""
         self._running, self.config_hash, self.good = (daemon, localized.text), localized.config_hash, localized
-        self._pardoned = None
+        self._grace = None
         try:
             await asyncio.to_thread(self._files.keep_good, localized)
-        except OSError as error:  # it runs; what a later start would fall back to is another
-            log.error("cannot remember what runs", reason=error.strerror)
-        return Reload(RECHECK, "" if self.penalties.lift(localized.text) else None)
+        except OSError as error:  # it runs; only a later restart would fall back to an older one
+            log.error("good configuration not saved", reason=error.strerror)
+        return ReloadResult(RECHECK, is_news=self.failures.forget(localized.text))
 
-    async def _fall_back(self, daemon: Daemon, failed: Localized) -> str:
+    async def _fall_back(self, daemon: Daemon, failed: LocalizedConfig) -> NodeProblem | None:
         """
-        Put the last good configuration back, and say why.
+        Install the last good configuration again; return why *failed* failed.
 
-        One that ran before stays: then it is the daemon that is in trouble. So does one that merely was not confirmed,
-        when there is nothing to go back to; one that killed the daemon gives way to an empty one. A daemon that was
-        killed from outside reads it once more: this node would else go on alone with what all others have left.
+        If *failed* is the good one, it stays: the daemon itself is in trouble. If there is no good one, a configuration
+        that was only not confirmed stays, and one that ended the daemon is replaced by an empty one. A daemon that was
+        killed from outside gets *failed* once more (None): otherwise this node alone would return to what all other
+        nodes have left.
         """
         alive = await asyncio.to_thread(daemon.alive)
-        if (
-            not alive
-            and self._pardoned is None
-            and await asyncio.to_thread(daemons.was_killed, daemon, self._files.path)
-        ):
-            self._pardoned = failed, time.monotonic() + PARDON
-            log.warning("keepalived was killed when it read a configuration", config_hash=failed.config_hash)
-            self.config_hash = ""
-            return ""
-        within = f"keepalived did not confirm it within {CONFIRM:g} s"
-        reason = within if alive else "keepalived exited when it read it"
-        log.error("reload failed", config_hash=failed.config_hash, reason=reason)
         self.config_hash = ""
+        if not alive and self._grace is None and await asyncio.to_thread(process.was_killed, daemon, self._files.path):
+            self._grace = failed, time.monotonic() + GRACE
+            log.warning("keepalived killed during reload", config_hash=failed.config_hash)
+            return None
+        unconfirmed = f"keepalived did not confirm this configuration within {CONFIRM:g} s"
+        problem = NodeProblem(ProblemCode.RELOAD_NOT_CONFIRMED, unconfirmed) if alive else _EXITED
+        log.error("reload failed", config_hash=failed.config_hash, reason=problem.message)
         self.failed_reloads += 1
-        self.penalties.impose(failed.text, reason=reason)
+        self.failures.add(failed.text, problem, now=time.monotonic())
         good = self.good or (None if alive else empty(self._node))
         if good is not None and good.text != failed.text:
             await self.install(good)
-            if alive and await self._witness.obeyed(daemon, good.configuration):
+            if alive and await self._monitor.send_reload_and_confirm(daemon, good.configuration):
                 self._running, self.config_hash = (daemon, good.text), good.config_hash
-        return reason
+        return problem

@@ -1,9 +1,8 @@
 """
 The run directory: the configuration that keepalived reads, the last good one, and the record of VIPs.
 
-The directory outlives containers, not the pod. Everything is replaced by rename, so that a reader sees the old or the
-new content. Nothing is synced to disk: what matters is lost with the page cache anyway, when the node goes down, and a
-node that comes up has no VIP.
+The directory outlives containers, not the pod. Files are replaced by rename, so that a reader sees the old or the new
+content. Nothing is synced to disk: the content matters only until the node goes down, and a node that boots has no VIP.
 """
 
 import fcntl
@@ -16,12 +15,12 @@ from typing import Final
 import msgspec
 
 from kavip.agent.config.localize import recalled
-from kavip.agent.config.model import Localized
+from kavip.agent.config.model import LocalizedConfig
 from kavip.api.address import read_address
 from kavip.vrrp.virtualips import VirtualIP
 
 CONFIG: Final = "keepalived.conf"
-GOOD: Final = "good.conf"  # the last configuration that the daemon was seen to run
+GOOD: Final = "good.conf"  # the last configuration that a dump has shown
 CANDIDATE: Final = "candidate.conf"
 RECORD: Final = "vips.json"
 TRACKS: Final = "track"
@@ -29,7 +28,7 @@ _MODE: Final = 0o644  # keepalived ignores files with an x bit
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """One line of the record."""
+    """One VIP of the record."""
 
     address: str
     prefix: int
@@ -37,7 +36,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class RunDirectory:
-    """The files that agent and daemon share."""
+    """The files that the agent shares with keepalived."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,10 +45,10 @@ class RunDirectory:
 
     def claim(self) -> bool:
         """
-        Be the only agent of this directory until the process ends; False while another one is.
+        Lock this directory until the process ends; False while another agent has it.
 
-        Two would take each other's candidates away, and leave out what was never judged. Where there are no locks,
-        nobody else is looked for.
+        Two agents would remove each other's candidates, and exclude instances that were never tested. On a file system
+        without locks every agent succeeds.
         """
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -61,34 +60,34 @@ class RunDirectory:
             os.close(handle)
         return True
 
-    def load(self) -> Localized | None:
-        """The configuration that keepalived reads at its start; None when there is none, or none of ours."""
+    def load(self) -> LocalizedConfig | None:
+        """The configuration that keepalived reads when it starts; None if there is none, or not one of kavip."""
         return _recalled(self.config)
 
-    def load_good(self) -> Localized | None:
-        """The last configuration that the daemon was seen to run."""
+    def load_good(self) -> LocalizedConfig | None:
+        """The last good configuration."""
         return _recalled(self.path / GOOD)
 
-    def install(self, localized: Localized) -> None:
-        """Make keepalived read *localized* from now on."""
+    def install(self, localized: LocalizedConfig) -> None:
+        """Make *localized* what keepalived reads next."""
         replace_file(self.config, localized.text.encode())
 
-    def keep_good(self, localized: Localized) -> None:
-        """Remember *localized* as the one to fall back to."""
+    def keep_good(self, localized: LocalizedConfig) -> None:
+        """Save *localized* as the last good configuration."""
         replace_file(self.path / GOOD, localized.text.encode())
 
     def write_candidate(self, text: str) -> Path:
-        """Put *text* where it can be checked."""
+        """Write *text* to the file that is tested."""
         path = self.path / CANDIDATE
         replace_file(path, text.encode())
         return path
 
     def drop_candidate(self) -> None:
-        """Remove what was checked: it may hold the password."""
+        """Remove the file that was tested: it may hold the password."""
         (self.path / CANDIDATE).unlink(missing_ok=True)
 
     def load_record(self) -> frozenset[VirtualIP]:
-        """Every VIP that a daemon of this pod may have put on an interface; a damaged record holds none."""
+        """Every VIP that a keepalived of this pod may have added to an interface; a damaged record is empty."""
         try:
             entries = msgspec.json.decode((self.path / RECORD).read_bytes(), type=list[Recorded])
         except (OSError, msgspec.DecodeError):
@@ -97,13 +96,13 @@ class RunDirectory:
         return frozenset(VirtualIP(address, each.prefix, each.interface) for address, each in found if address)
 
     def save_record(self, virtual_ips: Iterable[VirtualIP]) -> None:
-        """Write the record."""
+        """Replace the record."""
         entries = [Recorded(str(each.address), each.prefix, each.interface) for each in sorted(virtual_ips)]
         replace_file(self.path / RECORD, msgspec.json.encode(entries))
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Give *path* new content in one step."""
+    """Replace the content of *path* in one step."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -115,7 +114,7 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def _recalled(path: Path) -> Localized | None:
+def _recalled(path: Path) -> LocalizedConfig | None:
     try:
         return recalled(path.read_text())
     except (OSError, UnicodeDecodeError):

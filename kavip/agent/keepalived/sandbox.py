@@ -1,8 +1,8 @@
 """
-Run a program that may do nothing: no capability, no way to gain one, bounded in time, memory and files.
+Runs a program without privileges: no capabilities, no way to gain them, bounded time, memory and files.
 
-Executed as a program of its own, by path, with only the standard library: ``python -I -S confine.py PROGRAM ARG...``.
-Without capabilities and with ``no_new_privs`` root is an ordinary user whom the kernel lets do nothing to the network.
+Executed as a program, by path, with the standard library alone: ``python -I -S sandbox.py PROGRAM ARG...``. Without
+capabilities and with ``no_new_privs``, root is an ordinary user that cannot change the network.
 """
 
 import ctypes
@@ -24,8 +24,8 @@ _CAPABILITY_VERSION: Final = 0x20080522  # capset(2): two words for each set
 _LAST_CAPABILITY: Final = 63
 
 
-def confine() -> None:
-    """Give up everything that the kernel lets a process give up, or raise OSError."""
+def drop_privileges() -> None:
+    """Drop every privilege that a process can drop; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     for limit, value in (
         (resource.RLIMIT_CPU, CPU_SECONDS),
@@ -53,7 +53,7 @@ def _must(result: int, what: str) -> None:
 
 if __name__ == "__main__":
     try:
-        confine()
+        drop_privileges()
         os.execv(sys.argv[1], sys.argv[1:])
     except OSError as error:
-        sys.exit(f"confine: {error}")
+        sys.exit(f"sandbox: {error}")

@@ -1,9 +1,9 @@
 """
-The track files of this node: what the agent knows of it, as the numbers that keepalived reads.
+The track files of this node: the results of health checks and endpoints, as the numbers that keepalived reads.
 
-They are written before keepalived reads a configuration that names them, and whenever a number changes; keepalived sees
-that at once (inotify, also for a rename). What somebody is to find out and has not yet stays as it was, so that an
-agent that starts again moves nothing; without a file it is taken to be well.
+The agent writes a file before keepalived reads a configuration that names it, and whenever its number changes.
+keepalived notices the change at once (inotify, also for a rename). A file whose result is not known yet keeps its
+number, so that a restart of the agent moves no VIP; without a file the number is 0, which means healthy.
 """
 
 import asyncio
@@ -14,57 +14,58 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kavip.agent.config.model import Configuration
-from kavip.agent.keepalived.dump import Dump
 from kavip.agent.keepalived.rundir import replace_file
+from kavip.agent.report.dump import Dump
 from kavip.vrrp import tracking
 
 NOTICED: Final = 1.0
-"""Seconds within which a daemon notices what is written, by far."""
+"""Seconds after which keepalived has surely noticed a change."""
 
 
-class Verdict(NamedTuple):
-    """What a health check has come to; *weight* is what it takes from priorities, 0 where it is FAULT."""
+class CheckResult(NamedTuple):
+    """The result of a health check. A failing one lowers priorities by *weight*; 0 means FAULT."""
 
     fails: bool
     weight: int = 0
 
 
-class Written(NamedTuple):
-    """A number that stands in a file, and since when (seconds since the epoch)."""
+class TrackValue(NamedTuple):
+    """The number in a track file, and since when (seconds since the epoch)."""
 
     number: int
     since: float
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class TrackInputs:
     """
-    What is known of this node, by the names of track files.
+    What the numbers follow from, by the names of track files.
 
-    *checks* are the health checks that the agent runs. *unready* are the Services with the policy ``Local`` that have
-    no ready endpoint here, *awaited* those of which nobody knows yet; all others are ready. None: nothing was told.
+    *checks* are the results of the agent's health checks; None: not known yet. *unready* are the Services with the
+    policy ``Local`` that have no ready endpoint here, *awaited* those that are not known yet; all others are ready.
+    *awaited* None: nothing is known.
     """
 
-    checks: Mapping[str, Verdict] | None = None
+    checks: Mapping[str, CheckResult] | None = None
     unready: frozenset[str] = frozenset()
     awaited: frozenset[str] | None = None
 
-    def leaves(self, name: str) -> bool:
-        """Whether the file *name* stays as an earlier agent left it: whoever is to know has not said."""
+    def is_unknown(self, name: str) -> bool:
+        """Whether the number of the file *name* is not known yet."""
         if tracking.is_local(name):
             return self.checks is None or self.awaited is None or name in self.awaited
         return self.checks is None
 
 
-def numbers(configuration: Configuration, findings: Findings) -> Mapping[str, int]:
-    """What each track file that *configuration* names has to hold, and each check's."""
-    checks = findings.checks or {}
+def numbers(configuration: Configuration, inputs: TrackInputs) -> Mapping[str, int]:
+    """The number of each track file that *configuration* names, and of each check."""
+    checks = inputs.checks or {}
     lowered = sum(each.weight for each in checks.values() if each.fails)
     found = {name: int(each.fails) for name, each in checks.items()}
     for instance in configuration.instances:
         for track in instance.tracks:
             if tracking.is_local(track.name):
-                ready = track.name not in findings.unready
+                ready = track.name not in inputs.unready
                 wanted = tracking.effective(instance.priority, lowered=lowered, ready=ready)
                 found[track.name] = instance.priority - wanted
             else:
@@ -72,11 +73,11 @@ def numbers(configuration: Configuration, findings: Findings) -> Mapping[str, in
     return found
 
 
-def heeded(configuration: Configuration, written: Mapping[str, int], dump: Dump) -> bool:
+def is_followed(configuration: Configuration, written: Mapping[str, int], dump: Dump) -> bool:
     """
-    Whether the daemon has taken note of what is *written*, as far as *dump* tells.
+    Whether keepalived follows the numbers that are *written*, as far as *dump* shows it.
 
-    It hears of track files by inotify, and is deaf to them, without a word, where the node has no handle left.
+    It watches track files with inotify. If the node has no inotify instance left, it ignores them without a log line.
     """
     found = {each.data.iname: each.data for each in dump}
     for instance in configuration.instances:
@@ -85,79 +86,79 @@ def heeded(configuration: Configuration, written: Mapping[str, int], dump: Dump)
             continue
         is_fault = any(written.get(track.name) and not track.weight for track in instance.tracks)
         is_lower = any(written.get(track.name) and track.weight for track in instance.tracks)
-        is_told = data.effective_priority != data.base_priority
+        is_lowered = data.effective_priority != data.base_priority
         is_open = data.base_priority > 1 and data.state_name in ("BACKUP", "MASTER")
-        if is_open and (is_fault or is_lower != is_told):
+        if is_open and (is_fault or is_lower != is_lowered):
             return False
     return True
 
 
-class Tracks:
-    """The folder of track files, for the configuration that keepalived reads or will."""
+class TrackFiles:
+    """The folder of track files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: dict[str, int] = {}
-        self._configuration, self._findings = Configuration(), Findings()
+        self._configuration, self._inputs = Configuration(), TrackInputs()
         self._writing = asyncio.Lock()
-        self._changed: float | None = None  # and not compared yet with what the daemon made of it
-
-    def unheeded(self, dump: Dump) -> bool:
-        """Whether the daemon shows in *dump* that it has not noticed the last change; asked once for each."""
-        self._changed = None
-        return not heeded(self._configuration, self._written, dump)
+        self._changed: float | None = None  # the last change that is not verified yet
 
     @property
-    def awaits(self) -> bool:
-        """Whether something has changed a while ago, and nobody has looked what the daemon made of it."""
+    def needs_verification(self) -> bool:
+        """Whether a change is old enough to be verified, and has not been yet."""
         return self._changed is not None and time.monotonic() - self._changed > NOTICED
 
-    async def follow(self, configuration: Configuration) -> None:
-        """Write what *configuration* needs, which keepalived reads next. Other files stay: a daemon may follow them."""
+    def verify(self, dump: Dump) -> bool:
+        """Compare the last change with *dump*, once; return whether keepalived follows it."""
+        self._changed = None
+        return is_followed(self._configuration, self._written, dump)
+
+    async def prepare(self, configuration: Configuration) -> None:
+        """Write the files for *configuration*, which keepalived reads next. Others stay: it may follow them still."""
         self._configuration = configuration
         await self._write()
 
-    async def tell_checks(self, checks: Mapping[str, Verdict]) -> None:
-        """Let keepalived know what the health checks say; those that are not named are no more."""
-        self._findings = replace(self._findings, checks=checks)
+    async def update_checks(self, checks: Mapping[str, CheckResult]) -> None:
+        """Write the results of all health checks."""
+        self._inputs = replace(self._inputs, checks=checks)
         await self._write()
 
-    async def tell_endpoints(self, *, unready: frozenset[str], awaited: frozenset[str] = frozenset()) -> None:
-        """Let keepalived know which Services have no ready endpoint here, and of which that is still *awaited*."""
-        self._findings = replace(self._findings, unready=unready, awaited=awaited)
+    async def update_endpoints(self, *, unready: frozenset[str], awaited: frozenset[str] = frozenset()) -> None:
+        """Write which Services have no ready endpoint here; *awaited*: not known yet."""
+        self._inputs = replace(self._inputs, unready=unready, awaited=awaited)
         await self._write()
 
-    async def settle(self) -> None:
-        """Remove the files that nothing follows, now that the daemon runs the configuration."""
+    async def remove_unused(self) -> None:
+        """Remove the files that no instance follows, now that keepalived runs the configuration."""
         async with self._writing:
-            await asyncio.to_thread(self._clean, numbers(self._configuration, self._findings).keys())
+            await asyncio.to_thread(self._remove_all_but, numbers(self._configuration, self._inputs).keys())
 
-    def before(self, name: str) -> Written | None:
-        """What stands in a file, from this agent or an earlier one; None where there is none. Blocks."""
+    def read(self, name: str) -> TrackValue | None:
+        """The content of a file, of this agent or an earlier one; None if there is none. Blocks."""
         try:
             path = self._path / name
-            return Written(int(path.read_text()), path.stat().st_mtime)
+            return TrackValue(int(path.read_text()), path.stat().st_mtime)
         except (OSError, ValueError):
             return None
 
     async def _write(self) -> None:
         async with self._writing:
-            findings = self._findings
-            await asyncio.to_thread(self._put, numbers(self._configuration, findings), findings)
+            inputs = self._inputs
+            await asyncio.to_thread(self._write_numbers, numbers(self._configuration, inputs), inputs)
 
-    def _put(self, wanted: Mapping[str, int], findings: Findings) -> None:
+    def _write_numbers(self, wanted: Mapping[str, int], inputs: TrackInputs) -> None:
         self._path.mkdir(mode=0o755, exist_ok=True)
         for name, number in sorted(wanted.items()):
             path = self._path / name
-            if self._written.get(name) == number or (findings.leaves(name) and path.exists()):
+            if self._written.get(name) == number or (inputs.is_unknown(name) and path.exists()):
                 continue
-            before = None if name in self._written else self.before(name)
-            if before is None or before.number != number:  # else it keeps its time
+            before = None if name in self._written else self.read(name)
+            if before is None or before.number != number:  # the same number keeps its time
                 replace_file(path, f"{number}\n".encode())
                 self._changed = time.monotonic()
             self._written[name] = number
 
-    def _clean(self, wanted: Collection[str]) -> None:
+    def _remove_all_but(self, wanted: Collection[str]) -> None:
         for path in self._path.iterdir():
             if path.name not in wanted:
                 path.unlink(missing_ok=True)

@@ -1,13 +1,14 @@
-"""The shape of configurations: what kavip renders is read, everything else is refused without being quoted."""
+"""Validation: what kavip renders is accepted; everything else is refused, and not quoted."""
 
 import pytest
 
 from kavip.agent.config import validate
 from kavip.agent.config.localize import localize
-from kavip.agent.config.model import Configuration, Localized, Refused
-from kavip.agent.config.validate import Examined
+from kavip.agent.config.model import Configuration, LocalizedConfig, RefusedConfig
+from kavip.agent.config.validate import ExaminedConfig
+from kavip.api.agent import ProblemCode
 from kavip.vrrp.tracking import Track
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.config.test_localize import facts
 
 SOUND = """\
@@ -28,7 +29,7 @@ vrrp_instance shop/web {
 
 
 def test_a_configuration_is_read() -> None:
-    """Name, VRID, interface, priority and addresses of each instance are known afterwards."""
+    """Name, VRID, interface, priority and addresses of each instance are known."""
     found = validate.read(SOUND)
     assert isinstance(found, Configuration)
     (instance,) = found.instances
@@ -38,22 +39,22 @@ def test_a_configuration_is_read() -> None:
 
 
 def test_everything_that_kavip_renders_is_read() -> None:
-    """Both families, excluded lists, passwords, Shared mode and users' own lines pass, on a node and on a stranger."""
+    """Both families, excluded addresses, passwords, Shared mode, users' lines; on a node of the group and another."""
     from kavip.api.group import Instances
 
     several = {f"shop/s{number}": f"192.0.2.{130 + number},2001:db8:2::{130 + number}" for number in range(5)}
     texts = [
-        scene.rendered(several),
-        scene.rendered(several, nodes=1),
-        scene.rendered(several, unicast_enabled=False, **scene.WITH_PASSWORD, advert_interval_milliseconds=1000),
-        scene.rendered(several, instances=Instances(mode="Shared", count=4)),
-        scene.rendered({}, verbatim_config={"vrrp_garp_master_delay": "3"}),
-        scene.rendered(several, allow_scripts=True, verbatim_config={"startup_script": "/bin/true -x"}),
+        mounts.rendered(several),
+        mounts.rendered(several, nodes=1),
+        mounts.rendered(several, unicast_enabled=False, **mounts.WITH_PASSWORD, advert_interval_milliseconds=1000),
+        mounts.rendered(several, instances=Instances(mode="Shared", count=4)),
+        mounts.rendered({}, verbatim_config={"vrrp_garp_master_delay": "3"}),
+        mounts.rendered(several, allow_scripts=True, verbatim_config={"startup_script": "/bin/true -x"}),
     ]
     for text in texts:
         for node in ("n1", "n9"):
-            found = localize(scene.mounted(text, password=scene.PASSWORD), facts(node=node))
-            assert isinstance(found, Localized), found
+            found = localize(mounts.mounted(text, password=mounts.PASSWORD), facts(node=node))
+            assert isinstance(found, LocalizedConfig), found
 
 
 TRACKED = SOUND.replace(
@@ -62,7 +63,7 @@ TRACKED = SOUND.replace(
 
 
 def test_track_files_are_read() -> None:
-    """Which files an instance follows, and with which weight, is known afterwards."""
+    """The track files of an instance and their weights are known."""
     found = validate.read(TRACKED)
     assert isinstance(found, Configuration), found
     assert found.instances[0].tracks == (Track("check-a", -100),)
@@ -88,11 +89,11 @@ def test_track_files_are_read() -> None:
     ],
 )
 def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
-    """keepalived can be told to overwrite any file, and refuses an instance that follows what is not defined."""
+    """keepalived can overwrite any file as a track file, and refuses an instance that follows an undefined one."""
     assert old in TRACKED
     found = validate.read(TRACKED.replace(old, new, 1))
-    assert isinstance(found, Refused)
-    assert why in found.reason
+    assert isinstance(found, RefusedConfig)
+    assert why in found.message
 
 
 @pytest.mark.parametrize(
@@ -104,12 +105,12 @@ def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
         ("    net_namespace other", "never writes"),
         ("    reload_file /etc/passwd", "never writes"),
         ("    use_pid_dir", "never writes"),
-        ("    \\! x", "meaning of its own"),
-        ("    router_id a # b", "meaning of its own"),
-        ("    router_id a!b", "meaning of its own"),
-        ("    $X=1", "meaning of its own"),
-        ("    router_id ${_HASH}", "meaning of its own"),
-        ("    ~SEQ(i, 1, 9) router_id $i", "meaning of its own"),
+        ("    \\! x", "that keepalived interprets"),
+        ("    router_id a # b", "that keepalived interprets"),
+        ("    router_id a!b", "that keepalived interprets"),
+        ("    $X=1", "that keepalived interprets"),
+        ("    router_id ${_HASH}", "that keepalived interprets"),
+        ("    ~SEQ(i, 1, 9) router_id $i", "that keepalived interprets"),
         ("    @n1,n2 router_id x", "does not name a node"),
         ("    @", "does not name a node"),
         ('    router_id "a', "unbalanced quote"),
@@ -132,13 +133,13 @@ def test_other_track_files_are_refused(old: str, new: str, why: str) -> None:
     ],
 )
 def test_what_kavip_never_writes_is_refused(line: str, why: str) -> None:
-    """The line's number and the reason are told, the line is not."""
+    """The message has the line's number and the reason, not the line."""
     text = SOUND.replace("    router_id edge", f"    router_id edge\n{line}")
     found = validate.read(text)
-    assert isinstance(found, Refused)
-    assert why in found.reason
-    assert "line " in found.reason
-    assert "passwd" not in found.reason and "shadow" not in found.reason
+    assert isinstance(found, RefusedConfig)
+    assert why in found.message
+    assert "line " in found.message
+    assert "passwd" not in found.message and "shadow" not in found.message
 
 
 @pytest.mark.parametrize(
@@ -167,25 +168,25 @@ def test_what_kavip_never_writes_is_refused(line: str, why: str) -> None:
     ],
 )
 def test_what_keepalived_would_misread_is_refused(old: str, new: str, why: str) -> None:
-    """Missing and extra words, numbers out of range and doubled addresses are found without keepalived."""
+    """Missing and extra words, numbers out of range and duplicate addresses are found without keepalived."""
     assert old in SOUND
     found = validate.read(SOUND.replace(old, new))
-    assert isinstance(found, Refused)
-    assert why in found.reason
+    assert isinstance(found, RefusedConfig)
+    assert why in found.message
 
 
 def test_an_unfinished_configuration_is_refused() -> None:
-    """A text that was cut off has a block that is never closed, or no global_defs."""
+    """A truncated text has a block that is never closed, or no global_defs."""
     for length in range(0, len(SOUND) - 2, 7):
-        assert isinstance(validate.read(SOUND[:length]), Refused)
+        assert isinstance(validate.read(SOUND[:length]), RefusedConfig)
 
 
 def test_an_instance_that_stands_twice_is_refused() -> None:
-    """keepalived would say so only in passing."""
+    """keepalived reports it only as a remark."""
     instance = SOUND[SOUND.index("vrrp_instance") :]
     other = instance.replace("130", "131").replace("router_id 7", "router_id 8")
     found = validate.read(SOUND + other)
-    assert found == Refused("instance shop/web stands twice")
+    assert found == RefusedConfig(ProblemCode.CONFIG_INVALID, "instance shop/web stands twice")
 
 
 INSTANCE = SOUND[SOUND.index("vrrp_instance") :]
@@ -193,21 +194,19 @@ CART = INSTANCE.replace("shop/web", "shop/cart").replace("130", "131").replace("
 
 
 def faults_of(text: str, settled: Configuration | None = None) -> dict[str, str]:
-    """What is wrong with each instance of *text*, which is sound outside them."""
+    """The messages of the faulty instances of *text*, by name."""
     found = validate.examine(text, settled=settled or Configuration())
-    assert isinstance(found, Examined), found
-    return {name: fault.reason for name, fault in found.faults.items()}
+    assert isinstance(found, ExaminedConfig), found
+    return {name: fault.message for name, fault in found.faults.items()}
 
 
-def test_a_fault_is_its_instances_own() -> None:
-    """The neighbour is read whole; the line is counted in the instance, so that no neighbour changes the message."""
+def test_a_fault_belongs_to_its_instance() -> None:
+    """Other instances are read; the line number counts from the instance's first line."""
     spoilt = CART.replace("    state BACKUP", "    state ~BACKUP")
     for text, line in ((SOUND + spoilt, 2), (SOUND.replace(INSTANCE, spoilt + INSTANCE), 2)):
-        assert faults_of(text) == {
-            "shop/cart": f"line {line} of the instance: a character that keepalived gives a meaning of its own"
-        }
+        assert faults_of(text) == {"shop/cart": f"line {line} of the instance: a character that keepalived interprets"}
         found = validate.examine(text)
-        assert isinstance(found, Examined)
+        assert isinstance(found, ExaminedConfig)
         assert [(each.name, each.router_id) for each in found.instances] == [("shop/cart", 8), ("shop/web", 7)]
 
 
@@ -223,16 +222,16 @@ def test_a_fault_is_its_instances_own() -> None:
         ("router_id 8", "router_id 7", "virtual_router_id 7 stands in another instance too"),
     ],
 )
-def test_what_is_wrong_with_an_instance_spares_the_others(old: str, new: str, why: str) -> None:
-    """Whatever a tenant could bring about stays within the block."""
+def test_a_faulty_instance_does_not_affect_others(old: str, new: str, why: str) -> None:
+    """No text of a user has an effect outside its block."""
     for text in (SOUND + CART.replace(old, new), SOUND.replace(INSTANCE, INSTANCE + CART.replace(old, new))):
         found = faults_of(text)
         assert why in found["shop/cart"]
         assert "shop/web" not in found
 
 
-def test_who_has_an_address_keeps_it() -> None:
-    """Of two instances that want the same, the newcomer is at fault, wherever it stands in the text."""
+def test_the_instance_that_has_an_address_keeps_it() -> None:
+    """Of two instances with the same address, the new one is faulty, in any order."""
     settled = validate.read(SOUND)
     assert isinstance(settled, Configuration)
     thief = CART.replace("131", "130").replace("shop/cart", "shop/a")
@@ -241,7 +240,7 @@ def test_who_has_an_address_keeps_it() -> None:
     assert list(faults_of(text, settled)) == ["shop/a"]
 
 
-def test_what_is_wrong_outside_instances_is_nobodys_fault() -> None:
-    """All of it is refused."""
+def test_a_fault_outside_instances_refuses_everything() -> None:
+    """There is no instance to exclude."""
     for text in (SOUND.replace("router_id edge", "include x"), SOUND + "    vrrp_instance x {\n}\n", SOUND + "}\n"):
-        assert isinstance(validate.examine(text), Refused)
+        assert isinstance(validate.examine(text), RefusedConfig)

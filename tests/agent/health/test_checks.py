@@ -1,4 +1,4 @@
-"""Health checks as the agent runs them: against a real server, into real track files."""
+"""Health checks against a real server, with real track files."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kavip.agent.health.checks import Checks
-from kavip.agent.keepalived.trackfiles import Tracks
+from kavip.agent.health.checks import HealthChecks
+from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.api.group import Check
 from kavip.vrrp.targets import NodeEndpoints
 
@@ -20,9 +20,9 @@ PACE = 0.05
 
 class Service:
     """
-    A server on loopback that answers with *status* and counts; None says nothing at all.
+    A server on loopback that answers with *status* and counts the requests; with None it does not answer.
 
-    *answers* are those that it gave, each with what *look* saw then: how often it is asked later is a matter of pace.
+    *answers* are its answers, each with the result of *look* at that moment.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Service:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator["Service"]:
-        """Serve as long as the context lasts."""
+        """Serve for the duration of the context."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -43,7 +43,7 @@ class Service:
             server.close()
 
     def check(self, name: str = "web", **more: Any) -> Check:
-        """A check of this server, quick to judge."""
+        """A check of this server with short times."""
         usual: dict[str, Any] = {"fail_after": 2, "succeed_after": 2, "interval_seconds": PACE, "timeout_seconds": 1}
         return Check(name, f"http://127.0.0.1:{self.port}/", **{**usual, **more})
 
@@ -63,22 +63,22 @@ class Service:
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    """A server that is well."""
+    """A healthy server."""
     async with Service().listening() as listening:
         yield listening
 
 
 @pytest.fixture
-async def checks(tmp_path: Path) -> AsyncIterator[Checks]:
-    """An agent's checks."""
+async def checks(tmp_path: Path) -> AsyncIterator[HealthChecks]:
+    """The checks of one agent."""
     made = fresh(tmp_path)
     yield made
     await made.close()
 
 
-def fresh(folder: Path) -> Checks:
+def fresh(folder: Path) -> HealthChecks:
     """The checks of an agent that has just started."""
-    return Checks(Tracks(folder / "track"), ca_dir=folder / "ca", here=NodeEndpoints("127.0.0.1"))
+    return HealthChecks(TrackFiles(folder / "track"), ca_dir=folder / "ca", environment=NodeEndpoints("127.0.0.1"))
 
 
 async def until(ready: Callable[[], bool]) -> None:
@@ -89,133 +89,137 @@ async def until(ready: Callable[[], bool]) -> None:
 
 
 def held(folder: Path, name: str = "check-web") -> str:
-    """What stands in a track file."""
+    """The content of a track file."""
     return (folder / "track" / name).read_text().strip()
 
 
-async def test_a_service_that_fails_and_comes_back(checks: Checks, service: Service, tmp_path: Path) -> None:
-    """As many answers as the check says, at its interval, then the file; the state says since when and why."""
-    await checks.want([service.check()])
+async def test_a_track_file_follows_the_check(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
+    """After as many answers as the check says; the status has the time and the reason."""
+    await checks.configure([service.check()])
     assert held(tmp_path) == "0"
-    await until(lambda: checks.asked[0].since != "")
-    assert checks.asked[0].message == "status 200"
+    await until(lambda: checks.statuses[0].since != "")
+    assert checks.statuses[0].message == "status 200"
     service.status, service.look = 503, lambda: held(tmp_path)
     await until(lambda: held(tmp_path) == "1")
     assert service.answers.count((503, "0")) == 2
-    (asked,) = checks.asked
+    (asked,) = checks.statuses
     assert (asked.message, asked.health.fails) == ("status 503", True)
     service.status = 200
     await until(lambda: held(tmp_path) == "0")
     assert service.answers.count((200, "1")) == 2
-    assert checks.asked[0].since > asked.since
-    assert checks.asked[0].seconds > 0
+    assert checks.statuses[0].since > asked.since
+    assert checks.statuses[0].seconds > 0
 
 
-async def test_one_that_hangs_does_not_hold_up_another(checks: Checks, service: Service, tmp_path: Path) -> None:
-    """Each check has a pace of its own."""
+async def test_a_check_that_hangs_does_not_delay_another(
+    checks: HealthChecks, service: Service, tmp_path: Path
+) -> None:
+    """Each check runs at its own interval."""
     async with Service().listening() as silent:
         silent.status = None
-        await checks.want([service.check(), silent.check("slow", interval_seconds=30, timeout_seconds=30)])
+        await checks.configure([service.check(), silent.check("slow", interval_seconds=30, timeout_seconds=30)])
         await until(lambda: service.asked >= 2)
-        assert [each.message for each in checks.asked] == ["not asked yet", "status 200"]
+        assert [each.message for each in checks.statuses] == ["not asked yet", "status 200"]
         assert held(tmp_path, "check-slow") == "0"
 
 
-async def test_checks_come_go_and_change(checks: Checks, service: Service, tmp_path: Path) -> None:
-    """What does not change runs on; what changes is asked anew; one that is gone holds nobody down."""
+async def test_checks_are_added_removed_and_changed(checks: HealthChecks, service: Service, tmp_path: Path) -> None:
+    """An unchanged check goes on, a changed one runs at once, a removed one has no effect."""
     service.status = 500
-    await checks.want([service.check(), service.check("b", interval_seconds=600, fail_after=1)])
+    await checks.configure([service.check(), service.check("b", interval_seconds=600, fail_after=1)])
     await until(lambda: held(tmp_path, "check-b") == "1")
     count = service.asked
-    await checks.want([service.check("b", interval_seconds=600, fail_after=1)])
-    await checks.want([service.check("b", interval_seconds=600, fail_after=1)])
-    assert [each.check.name for each in checks.asked] == ["b"]
+    await checks.configure([service.check("b", interval_seconds=600, fail_after=1)])
+    await checks.configure([service.check("b", interval_seconds=600, fail_after=1)])
+    assert [each.check.name for each in checks.statuses] == ["b"]
     service.status = 200
-    await checks.want([service.check("b", interval_seconds=PACE)])
+    await checks.configure([service.check("b", interval_seconds=PACE)])
     assert held(tmp_path, "check-b") == "1"  # it is the same check
     await until(lambda: held(tmp_path, "check-b") == "0")
     assert service.asked >= count + 2
-    await checks.want([])
-    assert checks.asked == ()
+    await checks.configure([])
+    assert checks.statuses == ()
 
 
-async def test_keepalived_starts_with_what_is_true(service: Service, tmp_path: Path) -> None:
-    """Before it is there each check is asked once: a node whose service fails takes no VIP in its first seconds."""
+async def test_each_check_runs_once_before_keepalived_starts(service: Service, tmp_path: Path) -> None:
+    """A node whose service fails takes no VIP in its first seconds."""
     async with Service().listening() as well:
         service.status = 503
-        await fresh(tmp_path).ask_once([service.check(), well.check("well")])
+        await fresh(tmp_path).run_once([service.check(), well.check("well")])
     assert (held(tmp_path), held(tmp_path, "check-well")) == ("1", "0")
 
 
-async def test_an_agent_that_starts_again_remembers(service: Service, tmp_path: Path) -> None:
-    """The check that failed before still does until it has passed as often as it must, and the other way round."""
+async def test_a_restarted_agent_keeps_the_results(service: Service, tmp_path: Path) -> None:
+    """A failed check stays failed until it has passed as often as it must."""
     service.status = 503
-    await fresh(tmp_path).ask_once([service.check(succeed_after=100)])
+    await fresh(tmp_path).run_once([service.check(succeed_after=100)])
     service.status = 200
     again = fresh(tmp_path)
-    await again.want([service.check(succeed_after=100)])
-    assert again.asked[0].since != ""
-    await until(lambda: again.asked[0].message == "status 200")
+    await again.configure([service.check(succeed_after=100)])
+    assert again.statuses[0].since != ""
+    await until(lambda: again.statuses[0].message == "status 200")
     assert held(tmp_path) == "1"
     await again.close()
 
 
-async def test_a_url_that_nobody_can_ask(checks: Checks, tmp_path: Path) -> None:
-    """It slipped past admission: it is not asked, and takes no VIP away."""
+async def test_an_invalid_url_is_not_asked(checks: HealthChecks, tmp_path: Path) -> None:
+    """It passed no admission; it takes no VIP away."""
     wrong = Check("web", "http://user:hunter2@192.0.2.1/")
-    await checks.want([wrong])
-    await until(lambda: checks.asked[0].message.startswith("not asked: its url"))
+    await checks.configure([wrong])
+    await until(lambda: checks.statuses[0].message.startswith("not asked: this node cannot ask its url"))
     assert held(tmp_path) == "0"
-    assert "hunter2" not in checks.asked[0].message
+    assert "hunter2" not in checks.statuses[0].message
 
 
 @pytest.mark.parametrize("times", [(0, 1), (-5, 1), (10**400, 1), (1, 0), (1, -1)])
-async def test_times_that_cannot_be_are_no_check(
-    checks: Checks, service: Service, tmp_path: Path, times: tuple[int, int]
+async def test_a_check_with_invalid_times_does_not_run(
+    checks: HealthChecks, service: Service, tmp_path: Path, times: tuple[int, int]
 ) -> None:
-    """They slipped past admission: nobody is asked without a pause, and no VIP goes."""
+    """It passed no admission; no server is asked without a pause, and no VIP moves."""
     interval, timeout = times
     wrong = service.check("wrong", interval_seconds=interval, timeout_seconds=timeout)
-    await checks.want([wrong, service.check()])
+    await checks.configure([wrong, service.check()])
     await until(lambda: service.asked > 0)
-    assert [each.check.name for each in checks.asked] == ["web"]
+    assert [each.check.name for each in checks.statuses] == ["web"]
     assert [path.name for path in (tmp_path / "track").iterdir()] == ["check-web"]
 
 
 @pytest.mark.parametrize("name", ["", "../web", "a/b", "Web", "web\n", "a.b", "w" * 64])
-async def test_a_name_becomes_no_path(checks: Checks, service: Service, tmp_path: Path, name: str) -> None:
-    """Files are named after checks; one that no definition would have let in is not run."""
-    await checks.want([service.check(name), service.check()])
-    await checks.ask_once([service.check(name), service.check()])
-    assert [each.check.name for each in checks.asked] == ["web"]
+async def test_a_check_with_an_invalid_name_does_not_run(
+    checks: HealthChecks, service: Service, tmp_path: Path, name: str
+) -> None:
+    """A track file is named after its check."""
+    await checks.configure([service.check(name), service.check()])
+    await checks.run_once([service.check(name), service.check()])
+    assert [each.check.name for each in checks.statuses] == ["web"]
     assert [path.name for path in (tmp_path / "track").iterdir()] == ["check-web"]
 
 
-async def test_the_api_servers_ca_must_be_mounted(checks: Checks) -> None:
-    """The preset never does without; the answer says what is missing."""
-    await checks.want([Check("api", "kube-apiserver", on_failure="LowerPriority")])
-    await until(lambda: checks.asked[0].stuck)
-    assert "is not mounted" in checks.asked[0].message
-    assert not checks.asked[0].health.fails
+async def test_the_api_servers_ca_must_be_mounted(checks: HealthChecks) -> None:
+    """The preset always verifies the certificate; the message says what is missing."""
+    await checks.configure([Check("api", "kube-apiserver", on_failure="LowerPriority")])
+    await until(lambda: checks.statuses[0].blocked != "")
+    assert "is not mounted" in checks.statuses[0].message
+    assert not checks.statuses[0].health.fails
 
 
-async def test_a_ca_that_comes_with_the_next_pod_takes_no_vip(service: Service, tmp_path: Path) -> None:
-    """A check that cannot be asked stays what it was: well where it is new, failing where it failed."""
+async def test_a_check_without_its_ca_keeps_its_result(service: Service, tmp_path: Path) -> None:
+    """Passing if it is new, failing if it failed."""
     service.status = 503
-    await fresh(tmp_path).ask_once([service.check(), Check("api", "kube-apiserver")])
+    await fresh(tmp_path).run_once([service.check(), Check("api", "kube-apiserver")])
     assert held(tmp_path, "check-api") == "0"
     again = fresh(tmp_path)
-    await again.want([Check("web", "kube-apiserver", succeed_after=1)])
-    await until(lambda: again.asked[0].stuck)
+    await again.configure([Check("web", "kube-apiserver", succeed_after=1)])
+    await until(lambda: again.statuses[0].blocked != "")
     assert held(tmp_path) == "1"
     await again.close()
 
 
-async def test_a_new_check_beside_a_daemon_has_to_fail_as_often_as_it_must(
-    checks: Checks, service: Service, tmp_path: Path
+async def test_a_new_check_beside_a_running_keepalived_must_fail_often_enough(
+    checks: HealthChecks, service: Service, tmp_path: Path
 ) -> None:
-    """All nodes have it at the same moment; its first answer decides nothing."""
+    """All nodes get it at the same moment, so its first answer decides nothing."""
     service.status, service.look = 503, lambda: held(tmp_path)
-    await checks.want([service.check(fail_after=9)])
+    await checks.configure([service.check(fail_after=9)])
     await until(lambda: held(tmp_path) == "1")
     assert service.answers.count((503, "0")) == 9

@@ -1,4 +1,4 @@
-"""One question to real servers, well-behaved and otherwise."""
+"""One probe of real servers, conforming and otherwise."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kavip.agent.health.probe import LARGEST, Answer, Asker
+from kavip.agent.health.probe import LARGEST, HTTPProber, ProbeResult
 from kavip.pki import certificates
 from kavip.pki.trustbundle import encode_pem
 from kavip.vrrp.targets import CheckTarget
@@ -55,10 +55,10 @@ async def serving(script: Script, *, tls: ssl.SSLContext | None = None) -> Async
         server.close()
 
 
-async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> Answer:
-    """What is made of a server."""
+async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz") -> ProbeResult:
+    """The result of a probe of a server."""
     async with serving(script) as port:
-        return await Asker().ask(CheckTarget("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
+        return await HTTPProber().probe(CheckTarget("http", "127.0.0.1", port, path), ca_file=None, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -72,31 +72,31 @@ async def asked(script: Script, *, seconds: float = LONG, path: str = "/healthz"
         (b"HTTP/1.1 400 Bad\r\n\r\n", False, "status 400"),
         (b"HTTP/1.1 401 Unauthorized\r\n\r\n", False, "status 401"),
         (b"HTTP/1.1 500 hunter2\r\n\r\n", False, "status 500"),
-        (b"HTTP/1.1 999 Odd\r\n\r\n", False, "what it answers is not HTTP"),
-        (b"HTTP/2 200\r\n\r\n", False, "what it answers is not HTTP"),
-        (b"SSH-2.0-hunter2\r\n", False, "what it answers is not HTTP"),
-        (b"", False, "what it answers is not HTTP"),
-        (b"HTTP/1.1 200 OK", False, "what it answers is not HTTP"),
-        (b"HTTP/1.1 200 " + b"x" * LARGEST * 3, False, "what it answers is not HTTP"),
+        (b"HTTP/1.1 999 Odd\r\n\r\n", False, "its answer is not HTTP"),
+        (b"HTTP/2 200\r\n\r\n", False, "its answer is not HTTP"),
+        (b"SSH-2.0-hunter2\r\n", False, "its answer is not HTTP"),
+        (b"", False, "its answer is not HTTP"),
+        (b"HTTP/1.1 200 OK", False, "its answer is not HTTP"),
+        (b"HTTP/1.1 200 " + b"x" * LARGEST * 3, False, "its answer is not HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * LARGEST, False, "its answer has no end"),
     ],
 )
-async def test_answers(answer: bytes, well: bool, message: str) -> None:
-    """The status of the final answer counts, and no message has a word of the server's."""
-    assert await asked(says(answer)) == Answer(well, message)
+async def test_the_status_decides(answer: bytes, well: bool, message: str) -> None:
+    """The status of the final answer counts, and no message quotes the server."""
+    assert await asked(says(answer)) == ProbeResult(well, message)
 
 
-async def test_a_server_that_tells_strangers_nothing() -> None:
-    """Where a refusal is expected it is an answer; a server that is not ready says so to everybody."""
+async def test_an_expected_refusal_is_a_success() -> None:
+    """Only where the target expects it."""
     for status, well in ((401, True), (403, True), (404, False), (500, False)):
         async with serving(says(f"HTTP/1.1 {status} x\r\n\r\n".encode())) as port:
             target = CheckTarget("http", "127.0.0.1", port, refusals=frozenset({401, 403}))
-            found = await Asker().ask(target, ca_file=None, seconds=LONG)
-        assert found == Answer(well, f"status {status}")
+            found = await HTTPProber().probe(target, ca_file=None, seconds=LONG)
+        assert found == ProbeResult(well, f"status {status}")
 
 
-async def test_nobody_is_followed() -> None:
-    """A redirect to a server that listens is an answer; nobody comes there."""
+async def test_a_redirect_is_a_success_and_is_not_followed() -> None:
+    """No request reaches its target."""
     visits: list[int] = []
 
     async def visited(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -108,8 +108,8 @@ async def test_nobody_is_followed() -> None:
     assert visits == []
 
 
-async def test_what_is_sent_is_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No token, no cookie, no proxy: method, path, host, and who asks; each on a connection of its own."""
+async def test_a_request_holds_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method, path, host and user agent, on a connection of its own; no token, cookie or proxy."""
     monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:3128")
     heads: list[bytes] = []
 
@@ -117,16 +117,16 @@ async def test_what_is_sent_is_the_same_for_all(monkeypatch: pytest.MonkeyPatch)
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
-    asker = Asker()
+    asker = HTTPProber()
     async with serving(listen) as port:
         for _ in range(2):
-            assert (await asker.ask(CheckTarget("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
+            assert (await asker.probe(CheckTarget("http", "127.0.0.1", port, "/x?y"), ca_file=None, seconds=LONG)).ok
     lines = ["GET /x?y HTTP/1.1", f"Host: 127.0.0.1:{port}", "User-Agent: kavip", "Accept: */*", "Connection: close"]
     assert heads == ["\r\n".join([*lines, "", ""]).encode()] * 2
 
 
 async def test_a_body_without_an_end_is_not_read() -> None:
-    """Gigabytes behind a good status cost nothing: the connection is over at once."""
+    """Gigabytes of body cost nothing: the connection is closed at once."""
     ended = asyncio.Event()
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -141,14 +141,14 @@ async def test_a_body_without_an_end_is_not_read() -> None:
 
     async with serving(flood) as port:
         target = CheckTarget("http", "127.0.0.1", port)
-        assert (await Asker().ask(target, ca_file=None, seconds=LONG)).ok
+        assert (await HTTPProber().probe(target, ca_file=None, seconds=LONG)).ok
         async with asyncio.timeout(LONG):
             await ended.wait()
 
 
 @pytest.mark.parametrize("trickle", [b"", b"H", b"HTTP/1.1 100 x\r\n\r\n"])
-async def test_a_slow_server_has_its_time_and_no_more(trickle: bytes) -> None:
-    """Silent from the start, or a byte at a time, or with interim answers for ever: the time is for all of it."""
+async def test_the_timeout_bounds_the_whole_probe(trickle: bytes) -> None:
+    """Of a silent server, one that sends a byte at a time, and one with endless interim answers."""
 
     async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -156,16 +156,16 @@ async def test_a_slow_server_has_its_time_and_no_more(trickle: bytes) -> None:
             await asyncio.sleep(SOON / 10)
 
     began = time.monotonic()
-    assert await asked(drip, seconds=SOON) == Answer(False, f"no answer within {SOON:g} s")
+    assert await asked(drip, seconds=SOON) == ProbeResult(False, f"no answer within {SOON:g} s")
     assert time.monotonic() - began < LONG
 
 
-async def test_who_does_not_listen() -> None:
-    """A closed port and a reset connection say so in the system's words."""
+async def test_a_failed_connection_is_reported() -> None:
+    """A closed port and a reset connection, with the system's error text."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         target = CheckTarget("http", "127.0.0.1", free.getsockname()[1])
-        assert await Asker().ask(target, ca_file=None, seconds=LONG) == Answer(False, "connection refused")
+        assert await HTTPProber().probe(target, ca_file=None, seconds=LONG) == ProbeResult(False, "connection refused")
 
     async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -173,16 +173,16 @@ async def test_who_does_not_listen() -> None:
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.transport.abort()
 
-    assert await asked(reset) == Answer(False, "connection reset by peer")
+    assert await asked(reset) == ProbeResult(False, "connection reset by peer")
 
 
 async def test_a_name_is_looked_up() -> None:
-    """localhost is; a name that nobody has is said to be unknown, and costs no thread of those that reload."""
+    """localhost is found; an unknown name is reported, and blocks no thread of the agent."""
     async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
-        assert (await Asker().ask(CheckTarget("http", "localhost", port), ca_file=None, seconds=LONG)).ok
-    answer = await Asker().ask(CheckTarget("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
+        assert (await HTTPProber().probe(CheckTarget("http", "localhost", port), ca_file=None, seconds=LONG)).ok
+    answer = await HTTPProber().probe(CheckTarget("http", "no.such.name.invalid", 80), ca_file=None, seconds=LONG)
     assert not answer.ok
-    assert answer.message in ("its name is not known", f"no answer within {LONG:g} s")
+    assert answer.message in ("its name does not resolve", f"no answer within {LONG:g} s")
 
 
 # --- TLS ------------------------------------------------------------------------------------------------------------
@@ -213,42 +213,42 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: Asker | None = None) -> Answer:
+async def secured(tls: ssl.SSLContext, ca_file: Path | None, asker: HTTPProber | None = None) -> ProbeResult:
     """What is made of a server with *tls* by who believes *ca_file*."""
     async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n"), tls=tls) as port:
         target = CheckTarget("https", "127.0.0.1", port)
-        return await (asker or Asker()).ask(target, ca_file=ca_file, seconds=LONG)
+        return await (asker or HTTPProber()).probe(target, ca_file=ca_file, seconds=LONG)
 
 
-async def test_a_certificate_of_the_ca(authority: Authority) -> None:
-    """It is believed, where it is for the host that is asked and its time has not passed."""
-    assert await secured(authority.server("127.0.0.1"), authority.file) == Answer(True, "status 200")
+async def test_a_certificate_of_the_ca_is_accepted(authority: Authority) -> None:
+    """If it names the host and is not expired."""
+    assert await secured(authority.server("127.0.0.1"), authority.file) == ProbeResult(True, "status 200")
     other = await secured(authority.server("192.0.2.1"), authority.file)
     assert not other.ok and "IP address mismatch" in other.message
     old = await secured(authority.server("127.0.0.1", age=timedelta(days=9)), authority.file)
     assert not old.ok and "expired" in old.message
 
 
-async def test_a_certificate_of_somebody_else(authority: Authority) -> None:
-    """There is no way not to verify: neither the image's CAs nor another one will do."""
+async def test_a_certificate_of_another_ca_is_refused(authority: Authority) -> None:
+    """Verification cannot be switched off; the image's CAs do not help."""
     assert "is not valid" in (await secured(authority.server("127.0.0.1"), None)).message
     with_other = Path(authority.file).with_name("other")
     with_other.mkdir()
     assert "is not valid" in (await secured(authority.server("127.0.0.1"), Authority(with_other).file)).message
 
 
-async def test_a_ca_that_is_missing_or_none(authority: Authority, tmp_path: Path) -> None:
-    """The answer says what is wrong, and which field of the group to look at."""
+async def test_a_missing_or_invalid_ca_blocks_the_probe(authority: Authority, tmp_path: Path) -> None:
+    """The message names the field of the group."""
     wrong = tmp_path / "wrong.crt"
     wrong.write_text("hunter2")
     for path in (wrong, tmp_path / "absent.crt"):
         answer = await secured(authority.server("127.0.0.1"), path)
-        assert answer == Answer(None, "not asked: the CA of caFrom is not mounted, or is none")
+        assert answer == ProbeResult(None, "the CA of caFrom is not mounted, or is invalid")
 
 
-async def test_a_ca_that_changes_is_read_anew(authority: Authority, tmp_path: Path) -> None:
-    """kubelet replaces the file; the next question believes the new one."""
-    asker, mounted = Asker(), tmp_path / "mounted.crt"
+async def test_a_changed_ca_is_read_again(authority: Authority, tmp_path: Path) -> None:
+    """kubelet replaces the file; the next probe uses the new CA."""
+    asker, mounted = HTTPProber(), tmp_path / "mounted.crt"
     (tmp_path / "new").mkdir()
     successor = Authority(tmp_path / "new")
     mounted.write_bytes(authority.file.read_bytes())
@@ -258,8 +258,8 @@ async def test_a_ca_that_changes_is_read_anew(authority: Authority, tmp_path: Pa
     assert (await secured(successor.server("127.0.0.1"), mounted, asker)).ok
 
 
-async def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
-    """It fails, without a word of what it said."""
+async def test_a_server_without_tls_fails_the_probe(authority: Authority) -> None:
+    """The message does not quote it."""
 
     async def blunt(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
@@ -267,11 +267,13 @@ async def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
 
     async with serving(blunt) as port:
         target = CheckTarget("https", "127.0.0.1", port)
-        assert await Asker().ask(target, ca_file=authority.file, seconds=LONG) == Answer(False, "TLS failed")
+        assert await HTTPProber().probe(target, ca_file=authority.file, seconds=LONG) == ProbeResult(
+            False, "TLS failed"
+        )
 
 
-async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resolver may take half a minute; asked every second by one check it has one thread of it, not all."""
+async def test_a_slow_resolver_delays_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that runs every second occupies one resolver thread, not all."""
     resolve, released, looked = socket.getaddrinfo, threading.Event(), []
 
     def slow(host: str, *arguments: Any, **more: Any) -> Any:
@@ -281,16 +283,16 @@ async def test_a_name_that_is_not_answered_holds_up_no_other(monkeypatch: pytest
         return resolve("127.0.0.1", *arguments, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    asker = Asker()
+    asker = HTTPProber()
     try:
         async with serving(says(b"HTTP/1.1 200 OK\r\n\r\n")) as port:
             for _ in range(30):
-                late = await asker.ask(CheckTarget("http", "slow.example", port), ca_file=None, seconds=0.01)
+                late = await asker.probe(CheckTarget("http", "slow.example", port), ca_file=None, seconds=0.01)
                 assert late.message == "no answer within 0.01 s"
-            well = await asker.ask(CheckTarget("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
-            assert (well, looked) == (Answer(ok=True, message="status 200"), ["slow.example"])
+            well = await asker.probe(CheckTarget("http", "quick.example", port), ca_file=None, seconds=LONG / 2)
+            assert (well, looked) == (ProbeResult(ok=True, message="status 200"), ["slow.example"])
             released.set()
-            later = await asker.ask(CheckTarget("http", "slow.example", port), ca_file=None, seconds=LONG)
+            later = await asker.probe(CheckTarget("http", "slow.example", port), ca_file=None, seconds=LONG)
             assert later.ok
     finally:
         released.set()

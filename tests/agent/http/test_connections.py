@@ -1,4 +1,4 @@
-"""Who keeps his place on the agent's port, and who loses it."""
+"""Which connection keeps its slot on the agent's port, and which one is evicted."""
 
 import asyncio
 import socket
@@ -7,32 +7,32 @@ from ipaddress import ip_address
 
 import pytest
 
-from kavip.agent.http.connections import Connection, Places, Stage, sender
+from kavip.agent.http.connections import AgentConnection, ConnectionSlots, Stage, client_key
 
 CROWD, CLIENT = "192.0.2.1", "198.51.100.7"
 
 
 class Room:
-    """Two places, and connections that stay until they are cut."""
+    """Two slots, and connections that last until they are evicted."""
 
     def __init__(self) -> None:
-        self.places = Places(2, at_once=2)
+        self.places = ConnectionSlots(2, at_once=2)
         self.peers: list[socket.socket] = []
 
-    def come(self, stage: Stage = Stage.ASKING, source: str = CROWD) -> Connection:
-        """A newcomer."""
+    def come(self, stage: Stage = Stage.READING, source: str = CROWD) -> AgentConnection:
+        """Add a connection."""
         ours, peer = socket.socketpair()
         self.peers.append(peer)
-        connection = Connection(ours, sender(ip_address(source)), stage)
+        connection = AgentConnection(ours, client_key(ip_address(source)), stage)
 
         async def stay() -> None:
             await asyncio.Event().wait()
 
-        self.places.give(connection, stay)
+        self.places.add(connection, stay)
         return connection
 
-    async def standing(self, *connections: Connection) -> list[bool]:
-        """Which of them still have their places."""
+    async def standing(self, *connections: AgentConnection) -> list[bool]:
+        """Which of *connections* still have their slots."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return [each.socket.fileno() >= 0 for each in connections]
@@ -40,10 +40,10 @@ class Room:
 
 @pytest.fixture
 async def room() -> AsyncIterator[Room]:
-    """A room that is empty again afterwards."""
+    """Slots that are closed after the test."""
     made = Room()
     yield made
-    await made.places.clear()
+    await made.places.close()
     for peer in made.peers:
         peer.close()
 
@@ -51,32 +51,34 @@ async def room() -> AsyncIterator[Room]:
 @pytest.mark.parametrize(
     ("stages", "left"),
     [
-        ((Stage.ASKING, Stage.ASKING), [False, True, True]),
-        ((Stage.ASKING, Stage.TOLD), [True, False, True]),
-        ((Stage.HEARING, Stage.ASKING), [True, False, True]),
-        ((Stage.AWAITING, Stage.HEARING), [True, False, True]),
-        ((Stage.AWAITING, Stage.AWAITING), [True, True, False]),
+        ((Stage.READING, Stage.READING), [False, True, True]),
+        ((Stage.READING, Stage.SENT), [True, False, True]),
+        ((Stage.SENDING, Stage.READING), [True, False, True]),
+        ((Stage.ANSWERING, Stage.SENDING), [True, False, True]),
+        ((Stage.ANSWERING, Stage.ANSWERING), [True, True, False]),
     ],
 )
-async def test_of_one_sender_the_least_far_and_then_the_oldest_goes(
+async def test_the_connection_that_has_progressed_least_is_evicted(
     room: Room, stages: tuple[Stage, ...], left: list[bool]
 ) -> None:
-    """An answer that is being made is never lost; where all are, the newcomer is turned away."""
-    assert await room.standing(*(room.come(stage) for stage in (*stages, Stage.ASKING))) == left
+    """The oldest of several. A connection whose answer is being made is never evicted; then the new one is closed."""
+    assert await room.standing(*(room.come(stage) for stage in (*stages, Stage.READING))) == left
 
 
-async def test_the_sender_that_has_most_pays(room: Room) -> None:
-    """A client's only connection outlives a crowd's, older and further ones of it, and takes the place of one."""
-    client, one = room.come(source=CLIENT), room.come(Stage.HEARING)
+async def test_the_client_with_the_most_connections_is_evicted(room: Room) -> None:
+    """A client's only connection stays, and can evict a connection of a client with several."""
+    client, one = room.come(source=CLIENT), room.come(Stage.SENDING)
     assert await room.standing(client, one, room.come()) == [True, False, True]
-    busy = room.come(Stage.AWAITING)
+    busy = room.come(Stage.ANSWERING)
     assert await room.standing(client, busy, room.come()) == [True, True, False]
     newer = [room.come(source=CLIENT) for _ in range(2)]
     assert await room.standing(client, busy, *newer) == [False, True, False, True]
 
 
-def test_a_network_of_ipv6_is_one_sender() -> None:
+def test_an_ipv6_network_counts_as_one_client() -> None:
     """One machine may have 2^64 addresses."""
-    found = [sender(ip_address(text)) for text in ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "192.0.2.1")]
+    found = [
+        client_key(ip_address(text)) for text in ("2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "192.0.2.1")
+    ]
     assert found[0] == found[1]
     assert len(set(found)) == 3

@@ -1,4 +1,4 @@
-"""The agent's port takes little from anybody."""
+"""The agent's port: its answers, and its limits."""
 
 import asyncio
 import re
@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.agent.http import server as serving
-from kavip.agent.http.connections import LARGEST_REQUEST
-from kavip.agent.http.server import JSON, Answer, Server, parse
+from kavip.agent.http.connections import MAX_REQUEST
+from kavip.agent.http.server import JSON, AgentServer, PageContent, parse
 
 
-async def hello() -> Answer:
+async def hello() -> PageContent:
     """A page."""
-    return Answer(b'{"hello":1}\n', JSON)
+    return PageContent(b'{"hello":1}\n', JSON)
 
 
-async def broken() -> Answer:
+async def broken() -> PageContent:
     """A page that fails."""
     raise RuntimeError("secret text")
 
@@ -31,12 +31,12 @@ async def broken() -> Answer:
 async def listening(allowed: str = "") -> AsyncIterator[int]:
     """A server on loopback; yields its port."""
     networks = (ip_network(allowed),) if allowed else ()
-    async with Server({"/state": hello, "/broken": broken}, allowed=networks).listening("127.0.0.1", 0) as port:
+    async with AgentServer({"/state": hello, "/broken": broken}, allowed=networks).listening("127.0.0.1", 0) as port:
         yield port
 
 
 async def ask(port: int, request: bytes, *, eof: bool = False) -> bytes:
-    """Send *request*, with *eof* nothing after it, and read the answer to its end."""
+    """Send *request*, and EOF with *eof*; the whole answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
@@ -49,7 +49,7 @@ async def ask(port: int, request: bytes, *, eof: bool = False) -> bytes:
 
 
 async def leave(writer: asyncio.StreamWriter) -> None:
-    """Close a connection, whoever closed it first."""
+    """Close a connection, also if the server has closed it."""
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
@@ -61,7 +61,7 @@ def get(path: str, method: str = "GET") -> bytes:
 
 
 async def test_a_page_is_answered() -> None:
-    """With its type, its length, and the end of the connection."""
+    """With content type and length, and the connection is closed."""
     async with listening() as port:
         head, _, body = (await ask(port, get("/state?x=1"))).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -88,22 +88,22 @@ async def test_head_has_no_body() -> None:
         (b"GET /state HTTP/1.1\r\n" + b"X: y\r\n" * 300 + b"\r\n", 431),
     ],
 )
-async def test_what_is_not_served_is_refused(request_: bytes, status: int) -> None:
-    """In one word, without any text of the failure."""
+async def test_other_requests_are_refused(request_: bytes, status: int) -> None:
+    """With a status and its phrase, without the text of an error."""
     async with listening() as port:
         answer = await ask(port, request_)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"secret" not in answer
 
 
-async def test_the_node_itself_is_always_answered() -> None:
-    """Whatever is allowed: the probes of its kubelet decide about the pod."""
+async def test_the_node_itself_is_always_allowed() -> None:
+    """Also if it is not within the allowed networks: kubelet's probes restart the pod."""
     async with listening("192.0.2.0/24") as port:
         assert (await ask(port, get("/state"))).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_newcomer_takes_the_place_of_the_oldest_that_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That one is cut, and the others are served when they ask at last."""
+async def test_a_new_connection_evicts_the_oldest_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are answered when they send a request."""
     monkeypatch.setattr(serving, "SECONDS", 60.0)
     async with listening() as port:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(serving.OWN)]
@@ -118,16 +118,16 @@ async def test_a_newcomer_takes_the_place_of_the_oldest_that_asks_nothing(monkey
             await leave(writer)
 
 
-async def test_a_slow_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not finish the request in time gets no answer."""
+async def test_a_slow_client_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If its request is not complete in time."""
     monkeypatch.setattr(serving, "SECONDS", 0.1)
     async with listening() as port:
         with suppress(ConnectionResetError):
             assert await ask(port, b"GET /state HTTP/1.1\r\n") == b""
 
 
-async def test_whatever_is_sent_is_answered() -> None:
-    """Bytes that are no request, and requests with bytes lost, doubled and exchanged, get an answer of HTTP."""
+async def test_malformed_requests_get_an_http_answer() -> None:
+    """Random bytes, and requests with bytes removed, repeated and replaced."""
     dice = Random(9650)
     statuses = set()
     async with listening() as port:
@@ -141,7 +141,7 @@ async def test_whatever_is_sent_is_answered() -> None:
 
 
 def garbled(request: bytes, dice: Random) -> bytes:
-    """*request* after a few accidents."""
+    """*request* after random changes."""
     text = bytearray(request if dice.random() < 0.8 else dice.randbytes(dice.randrange(3000)))
     for _ in range(dice.randrange(4)):
         at = dice.randrange(len(text) + 1)
@@ -150,9 +150,9 @@ def garbled(request: bytes, dice: Random) -> bytes:
     return bytes(text)
 
 
-@given(st.binary(max_size=LARGEST_REQUEST))
-def test_a_request_is_one_or_is_not(head: bytes) -> None:
-    """What can be asked is a page by GET or HEAD; all else is an error of the client's."""
+@given(st.binary(max_size=MAX_REQUEST))
+def test_parse_returns_a_get_or_head_or_an_error_status(head: bytes) -> None:
+    """For any bytes."""
     for text in (head, head + b"\r\n\r\n", b"GET /" + head + b" HTTP/1.1\r\n\r\n"):
         asked = parse(text)
         assert 400 <= asked < 500 if isinstance(asked, HTTPStatus) else asked.method in ("GET", "HEAD")

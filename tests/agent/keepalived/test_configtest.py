@@ -1,14 +1,15 @@
-"""Asking keepalived: only a program that tells right from wrong is believed; what it prints is not passed on."""
+"""The config test: only a program that distinguishes right from wrong is trusted; its output is not passed on."""
 
 from pathlib import Path
 
 import pytest
 
 from kavip.agent.config.localize import empty
-from kavip.agent.keepalived import configtest as trials
+from kavip.agent.keepalived import configtest as configtest
 from kavip.agent.keepalived.bisect import located
-from kavip.agent.keepalived.configtest import Program, Trial, stranger
+from kavip.agent.keepalived.configtest import ConfigTest, Program, version_problem
 from kavip.agent.keepalived.rundir import RunDirectory
+from kavip.api.agent import ProblemCode
 
 KEEPALIVED = "/usr/sbin/keepalived"
 INSTANCE = """\
@@ -26,53 +27,55 @@ vrrp_instance shop/web {
 """
 
 
-def trial_of(program: str, folder: Path) -> Trial:
-    """A trial in *folder*."""
-    return Trial(program, RunDirectory(folder), node="n1")
+def config_test(program: str, folder: Path) -> ConfigTest:
+    """A config test in *folder*."""
+    return ConfigTest(program, RunDirectory(folder), node="n1")
 
 
 def script(path: Path, text: str) -> str:
-    """A program of our own in the place of keepalived."""
+    """A shell script in place of keepalived."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
 
 
 def fault_of(program: str, folder: Path, text: str) -> str:
-    """What the state would say of *text*: how it was refused, and where, in words; "" where it was not."""
-    found = trial_of(program, folder).judge(text)
+    """The messages for *text*, with instances if there are any; "" if it passes."""
+    found = config_test(program, folder).check(text)
     if found is None:
         return ""
-    places = [f"{name}: {fault.reason}" for name, fault in located(text, found).items()]
-    return "; ".join(places) or found.reason
+    places = [f"{name}: {fault.message}" for name, fault in located(text, found).items()]
+    return "; ".join(places) or found.problem.message
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/cat", "/nonexistent/keepalived"])
-def test_a_program_that_does_not_check_is_not_believed(tmp_path: Path, program: str) -> None:
-    """One that accepts or refuses everything, or is not there, cannot let a configuration pass."""
-    assert "does not tell a right one from a wrong one" in fault_of(program, tmp_path, empty("n1").text)
+def test_a_program_that_does_not_test_is_not_trusted(tmp_path: Path, program: str) -> None:
+    """One that accepts or refuses everything, or does not exist."""
+    assert "does not distinguish a right configuration from a wrong one" in fault_of(
+        program, tmp_path, empty("n1").text
+    )
 
 
-def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With everything that it started."""
-    monkeypatch.setattr(trials, "TIMEOUT", 0.1)
+def test_a_program_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all processes that it started."""
+    monkeypatch.setattr(configtest, "TIMEOUT", 0.1)
     program = script(tmp_path / "slow", "sleep 600 & wait")
     assert fault_of(program, tmp_path, empty("n1").text) != ""
-    assert trial_of(program, tmp_path).program().version == ""
+    assert config_test(program, tmp_path).program().version == ""
 
 
 @pytest.mark.slow
-def test_a_busy_node_is_no_bad_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that refuses what is wrong, and is late with what is right, was late; that is said, and not believed."""
-    monkeypatch.setattr(trials, "TIMEOUT", 4.0)
+def test_a_slow_program_is_reported_as_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses the wrong text, and is too late with the right one."""
+    monkeypatch.setattr(configtest, "TIMEOUT", 4.0)
     candidate = tmp_path / "candidate.conf"
     late = f"grep -q kavip_no_such {candidate} && {{ echo '(x: Line 2) x' >&2; exit 5; }}; sleep 600"
     program = script(tmp_path / "late", late)
-    assert fault_of(program, tmp_path, empty("n1").text) == "keepalived --config-test did not end in 4 s"
+    assert fault_of(program, tmp_path, empty("n1").text) == "keepalived --config-test did not end within 4 s"
 
 
 def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
-    """Exit status 0 with a word on stderr is not enough; a signal is named."""
+    """Exit status 0 with output on stderr is not enough; a signal is named."""
     told = 'case "$*" in *use-file*) grep -q kavip_no_such {file} && {{ echo "(Line 2) x" >&2; exit 5; }};; esac\n'
     begin = (
         told.format(file=tmp_path / "candidate.conf")
@@ -91,9 +94,9 @@ def test_a_crash_and_a_remark_are_refusals(tmp_path: Path) -> None:
         assert "remark" not in fault and "secret" not in fault
 
 
-def test_nothing_is_left_of_a_trial(tmp_path: Path) -> None:
-    """What was checked may hold the password."""
-    trial_of("/bin/false", tmp_path).judge(INSTANCE)
+def test_the_tested_file_is_removed(tmp_path: Path) -> None:
+    """It may hold the password."""
+    config_test("/bin/false", tmp_path).check(INSTANCE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,16 +104,17 @@ def test_nothing_is_left_of_a_trial(tmp_path: Path) -> None:
     ("version", "known"),
     [("2.2.7", True), ("2.2.8", True), ("2.3", True), ("2.3.4", True), ("2.2.6", False), ("2.4.0", False), ("", False)],
 )
-def test_a_version_that_was_not_tried_is_named(version: str, known: bool) -> None:
-    """Other keepaliveds read configurations otherwise."""
-    assert (stranger(version) == "") is known
-    assert version in stranger(version) or known
+def test_an_untested_version_is_a_problem(version: str, known: bool) -> None:
+    """Other versions of keepalived read configurations differently."""
+    problem = version_problem(version)
+    assert (problem is None) is known
+    assert problem is None or (problem.code is ProblemCode.KEEPALIVED_UNTESTED and version in problem.message)
 
 
 @pytest.mark.netns
-def test_keepalived_says_who_it_is(tmp_path: Path) -> None:
-    """Its version, and the signal by which it dumps JSON."""
-    assert trial_of(KEEPALIVED, tmp_path).program() == Program(version="2.2.7", json_signal=36)
+def test_keepalived_reports_its_version_and_dump_signal(tmp_path: Path) -> None:
+    """The real one."""
+    assert config_test(KEEPALIVED, tmp_path).program() == Program(version="2.2.7", json_signal=36)
 
 
 @pytest.mark.netns
@@ -128,8 +132,8 @@ def test_keepalived_says_who_it_is(tmp_path: Path) -> None:
         ("router_id edge", "\\!", "signal "),
     ],
 )
-def test_keepalived_judges(tmp_path: Path, old: str, new: str, said: str) -> None:
-    """The line and its instance are named, its words are not."""
+def test_keepalived_tests_configurations(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """The messages name line and instance, and quote nothing."""
     fault = fault_of(KEEPALIVED, tmp_path, INSTANCE.replace(old, new, 1))
     assert (said in fault) if said else (fault == "")
     assert "no_such_keyword" not in fault and "UP" not in fault

@@ -1,4 +1,4 @@
-"""How long those wait who ask about a daemon that does not answer."""
+"""How long callers wait for a keepalived that does not answer."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ import pytest
 from kavip.agent.config.model import Configuration
 from kavip.agent.keepalived import monitor
 from kavip.agent.keepalived import process as daemons
-from kavip.agent.keepalived.monitor import Witness
+from kavip.agent.keepalived.monitor import Monitor
 from kavip.agent.keepalived.process import Daemon
 from kavip.agent.keepalived.rundir import RunDirectory
 
@@ -21,18 +21,18 @@ QUESTIONS = 5  # at most, in the time of one
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Witness:
-    """The witness of a daemon that lives and says nothing."""
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monitor:
+    """The monitor of a keepalived that runs and does not answer."""
     monkeypatch.setattr(daemons, "BUDGET", BUDGET)
     monkeypatch.setattr(daemons, "PATIENCE", BUDGET / (QUESTIONS - 1))
     monkeypatch.setattr(daemons, "find", lambda *_, **__: Daemon(1, 1))
     monkeypatch.setattr(daemons, "answers", _silence)
     monkeypatch.setattr(Daemon, "signal", lambda *_: True)
-    return Witness(RunDirectory(tmp_path))
+    return Monitor(RunDirectory(tmp_path))
 
 
-async def test_all_who_wait_for_a_silent_daemon_share_one_wait(asked: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask at once, kubelet's probe among them, the daemon is asked for the time of one."""
+async def test_concurrent_callers_share_one_wait(asked: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also kubelet's probe among many callers."""
     questions: list[int] = []
 
     def silent(*_: object, deadline: float) -> bool:
@@ -44,19 +44,19 @@ async def test_all_who_wait_for_a_silent_daemon_share_one_wait(asked: Witness, m
     assert len(questions) <= QUESTIONS
 
 
-async def test_who_asks_after_the_silence_asks_anew(asked: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon that answers again is not told dead by what was before."""
+async def test_a_later_caller_asks_again(asked: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """keepalived may answer by then."""
     assert await asked.dump(RUNS) is None
     monkeypatch.setattr(daemons, "answers", _answer)
     assert await asked.dump(RUNS) == ()
 
 
-async def test_one_question_of_a_reload_without_an_answer_is_nobodys_answer(
-    asked: Witness, monkeypatch: pytest.MonkeyPatch
+async def test_an_unanswered_question_of_a_reload_is_no_answer_for_others(
+    asked: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemon that reloads loses questions: whoever waits meanwhile asks for the whole time that one may take."""
+    """keepalived loses questions while it reloads; other callers ask for the whole time that is allowed."""
     monkeypatch.setattr(monitor, "CONFIRM", BUDGET / 8)
-    monkeypatch.setattr(daemons, "BUDGET", LONG)  # a machine that stalls does not use it up
+    monkeypatch.setattr(daemons, "BUDGET", LONG)  # a slow machine does not exceed it
     monkeypatch.setattr(Daemon, "alive", lambda _: True)
     begun = threading.Event()
 
@@ -65,7 +65,7 @@ async def test_one_question_of_a_reload_without_an_answer_is_nobodys_answer(
         return _silence(deadline=deadline)
 
     monkeypatch.setattr(daemons, "answers", silent)
-    reload = asyncio.create_task(asked.obeyed(Daemon(1, 1), RUNS))
+    reload = asyncio.create_task(asked.send_reload_and_confirm(Daemon(1, 1), RUNS))
     assert await asyncio.to_thread(begun.wait, LONG)
     waiting = asyncio.create_task(asked.dump(RUNS))
     assert not await reload

@@ -1,4 +1,4 @@
-"""The running daemon: found by what /proc says, whatever the pid file says."""
+"""Finding and signalling the running daemon: /proc decides, not the pid file."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kavip.agent.keepalived import process as daemons
-from tests.agent.scene import disguised
+from tests.agent.mounts import disguised
 
 _SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 _TAKER = """
@@ -24,7 +24,7 @@ while True:
 
 @contextmanager
 def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> Iterator[subprocess.Popen[str]]:
-    """A process whose command line begins with *name*, once it says that it is up."""
+    """A process whose command line begins with *name*, after it has started."""
     command = [name, "-c", code, *arguments]
     with subprocess.Popen(
         command, executable=sys.executable, env=disguised(), stdout=subprocess.PIPE, text=True
@@ -38,7 +38,7 @@ def program(*arguments: str, name: str = "keepalived", code: str = _SLEEPER) -> 
 
 
 def test_a_daemon_is_found_by_its_pid_file(tmp_path: Path) -> None:
-    """In each way in which the configuration can be named on the command line."""
+    """In each form in which a command line can name the configuration."""
     config = tmp_path / "keepalived.conf"
     for arguments in (("--use-file", str(config)), (f"--use-file={config}",), ("-f", str(config)), (f"-f{config}",)):
         with program(*arguments) as process:
@@ -51,7 +51,7 @@ def test_a_daemon_is_found_by_its_pid_file(tmp_path: Path) -> None:
 
 
 def test_a_daemon_is_found_without_a_pid_file(tmp_path: Path) -> None:
-    """To take a running daemon for a dead one would cost it its VIPs."""
+    """A running daemon that is taken for dead would lose its VIPs."""
     config = tmp_path / "keepalived.conf"
     with program("-f", str(config)) as process:
         for named in (None, "", "x", "1", str(os.getpid())):
@@ -61,16 +61,16 @@ def test_a_daemon_is_found_without_a_pid_file(tmp_path: Path) -> None:
             assert found is not None and found.pid == process.pid
 
 
-def test_strangers_are_not_the_daemon(tmp_path: Path) -> None:
-    """Neither another program with the file, nor keepalived with another file, nor a pid that was given out again."""
+def test_other_processes_are_not_the_daemon(tmp_path: Path) -> None:
+    """Another program with the file, keepalived with another file, a later process with the same pid."""
     config = tmp_path / "keepalived.conf"
     with program("-f", str(config), name="vim") as editor, program("-f", str(tmp_path / "other.conf")):
         (tmp_path / daemons.PID_FILE).write_text(str(editor.pid))
         assert daemons.find(tmp_path, config=config) is None
 
 
-def test_a_stale_pid_file_goes_only_where_it_would_stop_a_start(tmp_path: Path) -> None:
-    """keepalived ignores a pid file whose process is gone, and does not start beside one that lives."""
+def test_a_stale_pid_file_is_removed_if_its_pid_is_in_use(tmp_path: Path) -> None:
+    """keepalived ignores the pid file of a process that is gone, and refuses to start beside one that runs."""
     with program() as process:
         pass
     for path in (tmp_path / daemons.PID_FILE, tmp_path / daemons.VRRP_PID_FILE):
@@ -83,7 +83,7 @@ def test_a_stale_pid_file_goes_only_where_it_would_stop_a_start(tmp_path: Path) 
 
 
 def test_a_child_that_outlives_its_daemon_is_not_the_daemon(tmp_path: Path) -> None:
-    """What is killed dies one after the other: the rest, taken for another daemon, would be judged a second time."""
+    """Processes of a killed daemon end one after the other; the last one is no other daemon."""
     config = tmp_path / "keepalived.conf"
     with program("-f", str(config)) as parent, program("-f", str(config)) as child:
         (tmp_path / daemons.PID_FILE).write_text(str(parent.pid))
@@ -97,14 +97,14 @@ def test_a_child_that_outlives_its_daemon_is_not_the_daemon(tmp_path: Path) -> N
         assert daemons.find(tmp_path, config=config) is None
 
 
-def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:
+def test_a_signal_is_sent_only_to_a_process_that_handles_it(tmp_path: Path) -> None:
     """SIGHUP would end a daemon that is still starting."""
     config = tmp_path / "keepalived.conf"
     with program("-f", str(config), code=_TAKER) as process:
         found = daemons.find(tmp_path, config=config)
         assert found is not None
-        assert found.takes(signal.SIGHUP)
-        assert not found.takes(signal.SIGHUP, 36)
+        assert found.handles(signal.SIGHUP)
+        assert not found.handles(signal.SIGHUP, 36)
         deadline = time.monotonic() + 60
         assert daemons.take_dump(found, tmp_path, number=36, deadline=deadline) is None
         assert found.signal(signal.SIGHUP)
@@ -112,7 +112,7 @@ def test_a_signal_is_sent_only_to_who_takes_it(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_does_not_answer_costs_no_more_than_the_budget(tmp_path: Path) -> None:
-    """A file that was there before is no answer."""
+    """An old file is no answer."""
     config = tmp_path / "keepalived.conf"
     (tmp_path / daemons.JSON_FILE).write_text("[]")
     with program("-f", str(config), code=_TAKER):

@@ -1,4 +1,4 @@
-"""The mount that is read, and the run directory that is written."""
+"""Reading the mount, and writing the run directory."""
 
 import json
 import os
@@ -8,38 +8,38 @@ from pathlib import Path
 import pytest
 
 from kavip.agent import mount
-from kavip.agent.config.localize import Mounted, empty
-from kavip.agent.config.model import Refused
+from kavip.agent.config.localize import empty
+from kavip.agent.config.model import MountedConfig, RefusedConfig
 from kavip.agent.keepalived.rundir import RunDirectory, replace_file
-from tests.agent import scene
+from tests.agent import mounts
 from tests.agent.config.test_localize import vip
-from tests.agent.scene import Mount
+from tests.agent.mounts import Mount
 from tests.predecessor.live import conf, instance
 
-TEXT = scene.rendered({"shop/web": "192.0.2.130"})
+TEXT = mounts.rendered({"shop/web": "192.0.2.130"})
 
 
-def read(path: Path, password: Path | None = None) -> Mounted:
-    """What is mounted; fails where it cannot be read."""
-    found = mount.read(path, mount.Passwords(file=password))
-    assert isinstance(found, Mounted), found
+def read(path: Path, password: Path | None = None) -> MountedConfig:
+    """The mounted configuration; fails if it cannot be read."""
+    found = mount.read(path, mount.PasswordFiles(file=password))
+    assert isinstance(found, MountedConfig), found
     return found
 
 
-def test_a_mount_is_read_as_one(tmp_path: Path) -> None:
-    """Text and metadata come from one folder, before and after kubelet's swap."""
-    place = scene.Mount(tmp_path)
+def test_all_keys_are_read_from_one_folder(tmp_path: Path) -> None:
+    """Before and after kubelet's swap."""
+    place = mounts.Mount(tmp_path)
     place.write(TEXT, interfaceFromIP="192.0.2.1")
     found = read(tmp_path)
     assert (found.text, found.group, found.interface_from_ip) == (TEXT, "lb/edge", "192.0.2.1")
     place.write(TEXT + "\n")
-    assert read(tmp_path).config_hash == scene.hash_of(TEXT + "\n")
+    assert read(tmp_path).config_hash == mounts.hash_of(TEXT + "\n")
 
 
 def test_a_plain_folder_is_read_too(tmp_path: Path) -> None:
-    """Outside a cluster nobody makes links."""
+    """Outside a cluster there are no symbolic links."""
     (tmp_path / "keepalived.conf").write_text(TEXT)
-    (tmp_path / "agent.json").write_text(json.dumps({"configHash": scene.hash_of(TEXT)}))
+    (tmp_path / "agent.json").write_text(json.dumps({"configHash": mounts.hash_of(TEXT)}))
     assert read(tmp_path).text == TEXT
 
 
@@ -55,35 +55,35 @@ def test_a_plain_folder_is_read_too(tmp_path: Path) -> None:
     ],
 )
 def test_an_unreadable_mount_is_refused(tmp_path: Path, files: dict[str, bytes], why: str) -> None:
-    """One line says what is missing; no path and no content is in it."""
-    scene.Mount(tmp_path).swap(files)
-    found = mount.read(tmp_path, mount.Passwords())
-    assert isinstance(found, Refused)
-    assert why in found.reason
-    assert str(tmp_path) not in found.reason
+    """The message says what is missing, without a path or any content."""
+    mounts.Mount(tmp_path).swap(files)
+    found = mount.read(tmp_path, mount.PasswordFiles())
+    assert isinstance(found, RefusedConfig)
+    assert why in found.message
+    assert str(tmp_path) not in found.message
 
 
 def test_a_mount_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """It may come later."""
-    assert isinstance(mount.read(tmp_path / "nowhere", mount.Passwords()), Refused)
+    assert isinstance(mount.read(tmp_path / "nowhere", mount.PasswordFiles()), RefusedConfig)
 
 
 def test_the_password_is_read_only_where_it_is_wanted(tmp_path: Path) -> None:
     """A group without passwordAuth has none, whatever is mounted."""
     secret = tmp_path / "password"
-    secret.write_text(scene.PASSWORD)
-    place = scene.Mount(tmp_path / "config")
+    secret.write_text(mounts.PASSWORD)
+    place = mounts.Mount(tmp_path / "config")
     place.write(TEXT)
     assert read(place.path, secret).password is None
     place.write(TEXT, authentication=True)
-    assert read(place.path, secret).password == scene.PASSWORD
+    assert read(place.path, secret).password == mounts.PASSWORD
     assert read(place.path, tmp_path / "absent").password is None
     secret.write_bytes(b"\xff" * 100)
     assert len(read(place.path, secret).password or "") == 64
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
-    """A reader that has the old file open keeps it; keepalived reads only files without an x bit."""
+    """A reader with the old file open keeps it; the new file has no x bit, which keepalived requires."""
     path = tmp_path / "file"
     old = os.umask(0o077)
     try:
@@ -99,7 +99,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 def test_a_replacement_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """Neither the temporary file nor half of the new one."""
+    """No temporary file and no partial content."""
     target = tmp_path / "folder"
     target.mkdir()
     (target / "inside").touch()
@@ -109,7 +109,7 @@ def test_a_replacement_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_run_directory_recalls_what_was_installed(tmp_path: Path) -> None:
-    """An agent that starts again finds the installed and the good configuration, or none."""
+    """A restarted agent finds the installed and the good configuration, or none."""
     files = RunDirectory(tmp_path)
     assert files.load() is None and files.load_good() is None
     files.install(empty("n1", config_hash="abc"))
@@ -121,7 +121,7 @@ def test_the_run_directory_recalls_what_was_installed(tmp_path: Path) -> None:
 
 
 def test_the_record_keeps_vips(tmp_path: Path) -> None:
-    """A damaged record holds none: then only what looks added is taken away."""
+    """A damaged record is empty; then only addresses that look added are removed."""
     files = RunDirectory(tmp_path)
     assert files.load_record() == frozenset()
     files.save_record({vip("192.0.2.130"), vip("2001:db8::1/64", "eth1")})
@@ -131,17 +131,17 @@ def test_the_record_keeps_vips(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("theirs", "refused"), [("s3cret", False), ("s3cret01-and-more", False), ("xyzzy12", True)])
-def test_beside_keepalived_operator(tmp_path: Path, theirs: str, refused: bool) -> None:
-    """Its key is its pods', kavip's text has its own; a password that is not theirs would make two masters."""
+def test_a_take_over_needs_the_password_of_the_old_pods(tmp_path: Path, theirs: str, refused: bool) -> None:
+    """kavip's text has a key of its own meanwhile; another password would make two masters."""
     old = conf(instance("shop/web", 7, "192.0.2.140", password=theirs))
     meta = {"configHash": "0123", "authentication": True}
     mounted = {"kavip.conf": b"ours", "keepalived.conf": old.encode(), "agent.json": json.dumps(meta).encode()}
     Mount(tmp_path / "config").swap(mounted)
     (tmp_path / "password").write_text(theirs[:8] if not refused else "s3cret")
-    found = mount.read(tmp_path / "config", mount.Passwords(file=tmp_path / "password"))
-    assert isinstance(found, Refused) == refused
-    if isinstance(found, Refused):
-        assert "another one than keepalived-operator's pods run" in found.reason
-        assert theirs not in found.reason
+    found = mount.read(tmp_path / "config", mount.PasswordFiles(file=tmp_path / "password"))
+    assert isinstance(found, RefusedConfig) == refused
+    if isinstance(found, RefusedConfig):
+        assert "another one than keepalived-operator's pods run" in found.message
+        assert theirs not in found.message
     else:
         assert found.text == "ours"

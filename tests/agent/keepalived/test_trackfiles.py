@@ -1,96 +1,96 @@
-"""The track files of a node: what stands in them, and that nothing is forgotten when an agent starts again."""
+"""The track files of a node: their numbers, and what a restarted agent keeps."""
 
 from pathlib import Path
 
 import pytest
 
-from kavip.agent.config.model import Configuration, Instance
-from kavip.agent.keepalived.dump import Data, Entry
-from kavip.agent.keepalived.trackfiles import Findings, Tracks, Verdict, heeded, numbers
+from kavip.agent.config.model import Configuration, ConfiguredInstance
+from kavip.agent.keepalived.trackfiles import CheckResult, TrackFiles, TrackInputs, is_followed, numbers
+from kavip.agent.report.dump import Data, Entry
 from kavip.vrrp.tracking import Track, local_track
 
 WEB = local_track("shop/web")
 RUNNING = Configuration(
     (
-        Instance("shop/api", 8, "eth0", 180, tracks=(Track("check-api", -100), Track("check-router", 0))),
-        Instance("shop/web", 7, "eth0", 240, tracks=(Track("check-router", 0), Track(WEB, -1))),
+        ConfiguredInstance("shop/api", 8, "eth0", 180, tracks=(Track("check-api", -100), Track("check-router", 0))),
+        ConfiguredInstance("shop/web", 7, "eth0", 240, tracks=(Track("check-router", 0), Track(WEB, -1))),
     )
 )
-WELL = {"check-api": Verdict(fails=False, weight=100), "check-router": Verdict(fails=False)}
+WELL = {"check-api": CheckResult(fails=False, weight=100), "check-router": CheckResult(fails=False)}
 
 
 def content(path: Path) -> dict[str, str]:
-    """What stands in the files of a folder."""
+    """The content of the files in a folder."""
     return {each.name: each.read_text().strip() for each in path.iterdir()}
 
 
-def test_numbers_of_a_node_that_is_well() -> None:
-    """Every file that an instance follows is there, with 0; so is that of a check that no instance follows."""
-    found = numbers(RUNNING, Findings({**WELL, "check-new": Verdict(fails=False)}, awaited=frozenset()))
+def test_numbers_of_a_healthy_node() -> None:
+    """Every file that an instance follows has 0, also that of a check that no instance follows."""
+    found = numbers(RUNNING, TrackInputs({**WELL, "check-new": CheckResult(fails=False)}, awaited=frozenset()))
     assert found == {"check-api": 0, "check-new": 0, "check-router": 0, WEB: 0}
 
 
-def test_numbers_of_a_node_that_is_not() -> None:
-    """A check that fails is 1; a Local instance's number is what its priority is to be lowered by."""
-    failing = {"check-api": Verdict(fails=True, weight=100), "check-router": Verdict(fails=True)}
-    assert numbers(RUNNING, Findings(failing)) == {"check-api": 1, "check-router": 1, WEB: 100}
-    found = numbers(RUNNING, Findings(failing, unready=frozenset({WEB})))
+def test_numbers_of_an_unhealthy_node() -> None:
+    """A failed check is 1; the number of a Local instance is what lowers its priority."""
+    failing = {"check-api": CheckResult(fails=True, weight=100), "check-router": CheckResult(fails=True)}
+    assert numbers(RUNNING, TrackInputs(failing)) == {"check-api": 1, "check-router": 1, WEB: 100}
+    found = numbers(RUNNING, TrackInputs(failing, unready=frozenset({WEB})))
     assert 240 - found[WEB] <= 50
-    assert found[WEB] > numbers(RUNNING, Findings(WELL, unready=frozenset({WEB})))[WEB] > 189
+    assert found[WEB] > numbers(RUNNING, TrackInputs(WELL, unready=frozenset({WEB})))[WEB] > 189
 
 
-async def test_files_are_there_before_anybody_knows(tmp_path: Path) -> None:
-    """A configuration that is to be read has its files, with 0, before the first check has answered."""
-    tracks = Tracks(tmp_path / "track")
-    await tracks.follow(RUNNING)
+async def test_files_exist_before_the_first_results(tmp_path: Path) -> None:
+    """With 0, before keepalived reads the configuration."""
+    tracks = TrackFiles(tmp_path / "track")
+    await tracks.prepare(RUNNING)
     assert content(tmp_path / "track") == {"check-api": "0", "check-router": "0", WEB: "0"}
 
 
-async def test_an_agent_that_starts_again_changes_nothing(tmp_path: Path) -> None:
-    """What an earlier one wrote stays until somebody has told otherwise, each file by who knows of it."""
-    before = Tracks(tmp_path / "track")
-    await before.follow(RUNNING)
-    await before.tell_checks({**WELL, "check-router": Verdict(fails=True)})
-    await before.tell_endpoints(unready=frozenset({WEB}))
+async def test_a_restarted_agent_changes_nothing(tmp_path: Path) -> None:
+    """A file keeps its number until the result that it follows from is known again."""
+    before = TrackFiles(tmp_path / "track")
+    await before.prepare(RUNNING)
+    await before.update_checks({**WELL, "check-router": CheckResult(fails=True)})
+    await before.update_endpoints(unready=frozenset({WEB}))
     known = content(tmp_path / "track")
     assert known["check-router"] == "1" and known[WEB] != "0"
 
-    tracks = Tracks(tmp_path / "track")
-    await tracks.follow(RUNNING)
+    tracks = TrackFiles(tmp_path / "track")
+    await tracks.prepare(RUNNING)
     assert content(tmp_path / "track") == known
-    assert tracks.before("check-gone") is None
-    failed = tracks.before("check-router")
+    assert tracks.read("check-gone") is None
+    failed = tracks.read("check-router")
     assert failed is not None and failed.number == 1
-    await tracks.tell_checks({**WELL, "check-router": Verdict(fails=True)})
-    assert tracks.before("check-router") == failed, "the same number keeps its time"
-    await tracks.tell_checks(WELL)
+    await tracks.update_checks({**WELL, "check-router": CheckResult(fails=True)})
+    assert tracks.read("check-router") == failed, "the same number keeps its time"
+    await tracks.update_checks(WELL)
     assert content(tmp_path / "track") == {**known, "check-router": "0"}
-    await tracks.tell_endpoints(unready=frozenset(), awaited=frozenset({WEB}))
+    await tracks.update_endpoints(unready=frozenset(), awaited=frozenset({WEB}))
     assert content(tmp_path / "track")[WEB] == known[WEB]
-    await tracks.tell_endpoints(unready=frozenset())
+    await tracks.update_endpoints(unready=frozenset())
     assert set(content(tmp_path / "track").values()) == {"0"}
 
 
-async def test_files_go_when_nothing_follows_them(tmp_path: Path) -> None:
-    """Not before the daemon runs the new configuration, and a file that comes again begins anew."""
-    tracks = Tracks(tmp_path / "track")
-    await tracks.follow(RUNNING)
-    await tracks.tell_checks({})
-    await tracks.tell_endpoints(unready=frozenset({WEB}))
-    await tracks.follow(Configuration(RUNNING.instances[:1]))
+async def test_unused_files_are_removed(tmp_path: Path) -> None:
+    """After keepalived runs the new configuration; a file that is needed again starts with 0."""
+    tracks = TrackFiles(tmp_path / "track")
+    await tracks.prepare(RUNNING)
+    await tracks.update_checks({})
+    await tracks.update_endpoints(unready=frozenset({WEB}))
+    await tracks.prepare(Configuration(RUNNING.instances[:1]))
     assert WEB in content(tmp_path / "track")
-    await tracks.settle()
+    await tracks.remove_unused()
     assert content(tmp_path / "track").keys() == {"check-api", "check-router"}
-    await tracks.tell_endpoints(unready=frozenset())
-    await tracks.follow(RUNNING)
+    await tracks.update_endpoints(unready=frozenset())
+    await tracks.prepare(RUNNING)
     assert content(tmp_path / "track")[WEB] == "0"
 
 
 @pytest.mark.parametrize("damage", ["", "x", "\x00"])
-async def test_a_damaged_file_is_no_news(tmp_path: Path, damage: str) -> None:
-    """It says nothing of what was before."""
+async def test_a_damaged_file_has_no_value(tmp_path: Path, damage: str) -> None:
+    """It tells nothing about the time before."""
     (tmp_path / "check-a").write_text(damage)
-    assert Tracks(tmp_path).before("check-a") is None
+    assert TrackFiles(tmp_path).read("check-a") is None
 
 
 @pytest.mark.parametrize(
@@ -106,23 +106,25 @@ async def test_a_damaged_file_is_no_news(tmp_path: Path, damage: str) -> None:
         (-50, 0, 1, 200, True),
     ],
 )
-def test_a_daemon_that_does_not_heed_a_file_is_known(
+def test_a_keepalived_that_ignores_track_files_is_detected(
     *, weight: int, number: int, state: int, priority: int, wanted: bool
 ) -> None:
-    """It stays master with a file that says FAULT; weights show in priorities."""
+    """It stays master although a file means FAULT, or its priority does not show a weight."""
     track = Track("check-web", weight)
-    tracking = Instance("shop/web", 7, "eth0", 200, tracks=(track,))
-    configuration = Configuration((tracking, Instance("x", 8, "eth0")))
+    tracking = ConfiguredInstance("shop/web", 7, "eth0", 200, tracks=(track,))
+    configuration = Configuration((tracking, ConfiguredInstance("x", 8, "eth0")))
     data = Data("shop/web", 7, state, base_priority=200, effective_priority=priority)
-    assert heeded(configuration, {"check-web": number}, (Entry(data), Entry(Data("x", 8, 3)))) is wanted
+    assert is_followed(configuration, {"check-web": number}, (Entry(data), Entry(Data("x", 8, 3)))) is wanted
 
 
-async def test_a_change_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as the daemon can have noticed it."""
+async def test_a_change_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as keepalived must have noticed it."""
     monkeypatch.setattr("kavip.agent.keepalived.trackfiles.NOTICED", -1.0)
-    tracks = Tracks(tmp_path / "track")
-    await tracks.follow(Configuration((Instance("shop/web", 7, "eth0", 200, tracks=(Track("check-web", 0),)),)))
+    tracks = TrackFiles(tmp_path / "track")
+    await tracks.prepare(
+        Configuration((ConfiguredInstance("shop/web", 7, "eth0", 200, tracks=(Track("check-web", 0),)),))
+    )
     master = (Entry(Data("shop/web", 7, 2, base_priority=200, effective_priority=200)),)
-    assert (tracks.awaits, tracks.unheeded(master), tracks.awaits) == (True, False, False)
-    await tracks.tell_checks({"check-web": Verdict(fails=True)})
-    assert (tracks.awaits, tracks.unheeded(master), tracks.awaits) == (True, True, False)
+    assert (tracks.needs_verification, tracks.verify(master), tracks.needs_verification) == (True, True, False)
+    await tracks.update_checks({"check-web": CheckResult(fails=True)})
+    assert (tracks.needs_verification, tracks.verify(master), tracks.needs_verification) == (True, False, False)

@@ -225,7 +225,7 @@ def test_the_units_keep_a_vip_on_a_node_that_is_well(segment: MakeSegment, tmp_p
         nodes = {name: Systemd(lan.node(name), tmp_path / "tree", tmp_path / name) for name in ("n1", "n2")}
         for name, node in nodes.items():
             (tmp_path / f"{name}-status").write_text("200")
-            command = (sys.executable, str(webserver.__file__), str(tmp_path / f"{name}-status"), "6443")
+            command = (sys.executable, "-P", str(webserver.__file__), str(tmp_path / f"{name}-status"), "6443")
             stack.callback(process.kill, [node.host.spawn(*command, log=tmp_path / f"{name}.log")])
         for node in nodes.values():
             node.start(UNIT, stack)

@@ -1,0 +1,249 @@
+"""
+What the agent's watches cost beside libraries: changes of addresses and interfaces, and of files. It needs root.
+
+A child process in a network namespace watches while 500 VIPs come and go, as in a fail-over of a Shared group, and 100
+interfaces, as pods start and end. Files: a dump of 255 instances is written in 60 pieces, 100 times, into the folder
+whose pid file is watched. ``asyncinotify`` is measured too if it is installed.
+"""
+
+import asyncio
+import gc
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from bench.timing import plain, resident
+from hack.testbed import runs
+from hack.testbed.segment import Segment
+
+VIPS: Final = 500
+INTERFACES: Final = 100
+DUMPS: Final = 100
+PIECES: Final = 60
+QUIET: Final = 1.0  # seconds without a change, after which all have been seen
+GROUPS: Final = 0x1 | 0x10 | 0x100  # links, IPv4 addresses, IPv6 addresses
+NETWORK: Final = ("own reader", "pyroute2's parser", "pyroute2's AsyncIPRoute")
+FILES: Final = ("own watch", "pyroute2's Inotify", "asyncinotify")
+
+
+class Count:
+    """Wake-ups of the event loop (or of the library's thread), and when the last one was."""
+
+    def __init__(self) -> None:
+        self.wakeups = 0
+        self.last = time.monotonic()
+
+    def add(self) -> None:
+        """Count one."""
+        self.wakeups += 1
+        self.last = time.monotonic()
+
+
+async def measured(watch: Callable[[Count], Any], disturb: Callable[[], None]) -> None:
+    """Print as JSON what *watch* costs while *disturb* runs in a thread; its child processes are not counted."""
+    import kavip.agent.main  # noqa: F401 - all that the agent has loaded anyway
+
+    gc.collect()
+    gc.freeze()
+    before = resident()
+    count = Count()
+    with watch(count):
+        loaded = resident()
+        began = time.process_time()
+        await asyncio.to_thread(disturb)
+        while time.monotonic() - count.last < QUIET:
+            await asyncio.sleep(0.05)
+        spent = time.process_time() - began
+        grown = resident()
+    print(json.dumps({"wakeups": count.wakeups, "cpu": spent, "loaded": loaded - before, "grown": grown - loaded}))
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+def change_network() -> None:
+    """Add and remove VIPs and interfaces."""
+    vips = [f"198.18.{number // 250}.{number % 250 + 1}/32 dev eth0" for number in range(VIPS)]
+    links = [f"pod{number}" for number in range(INTERFACES)]
+    lines = [f"address add {each}" for each in vips] + [f"link add {each} type bridge" for each in links]
+    lines += [f"link set {each} up" for each in links] + [f"link del {each}" for each in links]
+    lines += [f"address del {each}" for each in vips]
+    subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
+
+
+class Reader:
+    """A netlink socket that *read* reads when the loop wakes."""
+
+    def __init__(self, count: Count, read: Callable[[bytes], object]) -> None:
+        self._count, self._read = count, read
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+
+    def __enter__(self) -> None:
+        self._socket.bind((0, GROUPS))
+        asyncio.get_running_loop().add_reader(self._socket, self._happened)
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    def _happened(self) -> None:
+        self._read(self._socket.recv(1 << 16))
+        self._count.add()
+
+
+def own_reader(count: Count) -> Any:
+    """kavip.agent.rtnetlink, as it stands."""
+    from kavip.agent.rtnetlink import changes
+
+    return Reader(count, lambda data: list(changes(data)))
+
+
+def pyroute2_parser(count: Count) -> Any:
+    """The same socket, with pyroute2's message types."""
+    from pyroute2.netlink.rtnl.marshal import MarshalRtnl
+
+    parser = MarshalRtnl()
+
+    def read(data: bytes) -> None:
+        for message in parser.parse(data):
+            message.get("IFLA_IFNAME") or message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")
+
+    return Reader(count, read)
+
+
+class IPRoute:
+    """pyroute2's asynchronous socket, read by a task."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def __exit__(self, *_: object) -> None:
+        assert self._task
+        self._task.cancel()
+
+    async def _follow(self) -> None:
+        from pyroute2 import AsyncIPRoute
+
+        async with AsyncIPRoute() as route:
+            await route.bind(groups=GROUPS)
+            while True:
+                async for message in route.get():
+                    message.get("IFLA_IFNAME") or message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")
+                    self._count.add()
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def dumper(folder: Path) -> Callable[[], None]:
+    """Writes dumps as keepalived does: under another name, in pieces, then a rename; at the end the pid file."""
+
+    def write() -> None:
+        for _ in range(DUMPS):
+            with (folder / "keepalived.tmp").open("w") as dump:
+                os.rename(folder / "keepalived.tmp", folder / "keepalived.json")
+                for _ in range(PIECES):
+                    dump.write("x" * 1000)
+                    dump.flush()
+            time.sleep(0.01)
+        (folder / "keepalived.pid").write_text("1")
+
+    return write
+
+
+def own_watch(count: Count, folder: Path) -> Any:
+    """kavip.agent.inotify, as it stands."""
+    from kavip.agent.inotify import CREATED, File, Folder, FolderWatch
+
+    class Counted(FolderWatch):
+        def _happened(self) -> None:
+            count.add()
+            super()._happened()
+
+    wanted = Folder(folder, CREATED, frozenset({b"keepalived.pid"}))
+    return Counted([wanted], [File(folder / "keepalived.pid")], lambda: None)
+
+
+class Threaded:
+    """pyroute2's Inotify: it blocks, so it has a thread."""
+
+    def __init__(self, count: Count, folder: Path) -> None:
+        from pyroute2.inotify.inotify_fd import Inotify
+
+        self._count, self._inotify = count, Inotify(path=[])
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        self._inotify.bind()
+        self._inotify.register_path(str(self._folder), mask=0x100 | 0x80)  # created, moved here
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        pass  # the process ends
+
+    def _follow(self) -> None:
+        while True:
+            for _ in self._inotify.get():
+                self._count.add()
+
+
+class AsyncInotify:
+    """asyncinotify, read by a task."""
+
+    def __init__(self, count: Count, folder: Path) -> None:
+        from asyncinotify import Inotify, Mask  # type: ignore[import-not-found,unused-ignore]
+
+        self._count, self._inotify = count, Inotify()
+        self._inotify.add_watch(folder, Mask.CREATE | Mask.MOVED_TO)
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def __exit__(self, *_: object) -> None:
+        assert self._task
+        self._task.cancel()
+
+    async def _follow(self) -> None:
+        async for _ in self._inotify:
+            self._count.add()
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+def child(kind: str) -> None:
+    """Measure one kind in this process."""
+    network = dict(zip(NETWORK, (own_reader, pyroute2_parser, IPRoute), strict=True))
+    files = dict(zip(FILES, (own_watch, Threaded, AsyncInotify), strict=True))
+    if kind in network:
+        asyncio.run(measured(network[kind], change_network))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measured(lambda count: files[kind](count, Path(folder)), dumper(Path(folder))))
+
+
+def main() -> None:
+    """Print a table, each row from a process of its own."""
+    with runs.in_memory() as state, Segment(state, nodes=1) as lan:
+        for kind in (*NETWORK, *FILES):
+            if kind == "asyncinotify" and importlib.util.find_spec(kind) is None:
+                continue
+            if kind in (NETWORK[0], FILES[0]):
+                what = f"{VIPS} VIPs and {INTERFACES} interfaces" if kind in NETWORK else f"{DUMPS} dumps"
+                plain(f"{what} come and go", "")
+            found = json.loads(lan.node("n1").exec(sys.executable, "-m", "bench.watch", kind).stdout)
+            plain(f"  {kind}: processor", f"{found['cpu'] * 1000:.0f} ms")
+            plain("    wake-ups", f"{found['wakeups']}")
+            plain("    memory to load, and that it grows by", f"{found['loaded']:.1f} + {found['grown']:.1f} MiB")
+
+
+if __name__ == "__main__":
+    child(sys.argv[1]) if len(sys.argv) > 1 else main()

@@ -1,0 +1,94 @@
+"""
+Whether VRRP can leave this node from the address that its configuration names.
+
+keepalived does not check that. Without the source address it stays master of VIPs for which it cannot answer, or stays
+in FAULT.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kavip.agent.config.blocks import split
+from kavip.agent.config.facts import NodeFacts
+from kavip.agent.config.model import Configuration, InstanceFault, LocalizedConfig
+from kavip.api.address import read_address
+from kavip.api.agent import NodeProblem, ProblemCode
+
+_SOURCE: Final = r"^ +@{node} unicast_src_ip (\S+)$"
+_UNICAST: Final = re.compile(r"^    interface (\S+)$(?:\n    .*)*\n    unicast_src_ip (\S+)$", re.MULTILINE)
+
+
+def unusable_sources(shared: str, text: str, facts: NodeFacts) -> Mapping[str, InstanceFault]:
+    """
+    The instances of *text*, localised from *shared*, whose source address the node lacks or cannot use yet.
+
+    keepalived notices a lost address only when it starts; until then it stays master of VIPs for which it cannot
+    answer. If it starts while the kernel still checks the address for duplicates, it stays in FAULT for ever.
+    """
+    doubts = {each.address: each.doubt for each in facts.held}
+    found = re.findall(_SOURCE.format(node=re.escape(facts.node)), shared, re.MULTILINE)
+    unusable = {
+        text: f"{source}, from which node {facts.node} is to send VRRP, {why}"
+        for text in dict.fromkeys(found)
+        if (source := read_address(text)) and (why := doubts.get(source, "is on none of its interfaces"))
+    }
+    return {
+        block.name: InstanceFault(ProblemCode.SOURCE_ADDRESS_UNUSABLE, why)
+        for block in split(text)
+        for source, why in unusable.items()
+        if block.name and f" unicast_src_ip {source}\n" in block.text
+    }
+
+
+def source_notes(text: str, configuration: Configuration, facts: NodeFacts) -> Iterator[NodeProblem]:
+    """Problems of the source addresses of *text*, which holds *configuration*, that do not stop an instance."""
+    if elsewhere := _source_elsewhere(text, facts):
+        yield elsewhere
+    if missing := _no_ipv4(text, configuration, facts):
+        yield missing
+
+
+def new_source_problem(
+    following: LocalizedConfig, good: LocalizedConfig | None, facts: NodeFacts
+) -> NodeProblem | None:
+    """Why other nodes may not receive the adverts of *following*; None if the same holds for *good*, which runs."""
+    if good is not None and _source_elsewhere(good.text, facts):
+        return None
+    return _source_elsewhere(following.text, facts)
+
+
+def _source_elsewhere(text: str, facts: NodeFacts) -> NodeProblem | None:
+    """
+    Unicast leaves by another interface than the one that has its source address.
+
+    Depending on the network, other nodes do not receive it and become master as well.
+    """
+    places: dict[str, set[str]] = {}
+    for each in facts.held:
+        places.setdefault(str(each.address), set()).add(each.virtual_ip.interface)
+    for match in _UNICAST.finditer(text):
+        interface, source = match[1], match[2]
+        if interface not in places.get(source, {interface}):
+            there = min(places[source])
+            return NodeProblem(
+                ProblemCode.SOURCE_ADDRESS_ELSEWHERE,
+                f"VRRP leaves by {interface}, but its source address {source} is on {there}, so other nodes may not "
+                f"receive it: set spec.vrrpInterface to {there}, or unicastEnabled to false",
+            )
+    return None
+
+
+def _no_ipv4(text: str, configuration: Configuration, facts: NodeFacts) -> NodeProblem | None:
+    """An interface has no IPv4 address to send multicast from; keepalived stays in FAULT, without a log line."""
+    usable = {each.virtual_ip.interface for each in facts.held if each.address.family == 4}
+    mute = {each.name: each.interface for each in configuration.instances if each.family == 4}
+    mute = {name: interface for name, interface in mute.items() if interface not in usable}
+    for block in split(text) if mute else ():
+        if block.name in mute and " unicast_src_ip " not in block.text:
+            return NodeProblem(
+                ProblemCode.NO_IPV4_ADDRESS,
+                f"{mute[block.name]} has no IPv4 address to send VRRP from, so keepalived is in FAULT for IPv4 VIPs: "
+                "add an address, or set spec.vrrpInterface to an interface that has one",
+            )
+    return None

@@ -1,0 +1,161 @@
+"""
+The node's network, by netlink: interfaces, addresses and the route; removes addresses that keepalived left behind.
+"""
+
+import asyncio
+import errno
+import gc
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from pyroute2 import AsyncIPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from kavip.agent.config.facts import KUBE_PROXY_INTERFACE, InterfaceAddress, KernelRoute, NodeFacts, leftovers
+from kavip.agent.keepalived.rundir import RunDirectory
+from kavip.api.address import BITS, Address, read_address
+from kavip.api.agent import NodeProblem, ProblemCode
+from kavip.vrrp.virtualips import VirtualIP
+
+_SECONDARY: Final = 0x01  # IFA_F_SECONDARY: added beside another address of its subnet
+_NODAD: Final = 0x02  # IFA_F_NODAD: added without duplicate address detection
+_PERMANENT: Final = 0x80  # IFA_F_PERMANENT: not leased
+_OPTIMISTIC, _DADFAILED, _TENTATIVE = 0x04, 0x08, 0x40  # IFA_F_*: of duplicate address detection
+_FAMILIES: Final = {2: 4, 10: 6}  # AF_INET, AF_INET6
+_ARP_IGNORE: Final = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
+_GONE: Final = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENOENT})
+_LOGGED: Final = 20  # addresses in one log line
+
+log = structlog.get_logger()
+
+
+class NodeNetwork:
+    """
+    The network of the node *node*.
+
+    A record in the run directory names every VIP that a keepalived of this pod may have added; it is written before
+    keepalived can add them. *removed* counts the addresses that were removed.
+    """
+
+    def __init__(self, node: str, node_ip: Address | None, files: RunDirectory) -> None:
+        self._node, self._node_ip, self._files = node, node_ip, files
+        self.removed = 0
+
+    async def facts(self, reach: str = "") -> NodeFacts:
+        """The node as it is now, with its route to the address *reach*."""
+        interfaces, held, route = await read(read_address(reach))
+        ours = await asyncio.to_thread(self._files.load_record)
+        return NodeFacts(self._node, self._node_ip, interfaces, held, ours, route, str(self._files.tracks))
+
+    async def record(self, virtual_ips: frozenset[VirtualIP]) -> None:
+        """Record that keepalived may add *virtual_ips*."""
+        recorded = await asyncio.to_thread(self._files.load_record)
+        await asyncio.to_thread(self._files.save_record, recorded | virtual_ips)
+
+    async def remove_leftovers(self, facts: NodeFacts, *, wanted: frozenset[VirtualIP]) -> None:
+        """While keepalived does not run: remove what it left, *wanted* or not."""
+        await self._remove(leftovers(facts, wanted=wanted, running=frozenset()))
+
+    async def remove_all_but(self, running: frozenset[VirtualIP]) -> None:
+        """While keepalived has *running*: remove every other recorded address, and shorten the record."""
+        facts = await self.facts()
+        if facts.ours - running:
+            await self._remove(leftovers(facts, wanted=frozenset(), running=running))
+            await asyncio.to_thread(self._files.save_record, running)
+
+    async def _remove(self, found: tuple[VirtualIP, ...]) -> None:
+        if not found:
+            return
+        await remove(found)
+        shown = ", ".join(f"{each} on {each.interface}" for each in found[:_LOGGED])
+        log.warning("stale addresses removed", count=len(found), addresses=shown)
+        self.removed += len(found)
+
+
+async def read(
+    reach: Address | None = None,
+) -> tuple[frozenset[str], tuple[InterfaceAddress, ...], KernelRoute | None]:
+    """The names of all interfaces, all addresses, and the route to the address *reach* if it is given."""
+    async with AsyncIPRoute() as netlink:
+        links = {link["index"]: str(link.get("IFLA_IFNAME")) async for link in await netlink.get_links()}
+        found = [_address(message, links) async for message in await netlink.get_addr()]
+        route = await _route(netlink, reach, links) if reach else None
+    gc.collect()  # messages are reference cycles; those of some hundred addresses take megabytes until they are freed
+    return frozenset(links.values()), tuple(each for each in found if each), route
+
+
+async def remove(virtual_ips: Iterable[VirtualIP]) -> None:
+    """Remove addresses from their interfaces over one socket, because a Shared group leaves thousands."""
+    async with AsyncIPRoute() as netlink:
+        indexes = {str(link.get("IFLA_IFNAME")): link["index"] async for link in await netlink.get_links()}
+        for each in virtual_ips:
+            if each.interface not in indexes:
+                continue
+            try:
+                index = indexes[each.interface]
+                await netlink.addr("del", index=index, address=str(each.address), prefixlen=each.prefix)
+            except NetlinkError as error:
+                if error.code not in _GONE:
+                    raise
+
+
+def arp_problem(interfaces: frozenset[str]) -> NodeProblem | None:
+    """
+    The warning that the node answers ARP for VIPs that it does not hold; None if it does not.
+
+    kube-proxy's IPVS mode adds every Service address to a dummy interface; without arp_ignore each node answers.
+    """
+    if KUBE_PROXY_INTERFACE not in interfaces:
+        return None
+    try:
+        is_ignored = _ARP_IGNORE.read_text().strip() != "0"
+    except OSError:
+        return None
+    message = "kube-proxy runs in IPVS mode without strictARP: this node answers ARP for VIPs of other nodes"
+    return None if is_ignored else NodeProblem(ProblemCode.STRICT_ARP_OFF, message)
+
+
+async def _route(netlink: AsyncIPRoute, reach: Address, links: dict[int, str]) -> KernelRoute | None:
+    try:
+        messages = await netlink.route("get", dst=str(reach))
+    except NetlinkError:
+        return None  # there is no route
+    for message in messages:
+        direct = not (message.get("RTA_GATEWAY") or message.get("RTA_VIA"))
+        source = read_address(str(message.get("RTA_PREFSRC")))
+        return KernelRoute(reach, links.get(message.get("RTA_OIF"), ""), source, direct)
+    return None
+
+
+def _address(message: Any, links: dict[int, str]) -> InterfaceAddress | None:
+    """An RTM_NEWADDR message as a value; None if it is neither IPv4 nor IPv6."""
+    text = message.get("IFA_LOCAL") or message.get("IFA_ADDRESS")  # on a point-to-point link IFA_ADDRESS is the peer's
+    address = read_address(str(text))
+    if address is None or _FAMILIES.get(message["family"]) != address.family:
+        return None
+    virtual_ip = VirtualIP(address, message["prefixlen"], links.get(message["index"], ""))
+    flags = int(message.get("IFA_FLAGS") or message["flags"])
+    doubt = _doubt(flags) if address.family == 6 else ""
+    return InterfaceAddress(virtual_ip, _looks_added(virtual_ip, flags=flags), doubt)
+
+
+def _doubt(flags: int) -> str:
+    """Why the kernel does not send from an IPv6 address with these *flags*; "" if it does."""
+    if flags & _DADFAILED:
+        return "is also an address of another machine (dadfailed): give one of the two another address"
+    if flags & _TENTATIVE and not flags & _OPTIMISTIC:
+        return "is not in use yet: the kernel still checks whether another machine has it (tentative)"
+    return ""
+
+
+def _looks_added(virtual_ip: VirtualIP, *, flags: int) -> bool:
+    """
+    Whether keepalived may have added the address.
+
+    Such an address is permanent. IPv6: without duplicate address detection; IPv4: secondary, or alone in its subnet.
+    """
+    if virtual_ip.address.family == 6:
+        return flags & (_NODAD | _PERMANENT) == _NODAD | _PERMANENT
+    return bool(flags & _PERMANENT) and (bool(flags & _SECONDARY) or virtual_ip.prefix == BITS[4])
