@@ -162,13 +162,13 @@ def cooled(chunks: int) -> tuple[float, float]:
     found = services(HELD)
     requests = entered(found, ledger)
     serve(requests, pools, ledger)
-    ledger.rests.lead(now)
+    ledger.cooldown.lead(now)
 
     def rounds() -> None:
         for _ in range(CHUNK):
             at = random.randrange(HELD)
             ledger.observe(found[at].key, None)
-            ledger.rests.cool(now)
+            ledger.cooldown.start(now)
             ledger.observe(found[at].key, found[at])
             take(requests[at], pools, ledger)
 

@@ -93,15 +93,15 @@ def awaited(count: int, *, own_keys: bool = False) -> Operation:
         (request,) = entered([service(FAR + 10 * number + 1, sharing_key=key)], ledger)
         outcome = decide(request, pools, ledger, namespace_labels=LABELS)
         ledger.wait(request, waits_for(request, outcome, pools, namespace_labels=LABELS), reason="PoolExhausted")
-    ledger.woken()
-    oldest = min(ledger.waiters())
+    ledger.drain_requeues()
+    oldest = min(ledger.waiters.by_age())
 
     def again() -> None:
         ledger.observe(holders[7].key, None)
-        assert ledger.woken() == (oldest,)
+        assert ledger.drain_requeues() == (oldest,)
         ledger.observe(holders[7].key, holders[7])
-        ledger.answer(oldest)
-        assert not ledger.woken()
+        ledger.waiters.answer(oldest)
+        assert not ledger.drain_requeues()
 
     return again
 

@@ -7,11 +7,12 @@ give away what is held.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from kavip import names, telemetry
+from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.kube import resources
 from kavip.kube.client import Client
@@ -90,9 +91,12 @@ class Caches:
         self.wake: Callable[[Key], None] = _nobody
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
+        self._pools: Mapping[str, Object] = {}
         self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
+            if resource is resources.POOLS:
+                self._pools = informer.store
             informer.subscribe(self._take)
             self.informers.append(informer)
         slices: Resource[Any] = resources.ENDPOINT_SLICES
@@ -113,13 +117,13 @@ class Caches:
 
     def lead(self, wake: Callable[[Key], None]) -> None:
         """Tell *wake* whom a change concerns, and let rest what is freed, from now on."""
-        self.snapshot.rests.lead(self._now())
+        self.snapshot.ledger.cooldown.lead(self._now())
         self.wake = wake
 
     def follow(self) -> None:
         """Wake nobody from now on; another replica lets rest what is freed."""
         self.wake = _nobody
-        self.snapshot.rests.follow()
+        self.snapshot.ledger.cooldown.follow()
 
     async def synced(self) -> None:
         """Return as soon as every cache is filled."""
@@ -148,7 +152,7 @@ class Caches:
         for informer, number in asked:
             await informer.wait_listed(number)
         await self._slices.wait_current()
-        self.snapshot.ledger.settle()
+        self.snapshot.ledger.drop_expectations()
         self.pending.clear()
 
     def unready(self) -> Iterator[str]:
@@ -172,16 +176,16 @@ class Caches:
 
     def _take(self, old: Object | None, new: Object | None) -> None:
         """Enter a change into the Snapshot, and wake whom it concerns."""
-        if isinstance(old, Service):
-            _ = self.snapshot.parsed_pools  # by them it is judged whether what is freed rests
-        if new is not None:
+        if isinstance(new, VIPPool) and new.name not in self.snapshot.pools:
+            self.snapshot.put_all((*self._pools.values(), new))  # the first of a list: all are parsed at once
+        elif new is not None:
             self.snapshot.put(new)
         elif old is not None:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         self._slices.select(selector(self.snapshot.followed))
         sent = self.pending.pop_sent(changed.key) if isinstance(changed := new or old, Service) else None
         if self.leads:
-            self.snapshot.rests.cool(self._now())  # before anybody can be given what has just been freed
+            self.snapshot.ledger.cooldown.start(self._now())  # before an address that was just freed can be assigned
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
                 self.wake(key)
 

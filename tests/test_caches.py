@@ -1,9 +1,14 @@
 """What the caches of a replica do with what they are told, beside filling the Snapshot."""
 
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
+
+import pytest
 
 from kavip.caches import Caches, selector
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.pools import Pools
+from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, NOW
@@ -28,7 +33,7 @@ class Clock:
 
 def resting(caches: Caches) -> list[str]:
     """What cools down in the pool."""
-    return [str(rest.address) for rest in caches.snapshot.rests.of("edge")]
+    return [str(rest.address) for rest in caches.snapshot.ledger.cooldown.of("edge")]
 
 
 def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> None:
@@ -43,7 +48,9 @@ def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> Non
     assert all(seen == ["192.0.2.128"] for _, seen in woken)
     clock.now += timedelta(seconds=1)
     caches._take(API, None)
-    assert [rest.until for rest in caches.snapshot.rests.of("edge")] == [NOW + timedelta(seconds=s) for s in (60, 61)]
+    assert [rest.until for rest in caches.snapshot.ledger.cooldown.of("edge")] == [
+        NOW + timedelta(seconds=s) for s in (60, 61)
+    ]
 
 
 def test_who_does_not_lead_begins_no_rest() -> None:
@@ -79,3 +86,14 @@ def test_what_services_want_followed_is_asked_for() -> None:
     assert caches._slices.list_pending
     caches._take(local, None)
     assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes)"
+
+
+def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing them after each would cost the square of their number while the caches fill."""
+    configured: list[Pools] = []
+    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+    caches = Caches(cast(Client, None), owned=False)
+    informer: Any = next(each for each in caches.informers if each.resource is resources.POOLS)
+    pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
+    informer._replace(pools, [])
+    assert (len(configured), len(configured[0].in_force)) == (1, 50)

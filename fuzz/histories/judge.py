@@ -25,7 +25,7 @@ from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.errors import BadInput
 from kavip.ipam.allocate import settle
-from kavip.ipam.ledger.cooldown import Rest
+from kavip.ipam.ledger.cooldown import CoolingAddress
 from kavip.ipam.ranges import Range, parse_range, subtract
 from kavip.ipam.request import Terms
 from kavip.names import Reason
@@ -56,7 +56,7 @@ class Judge:
         """How often a Service at rest waited with words that have become old: who waits is not woken for words."""
         self._seen = 0
         self._defaults = {""}  # the default group, and those that were it since the last rest
-        self._rests: dict[Address, Rest] = {}  # as status told at the last rest, until something may end them
+        self._rests: dict[Address, CoolingAddress] = {}  # as status told at the last rest, until something may end them
         self._allowed: set[Range] = set()  # what pools have had to give since the last rest
 
     # --- always -------------------------------------------------------------------------------------------------------
@@ -134,8 +134,7 @@ class Judge:
         objects = [each for kind in self._server.objects.values() for each in kind.values()]
         luck.shuffle(objects)
         fresh = Snapshot.from_objects(objects)
-        _ = fresh.parsed_pools
-        fresh.rests.expire(now)
+        fresh.ledger.cooldown.expire(now)
         self._defaults = {self._default()}
         self.moved.clear()
         for key, service in sorted(self._server.services.items()):
@@ -153,7 +152,7 @@ class Judge:
             is_left = any(_reason(each) in _NOT_OURS or each.metadata.deletion_timestamp for each in pair)
             assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
         self.contested = {address for address, _, _ in self._doubles()}
-        self._rests = {rest.address: rest for name in fresh.pools for rest in fresh.rests.of(name)}
+        self._rests = {rest.address: rest for name in fresh.pools for rest in fresh.ledger.cooldown.of(name)}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
     def late(self, adrift: Iterable[Request]) -> None:
@@ -178,13 +177,16 @@ class Judge:
         for pool in fresh.parsed_pools.in_force:
             assert one.usage(pool.name) == other.usage(pool.name), f"leaked in pool {pool.name}"
             for space in users.SPACES:
-                assert one.quota_left(pool, space) == other.quota_left(pool, space), f"quota of {space} in {pool.name}"
+                left = [each.offers.quota_left(pool, space) for each in (one, other)]
+                assert left[0] == left[1], f"quota of {space} in {pool.name}"
         for key in users.KEYS:
             assert one.held(key) == other.held(key), f"{key} holds {one.held(key)}, not {other.held(key)}"
         for address in map(parse_address, users.ADDRESSES):
             # by key: while there is no default group, whoever lived through its going knows which it was
-            assert _keys(one.claimants(address)) == _keys(other.claimants(address)), f"claimants of {address}"
-            assert _keys(one.wishes(address)) == _keys(other.wishes(address)), f"wishes for {address}"
+            assert _keys(one.claims.claimants(address)) == _keys(other.claims.claimants(address)), (
+                f"claimants of {address}"
+            )
+            assert _keys(one.requesting(address)) == _keys(other.requesting(address)), f"wishes for {address}"
             assert one.owner(address) == other.owner(address), f"owner of {address}"
         # while there is no default group, whoever lived through its going still lets those share who were in it
         for probe in _PROBES if fresh.default_group else (each for each in _PROBES if not _key(each)):

@@ -10,8 +10,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kavip.errors import ApiError
-from kavip.ipam.ledger.cooldown import Rests
-from kavip.ipam.ledger.usage import Shelf
+from kavip.ipam.ledger.cooldown import Cooldown
+from kavip.ipam.ledger.usage import PoolUsage
 from kavip.reconcile import enqueue
 
 Break = Callable[[], AbstractContextManager[Any]]
@@ -26,16 +26,16 @@ def _set(target: str, value: object) -> Break:
     return lambda: patch(target, value)
 
 
-def _all_standing(claims: Any) -> tuple[Any, ...]:
-    return tuple(sorted((claim.terms for claim in claims if claim.standing), key=lambda terms: terms.age))
+def _all_in_status(claims: Any) -> tuple[Any, ...]:
+    return tuple(sorted((claim.terms for claim in claims if claim.in_status), key=lambda terms: terms.age))
 
 
 def _only_pools(snapshot: Any, old: Any, new: Any) -> Any:
     return [key for key in _OF_POOL(snapshot, old, new) if key.kind == "pool"]
 
 
-def _fits(case: Any, address: Any, _: Any) -> bool:
-    return bool(case.fits(address))
+def _fits(selection: Any, address: Any, _: Any) -> bool:
+    return bool(selection.ownership.fits(address))
 
 
 def _has_key(_: Any, __: Any, terms: Any, **___: Any) -> bool:
@@ -49,7 +49,7 @@ def _is_anything(_: Any, before: Any, after: Any) -> bool:
 @contextmanager
 def _free_at_rest() -> Iterator[None]:
     """Nobody is kept from an address at rest."""
-    with patch.object(Shelf, "cool", Shelf.free), patch.object(Rests, "keeping", lambda *_: None):
+    with patch.object(PoolUsage, "cool", PoolUsage.free), patch.object(Cooldown, "blocking", lambda *_: None):
         yield
 
 
@@ -58,13 +58,13 @@ _OF_POOL: Final = enqueue._of_pool  # noqa: SLF001 - what is put in its place as
 MUTANTS: Final[Mapping[str, Break]] = {
     "a write under way is not remembered": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Rejected", ApiError),
-    "what is freed stays taken": _ignored("kavip.ipam.ledger.usage.Shelf.free"),
+    "what is freed stays taken": _ignored("kavip.ipam.ledger.usage.PoolUsage.free"),
     "what rests is free": _free_at_rest,
-    "whoever has an address keeps it": _set("kavip.ipam.ledger.claims.holders", _all_standing),
-    "an address stays only while its pool would give it": _set("kavip.ipam.selection.Case.may_stay", _fits),
+    "whoever has an address keeps it": _set("kavip.ipam.ledger.claims.holders", _all_in_status),
+    "an address stays only while its pool would give it": _set("kavip.ipam.selection.Selection.may_stay", _fits),
     "a key shares whatever the ports": _set("kavip.ipam.ledger.sharing.SharingIndex.fits", _has_key),
     "a node's own address is given away": _ignored("kavip.ipam.ledger.ledger.Ledger.reserve"),
-    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.woken", value=()),
+    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.drain_requeues", value=()),
     "a pool wakes no Service": _set("kavip.reconcile.enqueue._of_pool", _only_pools),
     "a namespace wakes no Service": _ignored("kavip.reconcile.enqueue._services_of", value=()),
     "every status that comes is an echo": _set("kavip.reconcile.enqueue.is_own_write", _is_anything),

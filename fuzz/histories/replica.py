@@ -146,7 +146,7 @@ class Replica:
         queue, snapshot = self.queue, self.caches.snapshot
         if queue is None:
             return []
-        waiting = snapshot.ledger._waiting  # noqa: SLF001 - no question of the controller's own asks this
+        waiting = snapshot.ledger.waiters
         called = {pool for pools in waiting._called.values() for pool in pools}  # noqa: SLF001 - nor this
         coming = queue._dirty | queue._processing | queue._timers.keys()  # noqa: SLF001 - nor this
         coming |= self.caches.pending.returning()

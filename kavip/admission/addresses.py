@@ -15,11 +15,9 @@ from kavip.admission.verdict import AdmissionWarning, MissingReference, message_
 from kavip.api.refusal import Refusal, annotation_field
 from kavip.api.service import Service
 from kavip.ipam import messages
-from kavip.ipam.allocate import Allocation, breaks_sharing, decide
-from kavip.ipam.ledger.claims import can_share
-from kavip.ipam.platform import left_to_platform
+from kavip.ipam.allocate import Allocation, breaks_sharing, decide, left_to_platform
+from kavip.ipam.ledger.sharing import can_share
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.selection import Case
 from kavip.names import Reason
 from kavip.snapshot import Snapshot
 
@@ -52,7 +50,7 @@ def addresses_are_available(service: Service, context: Context[Service]) -> Find
     request, findings = read_request(service, group=context.group)
     unreadable = [each for each in findings if each.field != _GROUP_FIELD]  # services.group_reference_is_valid has it
     yield from unreadable
-    if _is_left_to_platform(request, snapshot, ipam=context.options.ipam):
+    if left_to_platform(request, snapshot.parsed_pools, snapshot.ledger, snapshot.network, ipam=context.options.ipam):
         return
     found = _Evaluation.of(request, snapshot)
     refusal = next((refusal for check in _REFUSALS if (refusal := check(found))), None)
@@ -88,9 +86,9 @@ def _sharing_is_kept(found: _Evaluation) -> Refusal | None:
 def _addresses_are_uncontested(found: _Evaluation) -> Iterator[AdmissionWarning]:
     """No other Service requests the same address and waits for it."""
     ledger = found.snapshot.ledger
-    request = ledger.placed(found.request)
+    request = ledger.with_default_group(found.request)
     for address in request.wanted:
-        rivals = [terms for terms in ledger.wishes(address) if terms.key != request.key]
+        rivals = [terms for terms in ledger.requesting(address) if terms.key != request.key]
         if rivals and address not in request.current and not can_share(rivals[0], request.terms):
             message = f"{address} is also requested by {rivals[0]}; the older Service gets it"
             yield AdmissionWarning(message, request.field_of(address))
@@ -124,13 +122,6 @@ def address_request(service: Service, _: str) -> object:
         [meta.annotation(key) for key in read],
         (spec.type, spec.load_balancer_ip, spec.ip_families, spec.ip_family_policy),
     )
-
-
-def _is_left_to_platform(request: Request, snapshot: Snapshot, *, ipam: str) -> bool:
-    """Whether kavip does not assign addresses to the Service."""
-    labels = snapshot.namespace_labels(request.namespace)
-    case = Case.of(request, snapshot.parsed_pools, snapshot.ledger, labels)
-    return bool(left_to_platform(case, snapshot.network, ipam=ipam))
 
 
 def _can_wait(refusal: Refusal, *, names_pool: bool) -> bool:

@@ -101,21 +101,25 @@ class _QuotaUse:
         """The start of a review: nothing is used; addresses that an UPDATE frees count as negative."""
         snapshot, old = context.snapshot, context.old
         removed = {*(old.external_addresses if old else ())}.difference(service.virtual_ips)
-        freed = [each for each in removed if all(terms.key == service.key for terms in snapshot.ledger.claimants(each))]
+        freed = [
+            each
+            for each in removed
+            if all(terms.key == service.key for terms in snapshot.ledger.claims.claimants(each))
+        ]
         pools = Counter(pool.name for each in freed if (pool := snapshot.parsed_pools.pool_of(each)))
         return cls(snapshot, Counter({name: -count for name, count in pools.items()}), {})
 
     def charge(self, address: Address, pool: Pool, request: Request) -> str:
         """Charge *address* to the quota of *pool*; return why the quota is exceeded, or ""."""
         ledger = self.snapshot.ledger
-        left = ledger.quota_left(pool, request.namespace)
-        if left is None or not ledger.costs_quota(address, request.namespace):
+        left = ledger.offers.quota_left(pool, request.namespace)
+        if left is None or not ledger.offers.costs_quota(address, request.namespace):
             return ""
         if self.used[pool.name] < left:
             self.used[pool.name] += 1
             return ""
         if pool.name not in self.reported:
-            self.reported[pool.name] = messages.quota(pool, request, ledger).message
+            self.reported[pool.name] = messages.quota_exceeded(pool, request, ledger).message
         return self.reported[pool.name]
 
 
@@ -137,13 +141,15 @@ def _check_use(address: Address, request: Request, snapshot: Snapshot) -> Refusa
     if owner := snapshot.ledger.owner(address):
         return _not_allowed(f"is an address of {owner}; choose another")
     if request.group:
-        request = snapshot.ledger.placed(request)
-    if rival := snapshot.ledger.rival(address, request.terms):
+        request = snapshot.ledger.with_default_group(request)
+    if rival := snapshot.ledger.claims.rival(address, request.terms):
         if not request.group:  # kavip does not manage the Service, so it cannot share
             return Refusal(Reason.ADDRESS_IN_USE, f"is used by {rival}; choose another address")
         refusal = messages.in_use(address, rival, request)
         return replace(refusal, message=refusal.message.removeprefix(f"address {address} "))
-    if rest := snapshot.ledger.rests.keeping(address, request.key):  # an external IP cannot wait: it is used at once
+    if rest := snapshot.ledger.cooldown.blocking(
+        address, request.key
+    ):  # an external IP cannot wait: it is used at once
         return Refusal(Reason.ADDRESS_IN_USE, f"{rest}; choose another address, or retry then")
     return None
 
@@ -168,7 +174,7 @@ def _check_permission(address: Address, request: Request, quota: _QuotaUse) -> R
 
 def _check_pool(address: Address, pool: Pool, request: Request, quota: _QuotaUse) -> Refusal | None:
     """The refusal of an address that *pool* does not give to this Service; ``autoAssign: false`` does not matter."""
-    if bar := pool.bar(address, request.key):
+    if bar := pool.why_barred(address, request.key):
         return _not_allowed(f"{bar}; choose another address")
     if mismatch := pool.mismatch(request, quota.snapshot.namespace_labels(request.namespace)):
         message = f"pool {pool.name} {mismatch}; choose an address from another pool"

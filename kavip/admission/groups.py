@@ -144,7 +144,7 @@ def virtual_ips_are_free(group: KeepalivedGroup, context: GroupContext) -> Findi
         address = read_address(entry.address.partition("/")[0])
         if address is None:
             continue
-        holders = [str(terms) for terms in ledger.claimants(address)]
+        holders = [str(terms) for terms in ledger.claims.claimants(address)]
         owner = ledger.owner(address)
         if owner not in ("", own, names.API_SERVER):
             holders.append(owner)

@@ -15,7 +15,7 @@ from kavip.admission.verdict import AdmissionWarning
 from kavip.api.address import Address
 from kavip.api.pool import VIPPool
 from kavip.api.refusal import Refusal
-from kavip.ipam.impact import Stranded, Stranding, stranding
+from kavip.ipam.impact import PoolImpact, StrandedService, assess_edit
 from kavip.ipam.pool import Pool, cautions, parse_pool
 from kavip.ipam.ranges import find, first_overlap
 from kavip.ipam.request import read_request
@@ -89,17 +89,17 @@ def holders_are_still_served(pool: VIPPool, context: PoolContext) -> Findings:
         return
     keys = {each.service.key for each in _effect(pool.name, pool, snapshot).misfits}
     if _terms(old) != _terms(new):
-        holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.assigned(old) if standing]
+        holders = [(address, terms.key) for address, terms, standing in snapshot.ledger.claims_in(old) if standing]
         keys |= {key for address, key in holders if _stops_serving(address, key, old, new, snapshot)}
     if keys:
         shown = listed(sorted(keys), most=3)
         yield AdmissionWarning(f"no longer serves {shown}; they keep their addresses with reason Stranded", "spec")
 
 
-def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> Stranding:
+def _effect(name: str, new: VIPPool | None, snapshot: Snapshot) -> PoolImpact:
     """What the edit does to holders; a pool that is not in force has none."""
     old = snapshot.pools.get(name)
-    return stranding(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else Stranding()
+    return assess_edit(old, new, snapshot.ledger) if old and snapshot.parsed_pools.get(name) else PoolImpact()
 
 
 def _terms(pool: Pool) -> object:
@@ -122,9 +122,9 @@ def _stops_serving(address: Address, key: str, old: Pool, new: Pool, snapshot: S
     return before and not after
 
 
-def _by_field(entries: tuple[Stranded, ...], pool: Pool) -> defaultdict[str, list[Stranded]]:
+def _by_field(entries: tuple[StrandedService, ...], pool: Pool) -> defaultdict[str, list[StrandedService]]:
     """*entries* by the field of *pool* that excludes their address."""
-    result: defaultdict[str, list[Stranded]] = defaultdict(list)
+    result: defaultdict[str, list[StrandedService]] = defaultdict(list)
     for each in entries:
         result[_excluding_field(each.address, pool)].append(each)
     return result
@@ -136,7 +136,9 @@ def _excluding_field(address: Address, pool: Pool) -> str:
     return "spec.exclude" if find(pool.usable, address) is None else "spec.avoidBuggyIPs"
 
 
-def _findings(pool: VIPPool, field: str, what: str, *, lost: list[Stranded], external: list[Stranded]) -> Findings:
+def _findings(
+    pool: VIPPool, field: str, what: str, *, lost: list[StrandedService], external: list[StrandedService]
+) -> Findings:
     """A refusal for assigned addresses, unless the annotation allows it; a warning for externalIPs."""
     if lost:
         count = counted(len({each.address for each in lost}), "address", plural="addresses")

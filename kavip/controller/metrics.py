@@ -27,7 +27,7 @@ class Addresses:
 
     def measure(self, snapshot: Snapshot, *, leads: bool) -> None:
         """Set them all; only who *leads* knows who waits."""
-        pools = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+        pools = snapshot.parsed_pools
         usage: dict[Labels, int] = {
             (pool.name, f"ipv{family}", state): number
             for pool in pools.in_force
@@ -36,7 +36,7 @@ class Addresses:
         }
         self._pools = show(telemetry.POOL_ADDRESSES, usage, self._pools)
         waiting: Counter[Labels] = Counter()
-        for (pool, reason), number in snapshot.ledger.lacking().items() if leads else ():
+        for (pool, reason), number in snapshot.ledger.waiters.tally.items() if leads else ():
             waiting[pool if pools.get(pool) else "", reason] += number
         self._waiting = show(telemetry.SERVICES_WAITING, waiting, self._waiting)
         for contest, number in snapshot.ledger.contests.items():

@@ -145,10 +145,10 @@ class Worker:
 
     def _end_cool_downs(self, pool: str) -> float:
         """Free what has cooled down, in whatever pool; the seconds until *pool* is to be looked at for the next."""
-        now, rests = self._now(), self._snapshot.rests
-        rests.expire(now)
+        now, cooldown = self._now(), self._snapshot.ledger.cooldown
+        cooldown.expire(now)
         self.wake()
-        return min(((rest.until - now).total_seconds() for rest in rests.of(pool)), default=inf)
+        return min(((entry.until - now).total_seconds() for entry in cooldown.of(pool)), default=inf)
 
     def _awaits_return(self, key: Key) -> bool:
         """
@@ -196,7 +196,7 @@ class Worker:
         except Exception:  # the edge: one bad object must not stop the others
             self._queue.add_rate_limited(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
-            self._snapshot.ledger.answer(key.name)  # what it was called for, the next may take
+            self._snapshot.ledger.waiters.answer(key.name)  # what it was called for, the next may take
             self.wake()
         if result != "done":
             self._since[key] = since
@@ -291,11 +291,11 @@ class Worker:
         if decided.claims is not None:
             ledger.expect(key, decided.claims, resource_version=service.metadata.resource_version)
         if decided.waits == () and not decided.unmet:
-            ledger.serve(key)
+            ledger.waiters.drop(key)
         elif decided.waits is not None:
             request, _ = read_request(service, group=self._snapshot.group_of(service))
             ledger.wait(request, decided.waits, reason=decided.unmet)
-        ledger.answer(key)
+        ledger.waiters.answer(key)
         self.wake()
         if decided.removal is not None:
             self._records.removals[key] = decided.removal
@@ -311,7 +311,7 @@ class Worker:
 
     def wake(self) -> None:
         """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""
-        for name in self._snapshot.ledger.woken():
+        for name in self._snapshot.ledger.drain_requeues():
             self.add(Key(KeyKind.SERVICE, name))
 
     def _forget_claims(self, key: Key) -> None:

@@ -1,20 +1,21 @@
 """
-Which addresses may a Service have, and why not: parse, validate, allocate. PURE: integers, intervals and counters.
+Which addresses a Service may have, and why not: parse, validate, allocate. PURE: integers, intervals and counters.
 
 From the edge inwards:
 
 * :mod:`~kavip.ipam.ranges`: ranges of addresses as integers;
-* :mod:`~kavip.ipam.annotations`: the annotations that are read here, each with its parser;
+* :mod:`~kavip.ipam.annotations`: the annotations that ipam reads, each with its parser;
 * :mod:`~kavip.ipam.record`: which addresses kavip assigned to a Service, as its own condition records it;
-* :mod:`~kavip.ipam.request`: what a Service asks for;
-* :mod:`~kavip.ipam.pool`, :mod:`~kavip.ipam.pools`: what VIPPools may hand out, to whom, in which order;
-* :mod:`~kavip.ipam.eligibility`: which pools serve a request, found without a look at each pool;
-* :mod:`~kavip.ipam.ledger`: who holds which address, what is free, who waits;
-* :mod:`~kavip.ipam.ownership`: which addresses of a Service kavip gave, and whether it may keep them;
-* :mod:`~kavip.ipam.allocate`: the decision; :mod:`~kavip.ipam.selection`: how pool and address are chosen;
-* :mod:`~kavip.ipam.messages`: reasons and remedies in words;
+* :mod:`~kavip.ipam.request`: what a Service requests;
+* :mod:`~kavip.ipam.pool`, :mod:`~kavip.ipam.pools`: which addresses VIPPools may assign, to which Services;
+* :mod:`~kavip.ipam.eligibility`: which pools serve a request, without evaluating every pool;
+* :mod:`~kavip.ipam.ledger`: which Service holds which address, what is free, which Services wait;
+* :mod:`~kavip.ipam.allocate`: the decision, for webhook and controller;
+* :mod:`~kavip.ipam.ownership`: what a Service holds, and whether it may keep it;
+* :mod:`~kavip.ipam.selection`: how pool and addresses are selected;
+* :mod:`~kavip.ipam.outcome`: the outcome, with reason and message;
+* :mod:`~kavip.ipam.messages`: the messages of refusals;
 * :mod:`~kavip.ipam.explain`: the same decision, pool by pool and rule by rule;
 * :mod:`~kavip.ipam.impact`: which Services an edit of a pool would strand;
-* :mod:`~kavip.ipam.nodeaddresses`: which addresses that a node reports are its own, and which are VIPs;
-* :mod:`~kavip.ipam.platform`: whether the platform assigns the addresses.
+* :mod:`~kavip.ipam.nodeaddresses`: which addresses that a node reports are its own, and which are VIPs.
 """

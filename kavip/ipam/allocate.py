@@ -1,28 +1,41 @@
 """
-Decide which addresses a Service has: request, pools and ledger in, addresses with a reason out, or a refusal.
+Decide which addresses a Service has: request, pools and ledger in, addresses with a reason or a refusal out.
 
-Nothing here changes anything: the webhook asks, the controller carries out, with the same words. How it is decided
-stands in :mod:`~kavip.ipam.selection`.
+Nothing here changes anything: the webhook asks and the controller carries out, with the same messages. How a decision
+selects pool and addresses is in :mod:`.selection`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kavip import names
 from kavip.api.address import Address
+from kavip.api.cluster import Network
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.ipam import messages
-from kavip.ipam.ledger.claims import can_share
+from kavip.ipam import messages, outcome
 from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.sharing import can_share
 from kavip.ipam.ledger.waiters import ANY_POOL
-from kavip.ipam.ownership import Allocation as Allocation
+from kavip.ipam.outcome import Allocation as Allocation
+from kavip.ipam.ownership import Ownership
 from kavip.ipam.pools import Pools
 from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.selection import Case
+from kavip.ipam.selection import Selection
 from kavip.names import Reason
 
-_OTHER_POOLS: Final = frozenset(
+Labels = Mapping[str, str]
+
+IPAM_NEVER: Final = (
+    "kavip assigns no addresses here (--ipam never): set spec.externalIPs, or let another controller assign"
+)
+PLATFORM_ASSIGNS: Final = (
+    "the cluster's Network assigns addresses (spec.externalIP.autoAssignCIDRs); "
+    f"annotate the Service with {names.POOL_ANNOTATION} to get one from kavip"
+)
+
+_OTHER_POOLS_HELP: Final = frozenset(
     {Reason.NO_POOL, Reason.POOL_NOT_FOUND, Reason.POOL_SELECTOR_MISMATCH, Reason.ADDRESS_NOT_IN_POOL}
 )
 
@@ -33,15 +46,14 @@ def settle(
     ledger: Ledger,
     *,
     group: str | None = None,
-    namespace_labels: Mapping[str, str] | None = None,
+    namespace_labels: Labels | None = None,
     lost: tuple[Address, ...] = (),
 ) -> Allocation | Refusal:
     """
-    :func:`decide` for *service* as it stands, malformed or not: what cannot be read moves no address.
+    :func:`decide` for *service* as it is stored, valid or not: fields that cannot be read move no address.
 
-    What somebody took out of its status it gets back where that can be: what kavip's own condition still names, or what
-    is known to be *lost*.
-    A Refusal means that kavip gives the Service no address and keeps none of its own in status.
+    Addresses that another controller removed from status are assigned again if possible: those that the ownership
+    record names, or those known to be *lost*. A Refusal means that the Service has no address from kavip.
     """
     request, findings = read_request(service, group=group)
     return settle_request(request, findings, pools, ledger, namespace_labels=namespace_labels, lost=lost)
@@ -53,104 +65,123 @@ def settle_request(
     pools: Pools,
     ledger: Ledger,
     *,
-    namespace_labels: Mapping[str, str] | None = None,
+    namespace_labels: Labels | None = None,
     lost: tuple[Address, ...] = (),
 ) -> Allocation | Refusal:
-    """:func:`settle` for whoever has read the Service already."""
-    if not findings:
-        if recalled := _recalled(Case.of(request, pools, ledger, namespace_labels), lost):
-            again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
-            if isinstance(again, Allocation) and again.refusal is None:
-                return again
-        return decide(request, pools, ledger, namespace_labels=namespace_labels)
-    case = Case.of(request, pools, ledger, namespace_labels)
-    if case.is_foreign() and not request.reassign:
-        return case.foreign()
-    return case.without(findings[0])
+    """:func:`settle` for a Service that was read already."""
+    ownership = Ownership.of(request, pools, ledger, namespace_labels)
+    if findings:
+        if ownership.is_foreign() and not request.reassign:
+            return outcome.leave_foreign(ownership)
+        return outcome.refuse(ownership, findings[0])
+    if recalled := _recalled(ownership, lost):
+        again = decide(request._replace(wanted=recalled), pools, ledger, namespace_labels=namespace_labels)
+        if isinstance(again, Allocation) and again.refusal is None:
+            return again
+    return decide(request, pools, ledger, namespace_labels=namespace_labels)
 
 
-def _recalled(case: Case, lost: tuple[Address, ...]) -> tuple[Address, ...]:
-    """What kavip assigned to the Service, which has nothing now and asks for nothing by name, and may assign again."""
-    request = case.request
-    if request.wanted or request.alien or case.held or case.ledger.is_expecting(request.key):
+def _recalled(ownership: Ownership, lost: tuple[Address, ...]) -> tuple[Address, ...]:
+    """The addresses to assign again to a Service that has none now and requests none by name."""
+    request = ownership.request
+    if request.wanted or request.alien or ownership.held or ownership.ledger.is_expecting(request.key):
         return ()
     found = lost or (request.record.addresses if request.record.reason in ASSIGNED_REASONS else ())
-    return tuple(address for address in found if address.family in request.families and case.fits(address))
+    return tuple(address for address in found if address.family in request.families and ownership.fits(address))
 
 
 def decide(
-    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
+    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Labels | None = None
 ) -> Allocation | Refusal:
     """
-    The addresses of *request*; *ledger* must be configured with *pools*, and is not changed.
+    The addresses of *request*. *ledger* must be configured with *pools*, and is not changed.
 
-    A Refusal has a field where what the user wrote is at fault; without one the Service merely has to wait.
+    A Refusal names a field if the user must change the Service; without a field the Service only has to wait.
     """
-    case = Case.of(request, pools, ledger, namespace_labels)
-    if case.is_foreign() and not request.reassign:
-        return case.foreign()
-    return case.decide()
+    ownership = Ownership.of(request, pools, ledger, namespace_labels)
+    if ownership.is_foreign() and not request.reassign:
+        return outcome.leave_foreign(ownership)
+    return Selection(ownership).decide()
 
 
-def loss(request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None) -> str:
-    """What *request*, which is refused, had and who has it now, for an Event; "" where it had nothing."""
-    note, _ = Case.of(request, pools, ledger, namespace_labels).change(())
+def left_to_platform(request: Request, pools: Pools, ledger: Ledger, network: Network | None, *, ipam: str) -> str:
+    """
+    Why kavip assigns nothing to *request*, because OpenShift or ``--ipam never`` says so; "" if kavip assigns.
+
+    A Service that has an address from kavip is never left to the platform.
+    """
+    if ipam == "always":
+        return ""
+    rules = network.spec.external_ip if network else None
+    if ipam != "never" and (rules is None or not rules.auto_assign_cidrs):
+        return ""
+    ownership = Ownership.of(request, pools, ledger, None)
+    if any(ownership.is_ours(address) for address in ownership.held):
+        return ""
+    if ipam == "never":
+        return IPAM_NEVER
+    return "" if pools.are_named_by(request) else PLATFORM_ASSIGNS
+
+
+def loss(request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Labels | None = None) -> str:
+    """What *request*, which is refused, had, and which holder has it now, for an Event; "" if it had nothing."""
+    note, _ = Ownership.of(request, pools, ledger, namespace_labels).change(())
     return note
 
 
 def breaks_sharing(
-    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
+    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Labels | None = None
 ) -> Refusal | None:
     """
-    Why an edit that *request* comes from would end the sharing of an address; None where it does not.
+    Why the edit that *request* comes from would end the sharing of an address; None if it does not.
 
-    For admission only: once the edit is done the older Service keeps the address and the other is moved, whoever of the
-    two was edited. Who asks for another address or pool in the same edit, leaves of his own accord.
+    For admission only: once the edit is stored, the older Service keeps the address and the other one moves, whichever
+    of the two was edited. An edit that requests another address or pool may end the sharing.
     """
-    case = Case.of(request, pools, ledger, namespace_labels)
-    request = case.request
-    named = case.named_pool()
-    place = None if isinstance(named, Refusal) else named
-    for address in case.held:
-        fellows = [terms for terms in ledger.holders(address) if terms.key != request.key]
-        for fellow in fellows:
-            if not can_share(request.terms, fellow) and case.may_stay(address, place):
-                return messages.no_longer_shared(address, fellow, request)
+    selection = Selection(Ownership.of(request, pools, ledger, namespace_labels))
+    request, chosen = selection.request, selection.chosen_pool()
+    pool = None if isinstance(chosen, Refusal) else chosen
+    for address in selection.ownership.held:
+        others = [terms for terms in ledger.claims.holders(address) if terms.key != request.key]
+        for other in others:
+            if not can_share(request.terms, other) and selection.may_stay(address, pool):
+                return messages.no_longer_shared(address, other, request)
     return None
 
 
 def would_serve(
-    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Mapping[str, str] | None = None
+    request: Request, pools: Pools, ledger: Ledger, *, namespace_labels: Labels | None = None
 ) -> Iterator[str]:
-    """The pools that would give *request* addresses now if it named them, whatever it asks for today; in order."""
-    yield from (pool.name for pool in Case.of(request, pools, ledger, namespace_labels).elsewhere())
+    """The pools that would serve *request* now if it named them, whatever it requests today; in order."""
+    selection = Selection(Ownership.of(request, pools, ledger, namespace_labels))
+    yield from (pool.name for pool in selection.alternatives())
 
 
 def waits_for(
     request: Request,
-    outcome: Allocation | Refusal,
+    decided: Allocation | Refusal,
     pools: Pools,
     *,
-    namespace_labels: Mapping[str, str] | None = None,
+    namespace_labels: Labels | None = None,
 ) -> tuple[str, ...]:
     """
-    The pools that *outcome* leaves *request* waiting for (:meth:`Ledger.wait`); none where it lacks nothing.
+    The pools that *request* waits for after *decided* (:meth:`Ledger.wait`); none if it lacks nothing.
 
-    Where no address that is freed would help, it waits for pools that are other than they are.
+    If no freed address would help, it waits for a change of the pools.
     """
-    refusal = outcome if isinstance(outcome, Refusal) else outcome.refusal
-    held = () if isinstance(outcome, Refusal) else outcome.addresses
-    lacks = {address.family for address in held}.issuperset(request.families)
-    if isinstance(outcome, Allocation) and refusal is None and (lacks or outcome.reason is Reason.FOREIGN_STATUS):
+    refusal = decided if isinstance(decided, Refusal) else decided.refusal
+    held = () if isinstance(decided, Refusal) else decided.addresses
+    has_all = {address.family for address in held}.issuperset(request.families)
+    if isinstance(decided, Allocation) and refusal is None and (has_all or decided.reason is Reason.FOREIGN_STATUS):
         return ()
     if refusal is not None and refusal.reason is Reason.INVALID_REQUEST:
         return ()
-    if refusal is not None and refusal.reason in _OTHER_POOLS:
+    if refusal is not None and refusal.reason in _OTHER_POOLS_HELP:
         return (ANY_POOL,)
     wanted = [pool.name for address in request.wanted if (pool := pools.pool_of(address))]
     if request.pool or wanted:
         return tuple(sorted({*wanted, *([request.pool] if request.pool else [])}))
-    places = [pool.name for address in held if (pool := pools.pool_of(address))]
-    if places and not request.reassign:
-        return (places[0],)
+    current = [pool.name for address in held if (pool := pools.pool_of(address))]
+    if current and not request.reassign:
+        return (current[0],)
     return tuple(pool.name for pool in pools.eligible(request, namespace_labels)) or (ANY_POOL,)

@@ -1,5 +1,5 @@
 """
-The annotations that ipam reads on a Service: key, parser, meaning. Parsers, webhook and reference share this one table.
+The annotations that ipam reads on a Service: key, parser and meaning. Parsers, webhook and reference share this table.
 """
 
 import re
@@ -22,14 +22,14 @@ _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Annotation(Generic[T]):
-    """One annotation: *parse* takes a non-empty value and its field path; *doc* stands in the reference."""
+    """One annotation: *parse* takes a non-empty value and its field path; *doc* is its text in the reference."""
 
     key: str
     parse: Callable[[str, str], T]
     doc: str
 
     def read(self, annotations: Mapping[str, str] | None) -> T | None:
-        """The parsed value; None where it is absent or empty. Raises :class:`BadInput`."""
+        """The parsed value; None if it is absent or empty. Raises :class:`BadInput`."""
         text = annotations.get(self.key) if annotations else None
         return self.parse(text, annotation_field(self.key)) if text and (text := text.strip()) else None
 
@@ -69,7 +69,7 @@ def parse_bool(text: str, field: str) -> bool:
 
 
 def parse_key(text: str, field: str) -> str:
-    """Read a free text that only has to be equal elsewhere."""
+    """Read any printable text."""
     if not text.isprintable():
         raise BadInput(field, text, "want printable characters only")
     return text
@@ -91,7 +91,7 @@ SHARING_KEY: Final = Annotation(
 REASSIGN: Final = Annotation(
     names.REASSIGN_ANNOTATION,
     parse_bool,
-    '`"true"`: an address that is no longer legal may be exchanged for one that is',
+    '`"true"`: kavip may replace an address that is no longer legal, or that another controller wrote',
 )
 
 REGISTRY: Final[tuple[Annotation[Any], ...]] = (GROUP, POOL, ADDRESSES, SHARING_KEY, REASSIGN)
@@ -113,18 +113,22 @@ FOREIGN: Final[Mapping[str, str]] = {
     "purelb.io/allow-shared-ip": names.SHARING_KEY_ANNOTATION,
     "purelb.io/service-group": names.POOL_ANNOTATION,
 }
-"""What other load balancers read of a Service, and the annotation that says the same to kavip."""
+"""Annotations of other load balancers, and the annotation of kavip with the same meaning."""
 
-_PREDECESSORS: Final = ("keepalivedgroup", "verbatimconfig", "spreadvips")  # below its kind's group they are mistyped
-_MOST_REMARKS: Final = 16  # the API server passes 4 KiB of warnings on, and the likeness of keys takes time
+_OPERATOR_NAMES: Final = (
+    "keepalivedgroup",
+    "verbatimconfig",
+    "spreadvips",
+)  # with another prefix they have no effect
+_MAX_REMARKS: Final = 16  # the API server returns 4 KiB of warnings at most; comparing keys takes time
 
 
 def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
-    """What is allowed but unwise: empty values, and keys that mean nothing to kavip and were meant to; sorted."""
+    """Warnings, sorted: empty values, unknown keys of kavip, and keys of other load balancers."""
     found: list[str] = []
     given = annotations or {}
     for key, value in sorted(given.items()):
-        if len(found) == _MOST_REMARKS:
+        if len(found) == _MAX_REMARKS:
             break
         if is_unknown(key):
             found.append(unknown(key))
@@ -138,13 +142,13 @@ def remarks(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
 
 
 def is_unknown(key: str) -> bool:
-    """Whether *key* has a prefix of ours or the predecessor's, or a name of the predecessor's, and means nothing."""
-    is_like_ours = key.startswith(names.ANNOTATION_PREFIXES) or key.rpartition("/")[2] in _PREDECESSORS
+    """Whether *key* looks like an annotation of kavip or keepalived-operator, and is none."""
+    is_like_ours = key.startswith(names.ANNOTATION_PREFIXES) or key.rpartition("/")[2] in _OPERATOR_NAMES
     return is_like_ours and key not in names.SERVICE_ANNOTATIONS
 
 
 def unknown(key: str) -> str:
-    """What to tell of such a key: the one that was perhaps meant, whose prefix may be the other one."""
+    """The warning about such a key, with the most similar known one, which may have another prefix."""
     choice = {known.rpartition("/")[2]: known for known in names.SERVICE_ANNOTATIONS}
     (nearest,) = get_close_matches(key[:80].partition("/")[2].lower(), choice, 1, 0)
     return f"{annotation_field(key[:80])}: kavip does not know this key; did you mean {choice[nearest]}?"

@@ -1,9 +1,9 @@
 """
-Whom pools serve without being named: pools with equal selectors have one audience, and a decision looks at few.
+Which pools serve a request that names none, without evaluating every pool.
 
-Each audience is filed under the rarest thing that it demands: a group, a label of the namespace, a label of the
-Service. Who lacks that is surely not served, so a request is compared only with what its own group and labels lead to,
-and with the audiences that demand nothing of the kind.
+Pools with equal selectors form one audience. An index files each audience under the rarest property that it requires: a
+group, a label of the namespace, or a label of the Service. A request without this property is certainly not served. So
+a request is compared only with the audiences filed under its own properties, and with those that require none.
 """
 
 from collections import Counter, defaultdict
@@ -15,18 +15,18 @@ import msgspec
 from kavip.ipam.pool import Pool
 from kavip.ipam.request import Request
 
-Mark = tuple[str, str, str]
-"""Something that a request has and a pool may demand: what it is, and, of a label, key and value."""
+Property = tuple[str, str, str]
+"""A property of a request that a pool may require: group, namespace label or Service label; key and value."""
 
 _GROUP: Final = "group"
 _NAMESPACE: Final = "namespace"
 _SERVICE: Final = "service"
-_ANYBODY: Final = ("", "", "")
-_FEW: Final = 3  # so many are compared sooner than looked up
+_NONE: Final = ("", "", "")  # for audiences that require nothing
+_FEW: Final = 3  # comparing so many is faster than a lookup
 
 
 class Audience(NamedTuple):
-    """Pools with equal selectors, in the order in which they are tried: whoever is served by one is served by all."""
+    """Pools with equal selectors, in the order in which they are tried; all of them serve the same requests."""
 
     pools: tuple[Pool, ...]
 
@@ -39,31 +39,31 @@ class Audiences:
     """All audiences of some pools."""
 
     def __init__(self, pools: Iterable[Pool]) -> None:
-        """File the audiences of *pools*, which stand in the order in which they are tried."""
+        """Group and index *pools*, which are in the order in which they are tried."""
         alike: defaultdict[object, list[Pool]] = defaultdict(list)
         for pool in pools:
             alike[pool.groups, _text(pool.namespaces), _text(pool.services)].append(pool)
         self.every = tuple(Audience(tuple(each)) for each in alike.values())
-        demands = [list(_demands(audience.pools[0])) for audience in self.every]
-        common = Counter(mark for each in demands for marks in each for mark in marks)
-        self._filed: defaultdict[Mark, list[Audience]] = defaultdict(list)
-        for audience, found in zip(self.every, demands, strict=True):
-            rarest = min(found, key=lambda marks: sum(common[mark] for mark in marks), default=(_ANYBODY,))
-            for mark in rarest:
-                self._filed[mark].append(audience)
+        required = [list(_required(audience.pools[0])) for audience in self.every]
+        common = Counter(prop for each in required for properties in each for prop in properties)
+        self._filed: defaultdict[Property, list[Audience]] = defaultdict(list)
+        for audience, found in zip(self.every, required, strict=True):
+            rarest = min(found, key=lambda properties: sum(common[prop] for prop in properties), default=(_NONE,))
+            for prop in rarest:
+                self._filed[prop].append(audience)
 
     def of(self, request: Request, namespace_labels: Mapping[str, str] | None) -> list[Audience]:
-        """The audiences that *request* belongs to."""
+        """The audiences whose pools serve *request*."""
         found: Sequence[Audience] = self.every
         if len(found) > _FEW:
-            marks = _marks(request, namespace_labels or {})
-            found = [audience for mark in marks for audience in self._filed.get(mark, ())]
+            properties = _properties(request, namespace_labels or {})
+            found = [audience for prop in properties for audience in self._filed.get(prop, ())]
         return [audience for audience in found if audience.has(request, namespace_labels)]
 
 
-def _marks(request: Request, namespace_labels: Mapping[str, str]) -> Iterator[Mark]:
-    """What *request* has."""
-    yield _ANYBODY
+def _properties(request: Request, namespace_labels: Mapping[str, str]) -> Iterator[Property]:
+    """The properties of *request*."""
+    yield _NONE
     yield _GROUP, request.group, ""
     for key, value in namespace_labels.items():
         yield _NAMESPACE, key, value
@@ -71,8 +71,8 @@ def _marks(request: Request, namespace_labels: Mapping[str, str]) -> Iterator[Ma
         yield _SERVICE, key, value
 
 
-def _demands(pool: Pool) -> Iterator[tuple[Mark, ...]]:
-    """What whoever draws from *pool* must have: one of each."""
+def _required(pool: Pool) -> Iterator[tuple[Property, ...]]:
+    """The properties that *pool* requires: a request must have one of each tuple."""
     if pool.groups:
         yield tuple((_GROUP, group, "") for group in pool.groups)
     for what, selector in ((_NAMESPACE, pool.namespaces), (_SERVICE, pool.services)):
@@ -85,5 +85,5 @@ def _demands(pool: Pool) -> Iterator[tuple[Mark, ...]]:
 
 
 def _text(selector: object) -> bytes:
-    """Equal for equal selectors; they cannot be hashed."""
+    """A hashable text, equal for equal selectors."""
     return msgspec.json.encode(selector, order="deterministic")

@@ -1,10 +1,10 @@
 """
 Why a Service has its addresses, or none: pool by pool, rule by rule.
 
-Nothing is decided here a second time: the outcome is that of :func:`.allocate.settle`, and each rule is asked of the
-very predicate that the decision asks (:class:`.case.Case`, :class:`.pool.Pool`, the ledger). What is added are words
-and the order in which a reader wants them. Where no pool is asked, because nothing is missing or because the request
-fails before that, the rules say what would be answered.
+Nothing is decided here a second time. The outcome is that of :func:`.allocate.settle`, and each rule is asked of the
+same predicates that the decision uses (:class:`.selection.Selection`, :class:`.pool.Pool`, the ledger); this module
+adds text and order. If the decision asks no pool, because nothing is missing or because the request fails
+earlier, the rules say what a pool would answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,31 +19,32 @@ from kavip.api.service import Service
 from kavip.ipam import messages
 from kavip.ipam.allocate import Allocation, settle, would_serve
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.ledger.usage import Usage
+from kavip.ipam.ledger.usage import FamilyUsage
+from kavip.ipam.ownership import Ownership
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request, read_request
-from kavip.ipam.selection import Case
+from kavip.ipam.selection import Selection
 from kavip.names import Reason
 
 _MANY: Final = 10_000_000
 
 
-class Role(StrEnum):
-    """What a pool is to a Service."""
+class PoolRole(StrEnum):
+    """What a pool does for a Service."""
 
-    HOLDS = "holds"  # an address that it keeps lies here
-    GIVES = "gives"  # an address that it gets now comes from here
-    COULD = "could serve"  # all that is asked for; another pool comes first, or nothing is missing
+    HOLDS = "holds"  # an address that the Service keeps
+    GIVES = "gives"  # an address that the Service gets now
+    COULD = "could serve"  # every missing family; another pool comes first, or nothing is missing
     PARTLY = "could serve one family"
-    LACKS = "has nothing for it"  # would serve it, were there an address
+    LACKS = "has nothing for it"  # would serve the Service if it had a free address
     CLOSED = "does not serve it"
     OFF = "not in force"
 
 
-class Step(NamedTuple):
-    """One *rule* of a pool: whether it *holds*, None where that decides nothing, and why."""
+class RuleResult(NamedTuple):
+    """The result of one *rule* of a pool: whether it *holds* (None if that decides nothing), and why."""
 
     rule: str
     holds: bool | None
@@ -51,42 +52,46 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One pool as the Service sees it. *usage*: family -> numbers; empty where the pool is not in force."""
+class ExplainedPool:
+    """One pool from the view of the Service; *usage* is empty if the pool is not in force."""
 
     name: str
     priority: int | None
-    role: Role
-    steps: tuple[Step, ...]
-    usage: Mapping[int, Usage]
+    role: PoolRole
+    rules: tuple[RuleResult, ...]
+    usage: Mapping[int, FamilyUsage]
 
 
 @dataclass(frozen=True, slots=True)
-class Had:
-    """One address that the Service has from now on: *why*, with whom it is shared, and what speaks against it."""
+class ExplainedAddress:
+    """
+    One address that the Service has from now on, and *why*.
+
+    *shared_with*: other Services that hold it. *flaw*: why it is no longer legal.
+    """
 
     address: Address
     pool: str
     why: str
-    fellows: tuple[str, ...]
+    shared_with: tuple[str, ...]
     flaw: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """
-    The *outcome* of a decision, and how it came about.
+    The *outcome* of a decision, and its causes.
 
-    *pools*: in the order in which they are tried, then those that are not in force. *asked*: whether any was asked, or
-    they merely show what they would say. *others*: the pools that would serve the Service if it named them.
+    *pools*: in the order in which they are tried, then those that are not in force. *is_asked*: whether the decision
+    asked any pool. *others*: the pools that would serve the Service if it named them.
     """
 
     request: Request
     outcome: Allocation | Refusal
     findings: tuple[Refusal, ...]
-    addresses: tuple[Had, ...]
-    pools: tuple[Looked, ...]
-    asked: bool
+    addresses: tuple[ExplainedAddress, ...]
+    pools: tuple[ExplainedPool, ...]
+    is_asked: bool
     others: tuple[str, ...]
 
 
@@ -101,153 +106,155 @@ def explain(
     """What :func:`.allocate.settle` decides for *service*, and why; *ledger* must be configured with *pools*."""
     outcome = settle(service, pools, ledger, group=group, namespace_labels=namespace_labels)
     request, findings = read_request(service, group=group)
-    case = Case.of(request, pools, ledger, namespace_labels)
-    view = _View.of(case, outcome, asked=not findings)
-    looked = [view.look(pool) for pool in pools.in_force]
-    looked += [
-        Looked(name, None, Role.OFF, (Step("in force", False, problem.message),), {})
+    ownership = Ownership.of(request, pools, ledger, namespace_labels)
+    view = _PoolView.of(ownership, outcome, is_readable=not findings)
+    explained = [view.explain(pool) for pool in pools.in_force]
+    explained += [
+        ExplainedPool(name, None, PoolRole.OFF, (RuleResult("in force", False, problem.message),), {})
         for name, problem in pools.problems.items()
     ]
     lacks = isinstance(outcome, Refusal) or outcome.refusal is not None
     others = would_serve(request, pools, ledger, namespace_labels=namespace_labels) if lacks and not findings else ()
-    addresses = () if isinstance(outcome, Refusal) else tuple(_had(case, outcome, each) for each in outcome.addresses)
-    return Explanation(request, outcome, findings, addresses, tuple(looked), view.asked, tuple(others))
+    has = () if isinstance(outcome, Refusal) else outcome.addresses
+    is_foreign = outcome.reason is Reason.FOREIGN_STATUS
+    addresses = tuple(_explain_address(ownership, each, is_foreign=is_foreign) for each in has)
+    return Explanation(request, outcome, findings, addresses, tuple(explained), view.is_asked, tuple(others))
 
 
-def count(number: int) -> str:
-    """*number*, as far as a reader cares."""
+def format_count(number: int) -> str:
+    """*number*, or a lower bound for very large ones."""
     return str(number) if number < _MANY else f"over {_MANY // 1_000_000} million"
 
 
-def _had(case: Case, outcome: Allocation, address: Address) -> Had:
-    pool, request = case.pools.pool_of(address), case.request
-    fellows = tuple(terms.key for terms in case.ledger.holders(address) if terms.key != request.key)
-    if outcome.reason is Reason.FOREIGN_STATUS:
+def _explain_address(ownership: Ownership, address: Address, *, is_foreign: bool) -> ExplainedAddress:
+    pool, request, ledger = ownership.pools.pool_of(address), ownership.request, ownership.ledger
+    shared_with = tuple(terms.key for terms in ledger.claims.holders(address) if terms.key != request.key)
+    if is_foreign:
         why = "written by another controller"
     elif address in request.wanted:
-        why = "asked for by name"
-    elif address in case.held:
-        why = "held already, and no address moves without cause"
+        why = "requested by name"
+    elif address in ownership.held:
+        why = "held already; kavip moves no address without cause"
     elif pool is not None and address in pool.reserved_for(request.key):
         why = "reserved for this Service"
-    elif address in case.ledger.rests.freed_by(request.key):
+    elif address in ledger.cooldown.freed_by(request.key):
         why = "this Service had it before, and it cools down for all others"
-    elif fellows:
+    elif shared_with:
         why = f"shared under {names.SHARING_KEY_ANNOTATION}"
     else:
         why = f"the first free address of pool {pool.name if pool else ''}"
-    return Had(address, pool.name if pool else "", why, fellows, case.flaw(address))
+    return ExplainedAddress(address, pool.name if pool else "", why, shared_with, ownership.flaw(address))
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """A decision as the pools see it: *families* are asked of them, beside what may *stay*."""
+class _PoolView:
+    """A decision from the view of the pools: they are asked for *families*, besides the addresses that *stay*."""
 
-    case: Case
+    selection: Selection
     families: Sequence[int]
     stay: tuple[Address, ...]
-    asked: bool
-    kept: frozenset[str]  # names of pools
-    gave: frozenset[str]
+    is_asked: bool
+    keeping: frozenset[str]  # pools of addresses that the Service keeps
+    giving: frozenset[str]  # pools of addresses that it gets
 
     @classmethod
-    def of(cls, case: Case, outcome: Allocation | Refusal, *, asked: bool) -> "_View":
-        """*asked*: what the Service says could be read."""
-        named = case.named_pool()
-        stay = case.staying(None if isinstance(named, Refusal) else named)
-        missing = case.missing(stay)
+    def of(cls, ownership: Ownership, outcome: Allocation | Refusal, *, is_readable: bool) -> "_PoolView":
+        """*is_readable*: whether the request has no findings."""
+        selection = Selection(ownership)
+        chosen = selection.chosen_pool()
+        stay = selection.staying(None if isinstance(chosen, Refusal) else chosen)
+        missing = ownership.missing(stay)
         has = () if isinstance(outcome, Refusal) else outcome.addresses
         is_foreign = isinstance(outcome, Allocation) and outcome.reason is Reason.FOREIGN_STATUS
         return cls(
-            case,
-            missing or case.request.families,
+            selection,
+            missing or ownership.request.families,
             stay if missing else (),
-            asked and bool(missing) and not is_foreign and not isinstance(named, Refusal),
-            frozenset(case.names_of(each for each in has if each in case.held)),
-            frozenset(case.names_of(each for each in has if each not in case.held)),
+            is_readable and bool(missing) and not is_foreign and not isinstance(chosen, Refusal),
+            frozenset(ownership.pool_names(each for each in has if each in ownership.held)),
+            frozenset(ownership.pool_names(each for each in has if each not in ownership.held)),
         )
 
-    def look(self, pool: Pool) -> Looked:
-        """Each rule of *pool*, and what the pool is to the Service."""
-        doors = list(self._doors(pool))
-        is_open = all(step.holds for step in doors)
-        stocks = list(self._stocks(pool, is_open=is_open))
-        offers = (self.families, *self.case.less(self.families, self.stay))
-        could = next((families for families in offers if self.case.serve(pool, families)), ())
-        is_settled = pool.name in self.kept and not self.asked
-        if could or is_settled or not is_open:  # what it lacks decides nothing
-            stocks = [step._replace(holds=step.holds or None) for step in stocks]
-        if pool.name in self.gave:
-            role = Role.GIVES
-        elif pool.name in self.kept:
-            role = Role.HOLDS
+    def explain(self, pool: Pool) -> ExplainedPool:
+        """The result of each rule of *pool*, and the role of the pool."""
+        access = list(self._check_access(pool))
+        is_open = all(rule.holds for rule in access)
+        supply = list(self._check_supply(pool, is_open=is_open))
+        choices = (self.families, *self.selection.smaller_choices(self.families, self.stay))
+        could = next((families for families in choices if self.selection.offer(pool, families)), ())
+        is_settled = pool.name in self.keeping and not self.is_asked
+        if could or is_settled or not is_open:  # a lack decides nothing
+            supply = [rule._replace(holds=rule.holds or None) for rule in supply]
+        if pool.name in self.giving:
+            role = PoolRole.GIVES
+        elif pool.name in self.keeping:
+            role = PoolRole.HOLDS
         elif not is_open:
-            role = Role.CLOSED
+            role = PoolRole.CLOSED
         elif could:
-            role = Role.COULD if len(could) == len(self.families) else Role.PARTLY
+            role = PoolRole.COULD if len(could) == len(self.families) else PoolRole.PARTLY
         else:
-            role = Role.LACKS
-        return Looked(pool.name, pool.priority, role, (*doors, *stocks), self.case.ledger.usage(pool.name))
+            role = PoolRole.LACKS
+        return ExplainedPool(pool.name, pool.priority, role, (*access, *supply), self.selection.ledger.usage(pool.name))
 
-    def _doors(self, pool: Pool) -> Iterator[Step]:
-        """Who may draw from *pool* at all."""
-        request, labels = self.case.request, self.case.labels
-        choice = list(self._choice(pool))
+    def _check_access(self, pool: Pool) -> Iterator[RuleResult]:
+        """The rules that decide whether *pool* serves the Service at all."""
+        request, labels = self.selection.request, self.selection.labels
+        choice = list(self._check_choice(pool))
         yield from choice
         if not choice:
-            text = "true" if pool.auto_assign else "false: only for Services that name it or an address in it"
-            yield Step("autoAssign", pool.auto_assign, text)
-        for rule, why, given in (
+            text = "true" if pool.auto_assign else "false: only for Services that name the pool or an address in it"
+            yield RuleResult("autoAssign", pool.auto_assign, text)
+        for rule, why, is_given in (
             ("groups", pool.group_mismatch(request), pool.groups),
             ("namespaceSelector", pool.namespace_mismatch(request, labels), pool.namespaces is not None),
             ("serviceSelector", pool.service_mismatch(request), pool.services is not None),
         ):
-            if given:
-                yield Step(rule, not why, why or _matched(rule, request))
+            if is_given:
+                yield RuleResult(rule, not why, why or _describe_match(rule, request))
 
-    def _choice(self, pool: Pool) -> Iterator[Step]:
-        """Whether *pool* is the one that the Service has chosen; nothing where it leaves the choice to kavip."""
-        request, home = self.case.request, self.case.home(self.stay)
-        rest = f"its other address, {messages.addressed(self.stay)}, is in"
+    def _check_choice(self, pool: Pool) -> Iterator[RuleResult]:
+        """Whether *pool* is the one that the Service chooses; nothing if it leaves the choice to kavip."""
+        request, home = self.selection.request, self.selection.pool_of_stay(self.stay)
+        other = f"its other address, {messages.join_addresses(self.stay)}, is in"
         if home is not None:
-            yield Step("one pool", home is pool, f"{rest} {'this pool' if home is pool else f'pool {home.name}'}")
+            is_home = home is pool
+            yield RuleResult("one pool", is_home, f"{other} {'this pool' if is_home else f'pool {home.name}'}")
             return
         if request.pool:
             is_named = request.pool == pool.name
-            yield Step("named", is_named, names.POOL_ANNOTATION if is_named else f"the Service names {request.pool}")
+            text = names.POOL_ANNOTATION if is_named else f"the Service names {request.pool}"
+            yield RuleResult("named", is_named, text)
         for address in request.wanted:
-            place = self.case.pools.pool_of(address)
-            yield Step("address", place is pool, f"{address} is {'in' if place is pool else 'not in'} this pool")
+            is_here = self.selection.pools.pool_of(address) is pool
+            yield RuleResult("address", is_here, f"{address} is {'in' if is_here else 'not in'} this pool")
         if self.stay and not (request.pool or request.wanted):
-            yield Step("one pool", False, f"{rest} no pool")
+            yield RuleResult("one pool", False, f"{other} no pool")
 
-    def _stocks(self, pool: Pool, *, is_open: bool) -> Iterator[Step]:
-        """What *pool* has for the Service."""
-        request, ledger = self.case.request, self.case.ledger
+    def _check_supply(self, pool: Pool, *, is_open: bool) -> Iterator[RuleResult]:
+        """The addresses and the quota that *pool* has for the Service."""
+        request, ledger = self.selection.request, self.selection.ledger
         usage, offers = ledger.usage(pool.name), []
         for family in self.families:
-            offer, wanted = ledger.offer(pool, family, request), request.wanted_of(family)
+            offer, wanted = ledger.offers.offer(pool, family, request), request.wanted_of(family)
             offers.append(offer)
-            if wanted is not None and self.case.pools.pool_of(wanted) is pool:
-                refusal = self.case.wishes_refused(pool, (family,))
-                yield Step(str(wanted), offer is not None, refusal.message if refusal else "may be had")
+            if wanted is not None and self.selection.pools.pool_of(wanted) is pool:
+                refusal = self.selection.refuse_requested(pool, (family,))
+                yield RuleResult(str(wanted), offer is not None, refusal.message if refusal else "is available")
             elif family in usage:
-                yield Step(
-                    FAMILY_NAMES[family],
-                    offer is not None,
-                    _room(usage[family], offer if is_open and self.asked else None),
-                )
+                text = _describe_usage(usage[family], offer if is_open and self.is_asked else None)
+                yield RuleResult(FAMILY_NAMES[family], offer is not None, text)
             else:
-                yield Step(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
-        left = ledger.quota_left(pool, request.namespace)
+                yield RuleResult(FAMILY_NAMES[family], False, "the pool has no addresses of this family")
+        left = ledger.offers.quota_left(pool, request.namespace)
         if left is not None and pool.max_per_namespace is not None:
-            is_enough = left > 0 if not all(offers) else self.case.serve(pool, self.families) is not None
+            is_enough = left > 0 if not all(offers) else self.selection.offer(pool, self.families) is not None
             held = pool.max_per_namespace - left
             text = f"namespace {request.namespace} holds {held} of {pool.max_per_namespace}"
-            yield Step("maxPerNamespace", is_enough, text)
+            yield RuleResult("maxPerNamespace", is_enough, text)
 
 
-def _matched(rule: str, request: Request) -> str:
+def _describe_match(rule: str, request: Request) -> str:
     match rule:
         case "groups":
             return f"serves KeepalivedGroup {request.group}"
@@ -256,8 +263,9 @@ def _matched(rule: str, request: Request) -> str:
     return f"selects the labels of Service {request.key}"
 
 
-def _room(usage: Usage, offer: Address | None) -> str:
-    text = f"{count(usage.available)} of {count(usage.total)} free, {count(usage.assigned)} assigned"
+def _describe_usage(usage: FamilyUsage, offer: Address | None) -> str:
+    available, total, assigned = map(format_count, (usage.available, usage.total, usage.assigned))
+    text = f"{available} of {total} free, {assigned} assigned"
     if usage.cooling:
         text += f", {usage.cooling} cooling down"
     return f"{text}; next for this Service: {offer}" if offer else text

@@ -1,5 +1,5 @@
 """
-Whom an edit of a pool would strand, and whom it would no longer fit: what the webhook asks before a VIPPool changes.
+Which Services an edit of a pool would strand: the webhook asks before a VIPPool changes.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from kavip.ipam.pool import parse_pool
 from kavip.ipam.request import Terms
 
 
-class Stranded(NamedTuple):
-    """One Service and the address that it has."""
+class StrandedService(NamedTuple):
+    """A Service and the address that it has."""
 
     service: Terms
     address: Address
@@ -24,32 +24,32 @@ class Stranded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stranding:
+class PoolImpact:
     """
-    What an edit does to those that have addresses of the pool.
+    What an edit does to the Services that have addresses of the pool, each sorted.
 
-    *lost*: addresses in status that the pool would no longer hand out: to be refused. *external*: the same of
-    externalIPs, *misfits*: addresses that would be reserved for somebody else: to be warned about. Each sorted.
+    *lost*: addresses in status that the pool would no longer assign; admission refuses. *external*: the same for
+    externalIPs; *misfits*: addresses that would be reserved for another Service; admission warns.
     """
 
-    lost: tuple[Stranded, ...] = ()
-    external: tuple[Stranded, ...] = ()
-    misfits: tuple[Stranded, ...] = ()
+    lost: tuple[StrandedService, ...] = ()
+    external: tuple[StrandedService, ...] = ()
+    misfits: tuple[StrandedService, ...] = ()
 
 
-def stranding(old: VIPPool, new: VIPPool | None, ledger: Ledger) -> Stranding:
-    """What putting *new* in the place of *old* does, None: removing it; in O(holders)."""
+def assess_edit(old: VIPPool, new: VIPPool | None, ledger: Ledger) -> PoolImpact:
+    """The impact of replacing *old* by *new*; None: deleting it. In O(holders)."""
     before, _ = parse_pool(old)
     if before is None:
-        return Stranding()
+        return PoolImpact()
     after, _ = parse_pool(new) if new is not None else (None, ())
-    lost: list[Stranded] = []
-    external: list[Stranded] = []
-    misfits: list[Stranded] = []
-    for address, terms, is_standing in ledger.assigned(before):
-        entry = Stranded(terms, address)
+    lost: list[StrandedService] = []
+    external: list[StrandedService] = []
+    misfits: list[StrandedService] = []
+    for address, terms, in_status in ledger.claims_in(before):
+        entry = StrandedService(terms, address)
         if before.is_usable(address) and not (after and after.is_usable(address)):
-            (lost if is_standing else external).append(entry)
-        elif after and is_standing and after.bar(address, terms.key) and not before.bar(address, terms.key):
+            (lost if in_status else external).append(entry)
+        elif after and in_status and after.why_barred(address, terms.key) and not before.why_barred(address, terms.key):
             misfits.append(entry)
-    return Stranding(tuple(lost), tuple(external), tuple(misfits))
+    return PoolImpact(tuple(lost), tuple(external), tuple(misfits))

@@ -1,11 +1,12 @@
 """
-Which of the addresses that a node reports are its own, and which are VIPs that it merely holds.
+Which of the addresses that a node reports are its own, and which are VIPs that it holds as VRRP master.
 
-kubelet and cloud providers may report every address of a card, a VIP as well while the node is its master. Taken for
-the node's own it would be taken from its Service and leave the node, which would then report it no more. So an address
-that is held is a VIP where the node has another of its own, or where it was given while the node was there: kavip gives
-no address that a node reports. In doubt it is the node's, which keepalived would cut off: what somebody else wrote into
-a status, or into externalIPs of which admission is not asked, is no VIP.
+kubelet and cloud providers may report every address of an interface, including a VIP while the node is its master. If
+kavip took the VIP for the node's own address, the Service would lose it, the node would no longer report it, and the
+Service could get it again. So a reported address that a Service or group holds is a VIP if the node has another address
+of its own, or if it was assigned after the node was created, because kavip assigns no address that a node reports. In
+doubt the address is the node's own, because a VIP with that address would cut the node off: an address that another
+controller wrote into a status, or an external IP that admission does not validate, is not a VIP.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,39 +18,39 @@ from kavip.api.address import Address, read_address
 from kavip.api.cluster import Node, NodeAddress
 from kavip.api.group import KeepalivedGroup
 from kavip.api.service import Service
-from kavip.ipam.ledger.owners import Names
+from kavip.ipam.ledger.claims import AddressIndex
 from kavip.ipam.record import FOREIGN_REASONS, read_record
 from kavip.names import Condition
 
 Holders = Callable[[Address], Iterable[Service | KeepalivedGroup]]
-"""Who holds an address."""
+"""The Services and groups that hold an address."""
 
 
-class Reports:
-    """What nodes report, as it comes."""
+class ReportedAddresses:
+    """The addresses that nodes report, as observed."""
 
     def __init__(self, holders: Holders) -> None:
-        """Nothing is reported yet."""
+        """Start empty."""
         self._holders = holders
         self._nodes: dict[str, Node] = {}
-        self._reporting = Names()  # address -> nodes
+        self._reporting = AddressIndex()  # address -> nodes
 
-    def see(self, key: str, node: Node | None) -> None:
-        """Node *key* reports what *node* says; None: it is gone."""
+    def observe(self, key: str, node: Node | None) -> None:
+        """Node *key* was observed as *node*; None: it is deleted."""
         before = self._nodes.pop(key, None)
         self._reporting.move(key, addresses_of(before), addresses_of(node))
         if node is not None:
             self._nodes[key] = node
 
     def reporting(self, *holders: object) -> list[str]:
-        """The nodes that report a VIP of *holders*, Services and groups that come or go, sorted."""
+        """The nodes that report a VIP of *holders*, which are Services and groups that have changed; sorted."""
         known = (each for each in holders if isinstance(each, Service | KeepalivedGroup))
         return sorted({key for one in known for each in one.virtual_ips for key in self._reporting.get(each, ())})
 
-    def cleared(self, key: str) -> Node | None:
-        """Node *key* without VIPs."""
+    def without_vips(self, key: str) -> Node | None:
+        """Node *key* without VIPs; None if it is unknown."""
         node = self._nodes.get(key)
-        return cleared(node, self._holders) if node is not None else None
+        return without_vips(node, self._holders) if node is not None else None
 
 
 def addresses_of(node: Node | None) -> tuple[Address, ...]:
@@ -57,7 +58,7 @@ def addresses_of(node: Node | None) -> tuple[Address, ...]:
     return node.addresses("InternalIP", "ExternalIP") if node is not None else ()
 
 
-def cleared(node: Node, holders: Holders) -> Node:
+def without_vips(node: Node, holders: Holders) -> Node:
     """*node* without the VIPs that it reports."""
     listed = addresses_of(node)
     held = {address: found for address in listed if (found := _of(holders(address), address))}
@@ -75,15 +76,15 @@ def cleared(node: Node, holders: Holders) -> Node:
 
 
 def _of(holders: Iterable[Service | KeepalivedGroup], address: Address) -> tuple[Service | KeepalivedGroup, ...]:
-    """Those of *holders* whose VIP *address* is."""
-    return tuple(each for each in holders if _is_given(each, address) or address in _judged(each))
+    """Those of *holders* for which *address* is a VIP."""
+    return tuple(each for each in holders if _is_assigned(each, address) or address in _validated(each))
 
 
-def _judged(holder: Service | KeepalivedGroup) -> tuple[Address, ...]:
+def _validated(holder: Service | KeepalivedGroup) -> tuple[Address, ...]:
     return holder.judged_addresses if isinstance(holder, Service) else holder.virtual_ips
 
 
-def _is_given(holder: Service | KeepalivedGroup, address: Address) -> bool:
+def _is_assigned(holder: Service | KeepalivedGroup, address: Address) -> bool:
     """Whether *holder* has *address* from kavip."""
     if isinstance(holder, KeepalivedGroup) or address not in holder.ingress_addresses:
         return False
@@ -91,11 +92,11 @@ def _is_given(holder: Service | KeepalivedGroup, address: Address) -> bool:
 
 
 def _since(holder: Service | KeepalivedGroup, address: Address) -> str:
-    """When *holder* got *address*, which no node reported then; "" where that is not known, as for externalIPs."""
+    """The time at which kavip assigned *address* to *holder*, "" if that is not known, as for externalIPs."""
     if isinstance(holder, KeepalivedGroup):
         return holder.metadata.creation_timestamp or ""
     told = conditions.find(holder.status.conditions, Condition.ADDRESS_ASSIGNED)
-    return told.last_transition_time if told and _is_given(holder, address) else ""
+    return told.last_transition_time if told and _is_assigned(holder, address) else ""
 
 
 def _is_one(entry: NodeAddress, vips: set[Address]) -> bool:

@@ -1,5 +1,5 @@
 """
-One VIPPool, parsed: what it may hand out, and to whom.
+One VIPPool, parsed: which addresses it may assign, and to which Services.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from kavip.ipam.ranges import UNUSABLE, Range, find, first_overlap, is_buggy, pa
 from kavip.ipam.request import Request
 from kavip.names import Reason
 
-LONGEST: Final = 31_536_000
-"""Seconds of a cool-down: a year, as the CRD has it."""
+LONGEST_COOLDOWN: Final = 31_536_000
+"""Seconds: a year, as in the CRD."""
 REJECTED: Final = "spec.externalIP.policy.rejectedCIDRs of Network cluster"
-"""What no pool may hand out where OpenShift says so."""
+"""The field of OpenShift that names addresses which no pool may assign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,9 @@ class Pool:
     """
     A pool in force.
 
-    *ranges*: as declared; *usable*: without what is excluded and *rejected* by the platform; both sorted and disjoint.
-    Who may draw: *groups* (empty: all), *services*, *namespaces* (None: all), *auto_assign*, *max_per_namespace*.
+    *ranges*: as declared; *usable*: without those excluded by the pool or *rejected* by the platform; both are sorted
+    and disjoint. Which Services it serves: *groups* (empty: all), *services*, *namespaces* (None: all), *auto_assign*,
+    *max_per_namespace*.
     """
 
     name: str
@@ -46,11 +47,11 @@ class Pool:
     services: LabelSelector | None
     namespaces: LabelSelector | None
     max_per_namespace: int | None
-    cooldown: int = 0  # seconds for which a freed address rests
+    cooldown_seconds: int = 0  # for which a freed address stays reserved
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Sorts the pool that is tried first first."""
+        """Sorts pools in the order in which they are tried."""
         return self.priority, self.name
 
     def usable_of(self, family: int) -> tuple[Range, ...]:
@@ -58,59 +59,61 @@ class Pool:
         return tuple(span for span in self.usable if span.family == family)
 
     def has(self, family: int) -> bool:
-        """Whether the pool has addresses of *family* to hand out."""
+        """Whether the pool has usable addresses of *family*."""
         return any(span.family == family for span in self.usable)
 
     def is_usable(self, address: Address) -> bool:
-        """Whether *address* is ever handed out: ours, not excluded, not avoided."""
+        """Whether the pool ever assigns *address*: in its ranges, not excluded, not avoided."""
         return find(self.usable, address) is not None and not (self.avoid_buggy and is_buggy(address))
 
     def reserved_for(self, service: str) -> tuple[Address, ...]:
-        """The addresses that are kept for *service*, lowest first."""
+        """The addresses that are reserved for *service*, lowest first."""
         return self.reserved.get(service, ())
 
-    def bar(self, address: Address, service: str) -> str:
-        """Why *address*, one of ours, is not for *service*; "" where it is. Completes "address X ..."."""
+    def why_barred(self, address: Address, service: str) -> str:
+        """Why *address*, which is in the ranges, is not for *service*; "" if it is. Completes "address X ..."."""
         if find(self.usable, address) is None:
             if any(span.holds(address) for span in self.rejected):
                 return f"of pool {self.name} lies in {REJECTED}"
             return f"is excluded from pool {self.name}"
         if self.avoid_buggy and is_buggy(address):
-            return f"ends in .0 or .255, which pool {self.name} does not hand out (avoidBuggyIPs)"
+            return f"ends in .0 or .255, which pool {self.name} does not assign (avoidBuggyIPs)"
         if self.reservations.get(address, service) != service:
             return f"is reserved for Service {self.reservations[address]} in pool {self.name}"
         return ""
 
     def mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
-        """Why the pool does not serve *request*; "" where it does. Completes "pool X ..."."""
-        return (
-            self.group_mismatch(request)
-            or self.namespace_mismatch(request, namespace_labels)
-            or self.service_mismatch(request)
-        )
+        """Why the pool does not serve *request*; "" if it does. Completes "pool X ..." and "pools X, Y ..."."""
+        if why := self.group_mismatch(request):
+            return f"{why} (groups)"
+        if why := self.namespace_mismatch(request, namespace_labels):
+            return f"{why} (namespaceSelector)"
+        if why := self.service_mismatch(request):
+            return f"{why} (serviceSelector)"
+        return ""
 
     def group_mismatch(self, request: Request) -> str:
-        """Why the pool does not serve the group of *request*; "" where it does."""
+        """Why the pool does not serve the group of *request*; "" if it does."""
         if self.groups and request.group not in self.groups:
-            return f"serves only KeepalivedGroup {listed(sorted(self.groups))}"
+            return f"can serve only KeepalivedGroup {listed(sorted(self.groups))}"
         return ""
 
     def namespace_mismatch(self, request: Request, namespace_labels: Mapping[str, str] | None) -> str:
-        """Why the pool does not serve the namespace of *request*; "" where it does."""
+        """Why the pool does not serve the namespace of *request*; "" if it does."""
         if self.namespaces is not None and not self.namespaces.matches(namespace_labels):
-            return f"does not select namespace {request.namespace}"
+            return f"cannot serve namespace {request.namespace}"
         return ""
 
     def service_mismatch(self, request: Request) -> str:
-        """Why the pool does not serve the labels of *request*; "" where it does."""
+        """Why the pool does not serve the labels of *request*; "" if it does."""
         if self.services is not None and not self.services.matches(request.labels):
-            return f"does not select the labels of Service {request.key}"
+            return f"cannot serve the labels of Service {request.key}"
         return ""
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What is wrong with one pool; parsing goes on after each."""
+    """The findings of one pool; parsing continues after each."""
 
     found: list[Refusal]
 
@@ -118,7 +121,7 @@ class _Findings:
         self.found.append(Refusal.of(Reason.INVALID, BadInput(field, value, remedy)))
 
     def ranges(self, texts: list[str] | None, field: str) -> list[tuple[str, Range]]:
-        """The readable ones of *texts*, each with its path."""
+        """The readable ranges of *texts*, each with its field path."""
         result: list[tuple[str, Range]] = []
         for index, text in enumerate(texts or ()):
             try:
@@ -130,9 +133,9 @@ class _Findings:
 
 def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool | None, tuple[Refusal, ...]]:
     """
-    Read *wire*: the pool, None where nothing of it can be used; and everything that is wrong with it, looked at alone.
+    The pool of *wire*, None if it has no valid range, and all findings, regardless of other pools.
 
-    A pool with findings is not in force. *barred* is what no pool may hand out (OpenShift's ``rejectedCIDRs``).
+    A pool with findings is not in force. *barred*: addresses that no pool may assign (OpenShift's ``rejectedCIDRs``).
     """
     spec, findings = wire.spec, _Findings([])
     ranges = _declared(spec.addresses, findings)
@@ -155,7 +158,7 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
     findings.found += check_selector(spec.service_selector, "spec.serviceSelector")
     findings.found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
     allowed = subtract(ranges, (span for _, span in excluded))
-    # what the platform rejects today is no mistake of whoever wrote the pool
+    # checked without *barred*: what the platform rejects today is not an error in the pool
     reservations = _reservations(wire, ranges, allowed, findings)
     if not ranges:
         return None, tuple(findings.found)
@@ -174,13 +177,13 @@ def parse_pool(wire: VIPPool, *, barred: tuple[Range, ...] = ()) -> tuple[Pool |
         services=spec.service_selector,
         namespaces=spec.namespace_selector,
         max_per_namespace=spec.max_per_namespace,
-        cooldown=min(spec.cooldown_seconds, LONGEST),
+        cooldown_seconds=min(spec.cooldown_seconds, LONGEST_COOLDOWN),
     )
     return pool, tuple(findings.found)
 
 
 def cautions(wire: VIPPool) -> tuple[str, ...]:
-    """What is allowed but unwise in *wire*: an exclude that is only half inside."""
+    """Warnings about *wire*: an exclude that lies only partly inside the pool."""
     findings = _Findings([])
     ranges = _declared(wire.spec.addresses, findings)
     return tuple(
@@ -191,7 +194,7 @@ def cautions(wire: VIPPool) -> tuple[str, ...]:
 
 
 def _declared(texts: list[str], findings: _Findings) -> tuple[Range, ...]:
-    """``spec.addresses``: sorted, disjoint, and nothing that no Service could use."""
+    """The ranges of ``spec.addresses``, sorted and disjoint, with a finding for each that no Service can use."""
     if not texts:
         findings.found.append(
             Refusal(Reason.INVALID, "spec.addresses: is empty; list CIDRs or first-last ranges", "spec.addresses")

@@ -1,8 +1,8 @@
 """
 All VIPPools together: which are in force, in which order they are tried, and which one an address belongs to.
 
-Pools that overlap would hand out one address twice: the pool that was there first stays in force, the younger one is a
-problem until one of them is edited. A malformed pool is a problem of its own and of nobody else.
+Pools that overlap would assign one address twice: the oldest of them stays in force, a younger one is not in force
+until one of them is edited. A malformed pool is not in force and does not affect others.
 """
 
 from bisect import insort
@@ -22,14 +22,14 @@ from kavip.names import Reason
 
 
 class _Reading(NamedTuple):
-    """What was read of *wire*."""
+    """The result of parsing *wire*."""
 
     wire: VIPPool
     pool: Pool | None
     findings: tuple[Refusal, ...]
 
     def is_of(self, wire: VIPPool) -> bool:
-        """Whether *wire* says the same, its status apart."""
+        """Whether *wire* is the same, except for its status."""
         mine = self.wire
         return mine is wire or (mine.metadata.age_key == wire.metadata.age_key and mine.spec == wire.spec)
 
@@ -39,9 +39,9 @@ class Pools:
     """
     The pools *in_force*, in the order in which they are tried: by priority, then name.
 
-    *audiences*: of those that give unasked. *privileged*: the Services for which addresses are reserved.
+    *audiences*: of those with ``autoAssign``. *privileged*: the Services for which addresses are reserved.
     *problems*: name -> why that pool is not in force. *known*: all that could be read, in force or not, by age.
-    *readings*: name -> what was read, with *barred* taken out.
+    *readings*: name -> the result of parsing, without the ranges *barred*.
     """
 
     in_force: tuple[Pool, ...] = ()
@@ -58,9 +58,9 @@ class Pools:
     @classmethod
     def of(cls, wires: Iterable[VIPPool], *, barred: Iterable[Range] = (), before: "Pools | None" = None) -> "Pools":
         """
-        Read *wires*, in any order. *barred*: what no pool may hand out (OpenShift's ``rejectedCIDRs``).
+        Read *wires*, in any order. *barred*: addresses that no pool may assign (OpenShift's ``rejectedCIDRs``).
 
-        What stood in *before* as it stands now is not read again.
+        Pools that are the same in *before* are not parsed again.
         """
         cuts = tuple(barred)
         remembered = before.readings if before is not None and before.barred == cuts else {}
@@ -101,31 +101,31 @@ class Pools:
         )
 
     def get(self, name: str) -> Pool | None:
-        """The pool *name*, where it is in force."""
+        """The pool *name*, if it is in force."""
         return self._named.get(name)
 
     def pool_of(self, address: Address) -> Pool | None:
-        """The pool that *address* lies in, handed out by it or not; in O(log n)."""
+        """The pool whose ranges hold *address*, even if the pool never assigns it; in O(log n)."""
         span = find(self._ranges, address)
         return self._owners[span] if span else None
 
     def eligible(self, request: Request, namespace_labels: Mapping[str, str] | None) -> tuple[Pool, ...]:
-        """The pools that hand out addresses to *request* without being named, in order."""
+        """The pools that serve *request* without being named, in the order in which they are tried."""
         found = self.audiences.of(request, namespace_labels)
         if len(found) == 1:
             return found[0].pools
         return tuple(sorted((pool for audience in found for pool in audience.pools), key=lambda pool: pool.rank))
 
     def are_named_by(self, request: Request) -> bool:
-        """Whether *request* names a pool, or an address that lies in one: then kavip serves it beside a platform."""
+        """Whether *request* names a pool, or an address in one: kavip then assigns even where the platform does."""
         return bool(request.pool) or any(self.pool_of(address) for address in request.wanted)
 
     def nearest(self, name: str) -> str:
-        """The name of the pool that was perhaps meant, or ""."""
+        """The most similar name of a pool, or ""."""
         return next(iter(get_close_matches(name, self._named, 1)), "")
 
     def check(self, wire: VIPPool) -> tuple[Refusal, ...]:
-        """Everything that speaks against *wire* being stored beside these pools; a pool of its name is replaced."""
+        """All findings against storing *wire* beside these pools, in the place of a pool of its name."""
         pool, findings = parse_pool(wire)
         if pool is None:
             return findings
@@ -134,14 +134,9 @@ class Pools:
         if pool.name in self._named:
             ranges = tuple(span for span in ranges if owners[span].name != pool.name)
         found = _overlaps(pool, ranges, owners)
-        for other in others:  # not in force today; it would be as soon as what is wrong with it is mended
+        for other in others:  # not in force now, but as soon as its own problem is fixed
             found += _overlaps(pool, other.ranges, dict.fromkeys(other.ranges, other))
         return (*findings, *found)
-
-
-def check_pool(new: VIPPool, others: Iterable[VIPPool]) -> tuple[Refusal, ...]:
-    """Everything that speaks against *new* beside *others*, its own stored copy left out."""
-    return Pools.of(other for other in others if other.name != new.name).check(new)
 
 
 def _overlaps(pool: Pool, ranges: tuple[Range, ...] | list[Range], owners: Mapping[Range, Pool]) -> list[Refusal]:

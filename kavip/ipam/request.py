@@ -1,8 +1,8 @@
 """
-What a Service asks for: the only reader of a Service in ipam.
+What a Service requests: the only reader of a Service in ipam.
 
-Reading is lenient and complete: every part that can be read is kept and every finding is told, so that the webhook
-reports them all at once, and a Service whose annotations somebody has broken still holds its addresses.
+Reading is lenient and complete. It keeps every part that can be read and collects every finding, so that the webhook
+reports all findings at once, and a Service with an invalid annotation still holds its addresses.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ Port = tuple[str, int]
 """Protocol and number."""
 
 
-class Sharing(NamedTuple):
+class SharingTerms(NamedTuple):
     """
-    Services with equal values may share an address while their ports differ; nobody else may.
+    Only Services with equal values may share an address, if their ports differ.
 
-    *backend* is the selector where ``externalTrafficPolicy`` is Local (only its nodes hold the address), else None.
-    *group* is the declared one, "" where that is the default: which one that is, the ledger knows.
+    *backend* is the selector if ``externalTrafficPolicy`` is Local (only nodes with endpoints hold the address), else
+    None. *group* is the declared one, "" for the default group, which the ledger knows.
     """
 
     namespace: str
@@ -43,21 +43,21 @@ class Sharing(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """On which terms a Service holds an address: its age decides a contest, the rest decides about sharing."""
+    """The terms on which a Service holds an address: age decides a contest, the others decide about sharing."""
 
     key: str
     namespace: str
     age: tuple[str, str]
-    sharing: Sharing | None
+    sharing: SharingTerms | None
     ports: frozenset[Port]
-    leaving: bool  # in deletion: holds until it is gone
+    leaving: bool  # in deletion; it holds its addresses until it is deleted
 
     def __str__(self) -> str:
-        """The holder, as messages name it."""
+        """The Service, as messages name it."""
         return f"Service {self.key}{' (being deleted)' if self.leaving else ''}"
 
     def within(self, group: str) -> "Terms":
-        """The same in *group*, where the Service declares none."""
+        """The same in *group* if the Service declares none."""
         if self.sharing is None or self.sharing.group or not group:
             return self
         return self._replace(sharing=self.sharing._replace(group=group))
@@ -65,11 +65,11 @@ class Terms(NamedTuple):
 
 class Request(NamedTuple):
     """
-    One Service, as ipam sees it.
+    One Service, as ipam reads it.
 
-    *families*: wanted, in order. *legacy*: the one of *wanted* that stands in ``spec.loadBalancerIP`` alone.
-    *current*: the addresses in status, in their order; *alien*: status has entries that kavip never writes.
-    *record*: which of these kavip assigned.
+    *families*: requested, in order. *wanted*: the addresses requested by name; *legacy*: the one of these that only
+    ``spec.loadBalancerIP`` names. *current*: the addresses in status, in their order; *alien*: status has entries that
+    kavip never writes. *record*: which addresses kavip assigned.
     """
 
     key: str
@@ -88,22 +88,22 @@ class Request(NamedTuple):
     record: Record
 
     def wanted_of(self, family: int) -> Address | None:
-        """The address of *family* that is asked for by name."""
+        """The address of *family* that is requested by name."""
         for address in self.wanted:
             if address.family == family:
                 return address
         return None
 
     def field_of(self, address: Address) -> str:
-        """The path of the field that asks for *address*."""
+        """The path of the field that requests *address*."""
         return "spec.loadBalancerIP" if address == self.legacy else annotation_field(names.ADDRESSES_ANNOTATION)
 
 
 def read_request(service: Service, *, group: str | None = None) -> tuple[Request, tuple[Refusal, ...]]:
     """
-    What can be read of *service*, and every finding.
+    The readable parts of *service*, and every finding.
 
-    *group* is the key of the group that serves it, where that is not simply the one it declares (the default group).
+    *group* is the key of the group that serves it, if that is not the declared one (the default group).
     """
     findings: list[Refusal] = []
     meta, spec = service.metadata, service.spec
@@ -138,12 +138,12 @@ def read_request(service: Service, *, group: str | None = None) -> tuple[Request
         record=read_record(service),
     )
     if len(request.wanted) < len(wanted):
-        findings.extend(_strangers(wanted, request))
+        findings.extend(_without_family(wanted, request))
     return request, tuple(findings)
 
 
 def terms_of_unknown(key: str) -> Terms:
-    """The terms of a Service of which only the key is known: the youngest, sharing with nobody."""
+    """The terms of a Service of which only the key is known: the youngest, without sharing."""
     return Terms(key, key.partition("/")[0], (YOUNGEST, key), None, frozenset(), leaving=False)
 
 
@@ -158,7 +158,7 @@ def _take(annotation: Annotation[T], service: Service, findings: list[Refusal]) 
 def _with_load_balancer_ip(
     asked: tuple[Address, ...], service: Service, findings: list[Refusal]
 ) -> tuple[tuple[Address, ...], Address | None]:
-    """Join what the annotation and ``spec.loadBalancerIP`` ask for: of different families they do not contradict."""
+    """The addresses of the annotation and of ``spec.loadBalancerIP``, which may be of different families."""
     text = service.spec.load_balancer_ip.strip()
     if not text:
         return asked, None
@@ -167,14 +167,14 @@ def _with_load_balancer_ip(
     except BadInput as error:
         findings.append(Refusal.of(Reason.INVALID_REQUEST, error))
         return asked, None
-    rival = next((each for each in asked if each.family == address.family), None)
-    if rival is None:
+    named = next((each for each in asked if each.family == address.family), None)
+    if named is None:
         return (*asked, address), address
-    if rival != address:
+    if named != address:
         field = annotation_field(names.ADDRESSES_ANNOTATION)
-        message = f"{field}: {rival} contradicts spec.loadBalancerIP {address}; remove one of them"
+        message = f"{field}: {named} contradicts spec.loadBalancerIP {address}; remove one of them"
         findings.append(Refusal(Reason.INVALID_REQUEST, message, field))
-        return tuple(each for each in asked if each != rival), None  # which of the two was meant is anybody's guess
+        return tuple(each for each in asked if each != named), None  # it is unknown which of the two is meant
     return asked, None
 
 
@@ -182,8 +182,8 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
     """
     The families of the Service, in order.
 
-    The API server always fills ``ipFamilies``; a manifest that it has not seen says it by cluster IPs, by policy, or by
-    the addresses that it wants.
+    The API server always fills ``ipFamilies``. For a manifest that was never stored, the families follow from the
+    cluster IPs, the policy, or the addresses requested by name.
     """
     spec = service.spec
     if spec.ip_families:
@@ -201,11 +201,11 @@ def _families(service: Service, wanted: tuple[Address, ...]) -> tuple[int, ...]:
 def _terms(service: Service, group: str, sharing_key: str | None) -> Terms:
     meta, spec = service.metadata, service.spec
     sharing = None
-    is_anothers = spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
-    if sharing_key is not None and not is_anothers:  # another controller announces the address from its own nodes
+    is_foreign = spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS)
+    if sharing_key is not None and not is_foreign:  # another controller announces the address from its own nodes
         is_local = spec.external_traffic_policy == "Local"
         backend = tuple(sorted((spec.selector or {}).items())) if is_local else None
-        sharing = Sharing(meta.namespace, sharing_key, group, backend)
+        sharing = SharingTerms(meta.namespace, sharing_key, group, backend)
     ports = frozenset((port.protocol, port.port) for port in spec.ports or ())
     return Terms(service.key, meta.namespace, meta.age_key, sharing, ports, leaving=bool(meta.deletion_timestamp))
 
@@ -214,8 +214,8 @@ def _has_alien_entries(service: Service) -> bool:
     return any(entry.hostname or not read_address(entry.ip) for entry in service.status.load_balancer.ingress or ())
 
 
-def _strangers(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:
-    """The addresses asked for of a family that the Service does not have."""
+def _without_family(wanted: tuple[Address, ...], request: Request) -> list[Refusal]:
+    """A refusal for each requested address of a family that the Service does not have."""
     has = " and ".join(FAMILY_NAMES[family] for family in request.families)
     return [
         Refusal(

@@ -76,8 +76,8 @@ def of(snapshot: Snapshot, old: Object | None, new: Object | None, *, sent: Stat
         case _:  # OpenShift's Network: whose turn it is to assign, and what no pool may hand out
             yield from (_service(key) for key in sorted(snapshot.services))
             yield from (Key(KeyKind.POOL, name) for name in sorted(snapshot.pools))
-    yield from _pools_of(snapshot, snapshot.ledger.ungiven())
-    yield from (_service(key) for key in snapshot.ledger.woken())
+    yield from _pools_of(snapshot, snapshot.ledger.drain_undone())
+    yield from (_service(key) for key in snapshot.ledger.drain_requeues())
 
 
 def _of_service(snapshot: Snapshot, old: Object | None, new: Object | None, sent: StatusPatch | None) -> Iterator[Key]:
@@ -124,7 +124,7 @@ def _of_pool(snapshot: Snapshot, old: Object | None, new: Object | None) -> Iter
         return
     edited = {each.name for each in (before, after) if each}
     yield from (Key(KeyKind.POOL, name) for name in sorted(edited | _problematic(snapshot)))
-    yield from (_service(key) for key in snapshot.ledger.waiters())
+    yield from (_service(key) for key in snapshot.ledger.waiters.by_age())
     for key, service in sorted(snapshot.services.items()):  # they may be stranded now, or no longer
         if service.virtual_ips or snapshot.ledger.held(key):  # what is written may not be seen yet
             yield _service(key)

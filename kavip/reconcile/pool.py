@@ -12,7 +12,7 @@ from kavip.api.pool import PoolStatus, Usage, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.ipam import messages
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.ledger.usage import Usage as PoolUsage
+from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
@@ -30,7 +30,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     pool = snapshot.pools.get(key)
     if pool is None or pool.metadata.deletion_timestamp:
         return PoolPlan()
-    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+    parsed = snapshot.parsed_pools
     usage = snapshot.ledger.usage(key)
     problem = parsed.problems.get(key)
     verdicts = {
@@ -38,7 +38,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
         ConditionType.READY: _ready(key, snapshot.ledger, is_accepted=problem is None),
     }
     fresh = [verdict.condition(pool.metadata, kind) for kind, verdict in verdicts.items()]
-    rests = snapshot.ledger.rests.of(key)
+    rests = snapshot.ledger.cooldown.of(key)
     status = PoolStatus(
         ipv4=_wire(usage.get(4)),
         ipv6=_wire(usage.get(6)),
@@ -55,7 +55,7 @@ def plan_pool(snapshot: Snapshot, key: str, *, now: datetime) -> PoolPlan:
     return PoolPlan(writes=(StatusPatch(KeyKind.POOL, key, body),), events=events, requeue_after=ends)
 
 
-def _accepted(usage: Mapping[int, PoolUsage], problem: Refusal | None) -> ConditionState:
+def _accepted(usage: Mapping[int, FamilyUsage], problem: Refusal | None) -> ConditionState:
     if problem is None:
         counts = " and ".join(f"{each.total} {FAMILY_NAMES[family]}" for family, each in usage.items())
         return ConditionState("True", Reason.ACCEPTED, f"in force: {counts or 'no'} addresses to give")
@@ -73,7 +73,7 @@ def _ready(pool: str, ledger: Ledger, *, is_accepted: bool) -> ConditionState:
             Reason.NO_ADDRESSES,
             "nothing is left to give: see spec.exclude, spec.avoidBuggyIPs, or on OpenShift rejectedCIDRs",
         )
-    full = messages.fill(pool, tuple(usage), ledger)
+    full = messages.describe_full(pool, tuple(usage), ledger)
     if not any(family.available for family in usage.values()):
         return ConditionState("False", Reason.EXHAUSTED, f"full: {full}; free an address or add some to spec.addresses")
     free = " and ".join(FAMILY_NAMES[family] for family, each in usage.items() if each.available)
@@ -91,7 +91,7 @@ def _notice(pool: VIPPool, kind: ConditionType, verdict: ConditionState) -> Noti
     return Notice(verdict.reason, verdict.message, warning=not is_well)
 
 
-def _wire(usage: PoolUsage | None) -> Usage | None:
+def _wire(usage: FamilyUsage | None) -> Usage | None:
     if usage is None:
         return None
     shown = usage.clamped()

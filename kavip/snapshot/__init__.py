@@ -1,9 +1,9 @@
 """
-Everything that a decision may look at: one value, filled by informers, by files or by a test.
+Everything that a decision may read: one value, filled by informers, by files or by a test.
 
 * :mod:`~kavip.snapshot.snapshot`: :class:`Snapshot`, the objects with their indexes and the ledger;
 * :mod:`~kavip.snapshot.membership`: which Services belong to which group;
-* :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group are.
+* :mod:`~kavip.snapshot.placement`: on which nodes the pods of a group run.
 """
 
 from kavip.snapshot.snapshot import KINDS as KINDS

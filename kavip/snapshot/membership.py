@@ -1,9 +1,9 @@
 """
-Which Services belong to which group: rows, sorted by key, of which an event makes only one place anew.
+Which Services belong to which group, sorted by key; an event updates one entry only.
 
-A row is filled when somebody asks for it, for Services come by the hundred thousand when caches fill; from then on what
-is changed is noted, and looked at when somebody asks again. Rows come in shares: one in which nothing has changed is
-the very same tuple as before, which readers see at a glance.
+The members of a group are collected on the first request, because hundreds of thousands of Services arrive while
+caches fill. From then on changed keys are noted, and evaluated on the next request. Members are returned in shares: a
+share in which nothing has changed is the same tuple object as before, so that readers can compare it by identity.
 """
 
 from collections import defaultdict
@@ -17,16 +17,16 @@ from kavip.api.service import Service
 D = TypeVar("D")
 
 ShareOf = Callable[[str], str]
-"""The share of a key: always the same."""
+"""Maps a key to its share; the result never changes."""
 
-_PLAIN: Final = ""  # what Services declare that name no group
-_WHOLE: Final = ""  # the one share of a row that is not divided
+_PLAIN: Final = ""  # declared by Services that name no group
+_WHOLE: Final = ""  # the only share of members that are not divided
 _PARTS: Final = 64
 _NOTHING: Final[Mapping[str, tuple[Any, ...]]] = MappingProxyType({})
 
 
-class _Row:
-    """What was made of each member of one group for *spec*; *stale*: the keys of those of which that may be another."""
+class _Members:
+    """The results of the members of one group for *spec*; *stale*: the keys whose result may have changed."""
 
     def __init__(self, spec: object, keys: Iterable[str], share_of: ShareOf) -> None:
         self.spec = spec
@@ -36,7 +36,7 @@ class _Row:
         self._shares = _NOTHING
 
     def read(self, belongs: Callable[[str], bool], make: Callable[[str], Any]) -> Mapping[str, tuple[Any, ...]]:
-        """All of it, each share sorted by key; what was handed out never changes."""
+        """All results in shares, each sorted by key. A returned value never changes."""
         if not self.stale:
             return self._shares
         found = ((key, make(key)) for key in self.stale if belongs(key))
@@ -59,21 +59,21 @@ class _Row:
         return self._shares
 
 
-class Rows:
-    """The *services* by the group that they declare, and the rows of each group that was asked for."""
+class Membership:
+    """The Services by the group that they declare, and the members of each group that was requested."""
 
     def __init__(self, services: Mapping[str, Service], home: Callable[[Service], str | None]) -> None:
-        """Nothing is declared; *home* says which group a Service belongs to, as things are."""
+        """Start empty. *home* returns the group that a Service belongs to now."""
         self._services, self._home = services, home
         self._declared: dict[str, str] = {}
         self._candidates: defaultdict[str, set[str]] = defaultdict(set)  # the inverse
-        self._members: dict[str, _Row] = {}
-        self._parts: dict[str, _Row] = {}
-        self._derived: dict[str, _Row] = {}
+        self._members: dict[str, _Members] = {}
+        self._parts: dict[str, _Members] = {}
+        self._derived: dict[str, _Members] = {}
         self._default = ""  # the group of those that declare none
 
-    def see(self, key: str, declared: str | None) -> None:
-        """The Service *key* is another, or gone: it is to have the group *declared* ("": the default one), or none."""
+    def observe(self, key: str, declared: str | None) -> None:
+        """Service *key* has changed: it declares group *declared* ("": none), or is no candidate (None)."""
         before = self._declared.pop(key, None)
         if before is not None and before != declared:
             self._candidates[before].discard(key)
@@ -87,25 +87,25 @@ class Rows:
                 if (row := rows.get(each)) is not None:
                     row.stale.add(key)
 
-    def doubt(self, namespace: str) -> None:
-        """Where the Services of *namespace* belong may be another."""
+    def invalidate_namespace(self, namespace: str) -> None:
+        """The Services of *namespace* may belong to other groups now."""
         if self._members or self._parts or self._derived:  # not while caches fill
             for key in [key for key in self._declared if key.startswith(f"{namespace}/")]:
-                self.see(key, self._declared[key])
+                self.observe(key, self._declared[key])
 
-    def adopt(self, default: str) -> None:
-        """Those that declare none belong to the group *default* from now on, if to any: *home* says who does."""
+    def set_default_group(self, default: str) -> None:
+        """Services that declare no group belong to *default* from now on, if *home* says so."""
         self.forget(self._default)
         self.forget(default)
         self._default = default
 
     def forget(self, group: str) -> None:
-        """Keep nothing for *group*."""
+        """Drop the results for *group*."""
         for rows in (self._members, self._parts, self._derived):
             rows.pop(group, None)
 
     def candidates(self, declared: str) -> Collection[str]:
-        """The keys of those that declare this group, in no order."""
+        """The keys of the Services that declare this group, in no order."""
         return self._candidates.get(declared, ())
 
     def members(self, group: str) -> tuple[Service, ...]:
@@ -113,30 +113,35 @@ class Rows:
         return self._read(self._members, group, None, lambda service: service, _whole).get(_WHOLE, ())
 
     def parts(self, group: str) -> Mapping[str, tuple[Service, ...]]:
-        """The Services of *group*, in so many shares that each is small."""
+        """The Services of *group*, in small shares."""
         return self._read(self._parts, group, None, lambda service: service, _part)
 
     def derived(
         self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
     ) -> Mapping[str, tuple[D, ...]]:
         """
-        What *make* makes of each for *spec*, shared out: again only of a Service or for a spec that is new.
+        The results of *make* for each Service of *group*, in shares; without results None.
 
-        Without those of which it makes nothing; beside these two it may depend on what their namespace is.
+        A result is kept until the Service, its namespace or *spec* changes; *make* must depend on nothing else.
         """
         return self._read(self._derived, group, spec, make, share_of)
 
     def _read(
-        self, rows: dict[str, _Row], group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
+        self,
+        rows: dict[str, _Members],
+        group: str,
+        spec: object,
+        make: Callable[[Service], D | None],
+        share_of: ShareOf,
     ) -> Mapping[str, tuple[D, ...]]:
         row = rows.get(group)
         if row is None or row.spec is not spec:
             plain = self.candidates(_PLAIN) if group == self._default else ()
             keys = (*self.candidates(group), *plain)
-            if not keys:  # reviews may ask for any group
+            if not keys:  # admission reviews may ask for any group
                 rows.pop(group, None)
                 return _NOTHING
-            row = rows[group] = _Row(spec, keys, share_of)
+            row = rows[group] = _Members(spec, keys, share_of)
         return row.read(lambda key: self._belongs(key, group), lambda key: make(self._services[key]))
 
     def _belongs(self, key: str, group: str) -> bool:

@@ -1,7 +1,7 @@
 """
-On which nodes the pods of a group are.
+On which nodes the pods of a group run.
 
-Every plan of a Service asks for the nodes of its group: they are looked for again after a Node's change.
+Every plan of a Service asks for the nodes of its group, so they are computed once until a Node changes.
 """
 
 from collections.abc import Mapping
@@ -11,38 +11,38 @@ from kavip.api.cluster import Node
 from kavip.api.group import GroupSpec
 from kavip.api.scheduling import place_of, placement_of
 
-_MOST: Final = 256
+_MAX_CACHED: Final = 256
 
 
-class Crew(NamedTuple):
-    """The *nodes* for which a group's pods are made, which are *ready*, and which *keep* those that are there."""
+class GroupNodes(NamedTuple):
+    """The *nodes* of a group's DaemonSet, the *ready* ones, and the nodes that *keep* an existing pod; by name."""
 
     nodes: tuple[Node, ...]
     ready: tuple[str, ...]
     keeping: frozenset[str]
 
 
-class Crews:
-    """The crews among *nodes*, by where pods may be."""
+class GroupNodesIndex:
+    """The :class:`GroupNodes` among *nodes*, by placement."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
-        """Nothing is known yet."""
+        """Compute nothing yet."""
         self._nodes = nodes
-        self._known: dict[object, Crew] = {}
+        self._known: dict[object, GroupNodes] = {}
 
-    def forget(self) -> None:
-        """A node is another."""
+    def clear(self) -> None:
+        """A node has changed."""
         self._known.clear()
 
-    def of(self, spec: GroupSpec) -> Crew:
-        """The crew of a group with *spec*, sorted by name."""
+    def of(self, spec: GroupSpec) -> GroupNodes:
+        """The nodes of a group with *spec*."""
         key = place_of(spec)
         if (found := self._known.get(key)) is None:
             placement, every = placement_of(spec), [node for _, node in sorted(self._nodes.items())]
             nodes = tuple(filter(placement.admits, every))
             ready = tuple(node.metadata.name for node in nodes if node.is_ready)
-            found = Crew(nodes, ready, frozenset(node.metadata.name for node in every if placement.keeps(node)))
-            if len(self._known) >= _MOST:  # reviews may ask for any
+            found = GroupNodes(nodes, ready, frozenset(node.metadata.name for node in every if placement.keeps(node)))
+            if len(self._known) >= _MAX_CACHED:  # admission reviews may ask for any spec
                 self._known.clear()
             self._known[key] = found
         return found

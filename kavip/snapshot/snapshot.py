@@ -1,9 +1,10 @@
 """
-Snapshot: everything a decision may look at.
+Snapshot: everything that a decision may read.
 
 Informers, files and tests fill it with :meth:`Snapshot.put` and :meth:`Snapshot.drop`; the webhook, the controller and
-the offline commands read it and differ in nothing else. Its indexes are kept as objects come and go: no question here
-scans all Services. Readers hold a view, not a copy: decisions are synchronous, nothing can change under them.
+the offline commands read it, and differ in nothing else. The indexes, the parsed pools and the ledger change with the
+objects, so after each call they agree, whatever the order of the objects. No question scans all Services. Readers hold
+a view, not a copy: decisions are synchronous, so nothing changes while one runs.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from kavip.api.pool import VIPPool
 from kavip.api.service import Service
 from kavip.api.slice import EndpointSlice
 from kavip.errors import BadInput
-from kavip.ipam.ledger.cooldown import Rests
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.nodeaddresses import Reports, addresses_of
+from kavip.ipam.nodeaddresses import ReportedAddresses, addresses_of
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import Range, parse_network
 from kavip.ipam.record import read_record
 from kavip.memo import KEEPS_NOTHING, Memory
-from kavip.snapshot.membership import Rows, ShareOf
-from kavip.snapshot.placement import Crews
+from kavip.snapshot.membership import Membership, ShareOf
+from kavip.snapshot.placement import GroupNodesIndex
 
 Object = Service | KeepalivedGroup | VIPPool | Node | Namespace | Network | EndpointSlice | ServiceCIDR
 
@@ -54,31 +54,31 @@ D = TypeVar("D")
 
 
 class Snapshot:
-    """The cluster as far as kavip cares. Read the attributes; change them only through :meth:`put` and :meth:`drop`."""
+    """The cluster as kavip reads it. Change it only with :meth:`put`, :meth:`put_all` and :meth:`drop`."""
 
     def __init__(self, group_namespaces: Collection[str] = ()) -> None:
-        """Start empty. *group_namespaces* are those in which groups count; none: all."""
+        """Start empty. *group_namespaces*: the namespaces whose groups kavip serves; none: all."""
         self.group_namespaces = frozenset(group_namespaces)
         self.services: dict[str, Service] = {}
         self.groups: dict[str, KeepalivedGroup] = {}
         self.outside: dict[str, KeepalivedGroup] = {}
-        """The groups of other namespaces: they count for nobody; only their VRIDs and ports are still in use."""
+        """The groups of other namespaces: kavip does not serve them; only their VRIDs and ports count as in use."""
         self.pools: dict[str, VIPPool] = {}
         self.nodes: dict[str, Node] = {}
-        """With their own addresses alone, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
+        """With their own addresses only, without VIPs that they report (:mod:`kavip.ipam.nodeaddresses`)."""
         self.namespaces: dict[str, Namespace] = {}
         self.networks: dict[str, Network] = {}
         self.slices: dict[str, EndpointSlice] = {}
         self.service_ranges: dict[str, ServiceCIDR] = {}
         self.followed: set[str] = set()
-        """The Services whose VIPs are to be where their EndpointSlices say: no port of kube-proxy's tells it."""
+        """The Services whose VIPs follow their EndpointSlices, because kube-proxy has no health port for them."""
         self.ledger = Ledger()
-        self._parsed = Pools.of(())
-        self._pools_stale = False
-        self._rows = Rows(self.services, self.group_of)
+        self.parsed_pools = Pools()
+        """The pools as ipam reads them; the ledger is configured with them."""
+        self._membership = Membership(self.services, self.group_of)
         self._default: KeepalivedGroup | None = None
-        self._reports = Reports(self._holders)  # of nodes as they come
-        self._crews = Crews(self.nodes)
+        self._reported = ReportedAddresses(self._holders)
+        self._group_nodes = GroupNodesIndex(self.nodes)
         self._slices_of: defaultdict[str, set[str]] = defaultdict(set)  # Service -> EndpointSlices
         self._memories: dict[str, Memory] = {}  # by group
 
@@ -86,17 +86,27 @@ class Snapshot:
     def from_objects(cls, objects: Iterable[Object], *, group_namespaces: Collection[str] = ()) -> Snapshot:
         """A Snapshot of *objects*, in any order."""
         snapshot = cls(group_namespaces)
-        for each in objects:
-            snapshot.put(each)
+        snapshot.put_all(objects)
         return snapshot
 
     # --- filling --------------------------------------------------------------------------------------------------
     def put(self, obj: Object) -> None:
-        """Add *obj*, or replace what had its key."""
+        """Add *obj*, or replace the object of its kind and key."""
+        if self._enter(obj):
+            self._configure_pools()
+
+    def put_all(self, objects: Iterable[Object]) -> None:
+        """Put *objects*, in any order; the pools are parsed once."""
+        changes = [self._enter(each) for each in objects]
+        if any(changes):
+            self._configure_pools()
+
+    def _enter(self, obj: Object) -> bool:
+        """Store and index *obj*; whether the pools must be parsed again."""
         key = obj.metadata.key
         if isinstance(obj, KeepalivedGroup) and not self.has_groups(obj.metadata.namespace):
             self.outside[key] = obj
-            return
+            return False
         store = self._store(KINDS[type(obj)])
         before = store.get(key)
         if isinstance(obj, KeepalivedGroup) and isinstance(before, KeepalivedGroup):
@@ -105,54 +115,55 @@ class Snapshot:
         match obj:
             case Service():
                 self._index_service(key, obj)
-                self._own(self._reports.reporting(before, obj))
+                self._update_nodes(self._reported.reporting(before, obj))
             case VIPPool():
-                self._pools_stale |= _declared(before) != _declared(obj)
-                self.ledger.rests.learn(key, obj.status.cooling)
+                self.ledger.cooldown.learn(key, obj.status.cooling)
+                return _without_status(before) != _without_status(obj)
             case Network():
-                self._pools_stale = True
+                return True
             case Namespace() if not isinstance(before, Namespace) or before.metadata.labels != obj.metadata.labels:
-                self._rows.doubt(key)
+                self._membership.invalidate_namespace(key)
             case Node():
-                self._reports.see(key, obj)
-                self._own([key])
+                self._reported.observe(key, obj)
+                self._update_nodes([key])
             case EndpointSlice():
                 self._index_slice(key, before if isinstance(before, EndpointSlice) else None, obj)
             case KeepalivedGroup():
                 self.ledger.reserve(f"{names.KEEPALIVED_GROUP} {key}", obj.virtual_ips)
-                self._own(self._reports.reporting(before, obj))
+                self._update_nodes(self._reported.reporting(before, obj))
                 self._choose_default()
+        return False
 
     def drop(self, kind: str, key: str) -> None:
-        """Forget the object of *kind* with *key*; unknown ones are none."""
+        """Remove the object of *kind* with *key*, if there is one."""
         before = self._store(kind).pop(key, None)
         if kind == names.KEEPALIVED_GROUP:
             self.outside.pop(key, None)
         match kind:
             case names.SERVICE:
                 self._index_service(key, None)
-                self._own(self._reports.reporting(before))
+                self._update_nodes(self._reported.reporting(before))
             case names.VIP_POOL:
-                self._pools_stale = True
-                self.ledger.rests.learn(key, None)
+                self.ledger.cooldown.learn(key, None)
+                self._configure_pools()
             case names.NETWORK:
-                self._pools_stale = True
+                self._configure_pools()
             case names.NAMESPACE:
-                self._rows.doubt(key)
+                self._membership.invalidate_namespace(key)
             case names.ENDPOINT_SLICE if isinstance(before, EndpointSlice):
                 self._index_slice(key, before, None)
             case names.NODE:
-                self._reports.see(key, None)
-                self._own([key])
+                self._reported.observe(key, None)
+                self._update_nodes([key])
             case names.KEEPALIVED_GROUP:
-                self._rows.forget(key)
+                self._membership.forget(key)
                 self._memories.pop(key, None)
                 self.ledger.reserve(f"{kind} {key}", ())
-                self._own(self._reports.reporting(before))
+                self._update_nodes(self._reported.reporting(before))
                 self._choose_default()
 
     def _store(self, kind: str) -> dict[str, Object]:
-        stores: dict[str, Any] = {  # one dict for each kind, seen as a dict of their union
+        stores: dict[str, Any] = {  # one dict per kind, typed as a dict of their union
             names.SERVICE: self.services,
             names.KEEPALIVED_GROUP: self.groups,
             names.VIP_POOL: self.pools,
@@ -165,24 +176,30 @@ class Snapshot:
         found: dict[str, Object] = stores[kind]
         return found
 
+    def _configure_pools(self) -> None:
+        """Parse the pools that have changed, and let the ledger count over the new ones."""
+        rejected = rejected_ranges(self.network)
+        self.parsed_pools = Pools.of(self.pools.values(), barred=rejected, before=self.parsed_pools)
+        self.ledger.configure(self.parsed_pools)
+
     def _index_service(self, key: str, service: Service | None) -> None:
         declared = service.declared_group if service is not None and is_candidate(service) else None
-        self._rows.see(key, declared)
+        self._membership.observe(key, declared)
         self.followed.discard(key)
         if service is not None and declared is not None and service.follows_slices:
             self.followed.add(key)
         self.ledger.observe(key, service)
 
-    def _own(self, nodes: Iterable[str]) -> None:
-        """Look again which addresses are the own ones of *nodes*, by name."""
+    def _update_nodes(self, nodes: Iterable[str]) -> None:
+        """Determine again which addresses are the own ones of *nodes*."""
         for key in nodes:
-            if (node := self._reports.cleared(key)) is not None:
+            if (node := self._reported.without_vips(key)) is not None:
                 self.nodes[key] = node
-            self._crews.forget()
+            self._group_nodes.clear()
             self.ledger.reserve(f"{names.NODE} {key}", addresses_of(node))
 
     def _holders(self, address: Address) -> Iterator[Service | KeepalivedGroup]:
-        found = (self.services.get(terms.key) for terms in self.ledger.claimants(address))
+        found = (self.services.get(terms.key) for terms in self.ledger.claims.claimants(address))
         yield from (each for each in found if each is not None and is_candidate(each))
         kind, _, key = self.ledger.owner(address).partition(" ")
         if kind == names.KEEPALIVED_GROUP and key in self.groups:
@@ -207,11 +224,11 @@ class Snapshot:
             or self._default is None
             or (before.key, before.spec) != (self._default.key, self._default.spec)
         ):
-            self._rows.adopt(self._default.key if self._default else "")
-        if self._default is not None:  # while there is none, nobody serves them: that is no reason to part sharers
-            plain = (self.services[key] for key in self._rows.candidates(""))
+            self._membership.set_default_group(self._default.key if self._default else "")
+        if self._default is not None:  # without one the Services are not served; they go on sharing addresses
+            plain = (self.services[key] for key in self._membership.candidates(""))
             sharing = (each for each in plain if each.metadata.annotation(names.SHARING_KEY_ANNOTATION))
-            self.ledger.enroll(self._default.key, sharing)
+            self.ledger.set_default_group(self._default.key, sharing)
 
     # --- reading --------------------------------------------------------------------------------------------------
     @property
@@ -220,36 +237,21 @@ class Snapshot:
         return self.networks.get("cluster")
 
     @property
-    def parsed_pools(self) -> Pools:
-        """The pools as ipam reads them; parsed again only after one has changed."""
-        if self._pools_stale:
-            self._parsed = Pools.of(self.pools.values(), barred=rejected_ranges(self.network), before=self._parsed)
-            self._pools_stale = False
-            self.ledger.configure(self._parsed)
-        return self._parsed
-
-    @property
-    def rests(self) -> Rests:
-        """The addresses at rest, in the pools as they are."""
-        _ = self.parsed_pools
-        return self.ledger.rests
-
-    @property
     def default_group(self) -> KeepalivedGroup | None:
-        """The group labelled as the default one; of several the oldest counts."""
+        """The oldest group that is labelled as the default one."""
         return self._default
 
     def has_groups(self, namespace: str) -> bool:
-        """Whether groups count in *namespace* (setting ``group_namespaces``)."""
+        """Whether kavip serves groups in *namespace* (setting ``group_namespaces``)."""
         return not self.group_namespaces or namespace in self.group_namespaces
 
     def any_group(self, key: str) -> KeepalivedGroup | None:
-        """The group with *key*, whether it counts or not."""
+        """The group with *key*, even if kavip does not serve it."""
         return self.groups.get(key) or self.outside.get(key)
 
     @property
     def every_group(self) -> list[KeepalivedGroup]:
-        """All groups, also those that do not count, sorted by key."""
+        """All groups, including those that kavip does not serve, sorted by key."""
         return [group for _, group in sorted({**self.groups, **self.outside}.items())]
 
     def memory(self, group: str) -> Memory:
@@ -259,7 +261,7 @@ class Snapshot:
         return self._memories.setdefault(group, Memory())
 
     def namespace_labels(self, name: str) -> dict[str, str]:
-        """The labels of namespace *name*; none where it is not known."""
+        """The labels of namespace *name*; none if it is unknown."""
         found = self.namespaces.get(name)
         return (found.metadata.labels if found else None) or {}
 
@@ -270,9 +272,9 @@ class Snapshot:
 
     def group_of(self, service: Service) -> str | None:
         """
-        The key of the group that *service* belongs to; None where kavip does not manage it.
+        The key of the group that *service* belongs to, which may not exist; None if kavip does not manage the Service.
 
-        "" means managed by its class, with no group to use. The group need not exist.
+        "": its class makes kavip manage it, and there is no group that it could use.
         """
         if not is_candidate(service):
             return None
@@ -289,52 +291,52 @@ class Snapshot:
         self, group: str, spec: object, make: Callable[[Service], D | None], share_of: ShareOf
     ) -> Mapping[str, tuple[D, ...]]:
         """
-        What *make* makes of each member of *group* for *spec*, by *share_of* its key, which may depend on *spec* alone.
+        The results of *make* for the members of *group*, in shares by *share_of* of the key; without results None.
 
-        It is made again only of a Service or for a spec that is new, or where the labels of its namespace are; without
-        those of which nothing is. A share where nothing was made again is the same object.
+        A result is kept until the Service, the labels of its namespace or *spec* change; *share_of* may depend on
+        *spec* only. A share in which no result has changed is the same object as before.
         """
-        return self._rows.derived(group, spec, make, share_of)
+        return self._membership.derived(group, spec, make, share_of)
 
     def members(self, group: str) -> Sequence[Service]:
         """The Services that belong to the group with key *group*, sorted by key."""
-        return self._rows.members(group)
+        return self._membership.members(group)
 
     def parts(self, group: str) -> Mapping[str, tuple[Service, ...]]:
-        """The same in small shares: one in which no Service is another is the same object as before."""
-        return self._rows.parts(group)
+        """The same in small shares; a share in which no Service has changed is the same object as before."""
+        return self._membership.parts(group)
 
     def candidates(self, declared: str) -> list[Service]:
         """The Services that kavip may manage and whose group annotation says *declared*, sorted by key."""
-        return list(map(self.services.__getitem__, sorted(self._rows.candidates(declared))))
+        return list(map(self.services.__getitem__, sorted(self._membership.candidates(declared))))
 
     def neighbours(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
-        """The other groups of the same segment, sorted by key: no VRID of theirs may be used."""
+        """The other groups of the same segment, sorted by key: their VRIDs are in use."""
         return [other for other in self.every_group if other.key != group.key and other.segment == group.segment]
 
     def companions(self, group: KeepalivedGroup) -> list[KeepalivedGroup]:
-        """The other groups that run on a node of *group*, whether they count or not, sorted by key."""
+        """The other groups that run on a node of *group*, including those that kavip does not serve, sorted by key."""
         nodes = {node.metadata.name for node in self.group_nodes(group)}
         others = (other for other in self.every_group if other.key != group.key)
         return [one for one in others if not nodes.isdisjoint(node.metadata.name for node in self.group_nodes(one))]
 
     def group_nodes(self, group: KeepalivedGroup) -> tuple[Node, ...]:
         """The nodes on which the group's DaemonSet runs, sorted by name."""
-        return self._crews.of(group.spec).nodes
+        return self._group_nodes.of(group.spec).nodes
 
     def ready_nodes(self, group: KeepalivedGroup) -> tuple[str, ...]:
-        """The names of those that are ready."""
-        return self._crews.of(group.spec).ready
+        """The names of those nodes that are ready."""
+        return self._group_nodes.of(group.spec).ready
 
     def keeping_nodes(self, group: KeepalivedGroup) -> frozenset[str]:
-        """The names of those on which a pod stays that is there, though none may be made for them any more."""
-        return self._crews.of(group.spec).keeping
+        """The names of the nodes on which an existing pod stays, even if no new one may be scheduled there."""
+        return self._group_nodes.of(group.spec).keeping
 
     def endpoint_nodes(self, service: str) -> frozenset[str]:
         """
-        The nodes on which kube-proxy answers for *service*, as far as its EndpointSlices are read.
+        The nodes on which kube-proxy answers for *service*, according to its EndpointSlices.
 
-        Those of ready endpoints; where there are none, those of endpoints that end and still serve.
+        Nodes of ready endpoints; if there are none, nodes of endpoints that terminate and still serve.
         """
         slices = [self.slices[key] for key in self._slices_of.get(service, ())]
         ready = frozenset[str]().union(*(each.ready_nodes for each in slices))
@@ -342,20 +344,20 @@ class Snapshot:
 
 
 def _like(group: KeepalivedGroup, before: KeepalivedGroup) -> KeepalivedGroup:
-    """*group* with the very parts that it had *before* where they are equal: what was made of them still holds."""
+    """*group* with the same objects as *before* where they are equal, so that results derived from them stay valid."""
     if group.status.router_ids == before.status.router_ids:
         status = msgspec.structs.replace(group.status, router_ids=before.status.router_ids)
         group = msgspec.structs.replace(group, status=status)
     return msgspec.structs.replace(group, spec=before.spec) if group.spec == before.spec else group
 
 
-def _declared(pool: Object | None) -> object:
-    """What of a pool decisions read: all but its status, which kavip itself writes."""
+def _without_status(pool: Object | None) -> object:
+    """What decisions read of a pool: kavip itself writes the status."""
     return (pool.spec, pool.metadata.age_key) if isinstance(pool, VIPPool) else None
 
 
 def is_candidate(service: Service) -> bool:
-    """Whether kavip may manage *service* at all: it has VIPs to hold, and no other controller's class."""
+    """Whether kavip may manage *service*: it can have VIPs, and does not have the class of another controller."""
     spec = service.spec
     if spec.load_balancer_class not in (None, "", names.LOAD_BALANCER_CLASS):
         return False
@@ -363,12 +365,12 @@ def is_candidate(service: Service) -> bool:
 
 
 def has_foreign_status(service: Service) -> bool:
-    """Whether somebody else wrote the address that stands in status: kavip always writes its condition with it."""
+    """Whether another controller wrote the address in status: kavip always writes its condition with it."""
     return bool(service.status.load_balancer.ingress) and not read_record(service).reason
 
 
 def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
-    """What OpenShift's ``spec.externalIP.policy`` lets nobody have; unreadable entries bar nothing."""
+    """The ranges that OpenShift's ``spec.externalIP.policy`` rejects; unreadable entries are skipped."""
     policy = network.spec.external_ip.policy if network and network.spec.external_ip else None
     found = []
     for text in (policy.rejected_cidrs if policy else None) or ():
@@ -378,7 +380,7 @@ def rejected_ranges(network: Network | None) -> tuple[Range, ...]:
 
 
 def service_ranges(objects: Iterable[ServiceCIDR]) -> Iterator[tuple[str, Range]]:
-    """The ranges of *objects*, each with the name of its object; unreadable entries are none."""
+    """The ranges of *objects*, each with the name of its object; unreadable entries are skipped."""
     for each in sorted(objects, key=lambda one: one.metadata.name):
         for text in each.spec.cidrs or ():
             with suppress(BadInput):

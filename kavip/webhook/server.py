@@ -198,7 +198,7 @@ class WebhookServer:
 
     async def _decide(self, route: Route, request: AdmissionRequest) -> Verdict:
         """Decide, and again once a missing reference exists: the same ``kubectl apply`` may create it."""
-        self._snapshot.rests.expire(datetime.now(UTC))
+        self._snapshot.ledger.cooldown.expire(datetime.now(UTC))
         verdict = route.decide(request, self._snapshot, self._options)
         clock = asyncio.get_running_loop().time
         deadline = clock() + WAIT_FOR_REFERENCES

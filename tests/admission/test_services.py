@@ -60,8 +60,9 @@ def test_a_service_waits_for_a_cooling_address() -> None:
     assert found.allowed
     (warning,) = found.warnings
     assert warning == (
-        "metadata.annotations[kavip.io/addresses]: the Service waits for an address: address 192.0.2.130 rests until "
-        "2026-03-01T12:01:00Z for Service shop/old, which freed it; wait for it, or ask for another"
+        "metadata.annotations[kavip.io/addresses]: the Service waits for an address: address 192.0.2.130 cools down "
+        "until 2026-03-01T12:01:00Z for Service shop/old, which freed it; wait until then, or ask "
+        "for another"
     )
     assert create(service("shop/old", group="lb/edge", wants="192.0.2.130"), *world).warnings == ()
     assert create(service("shop/web", group="lb/edge"), *world).warnings == ()
@@ -74,7 +75,8 @@ def test_a_cooling_address_is_refused_as_external_ip() -> None:
     found = create(service("shop/web", **asked), *world)
     assert reasons(found) == [Reason.ADDRESS_IN_USE]
     assert found.refusals[0].message.endswith(
-        "rests until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another address, or retry then"
+        "cools down until 2026-03-01T12:01:00Z for Service shop/old, which freed it; choose another "
+        "address, or retry then"
     )
     assert create(service("shop/old", **asked), *world).allowed
 
@@ -111,7 +113,7 @@ def test_an_edit_that_strands_is_accepted_with_a_warning() -> None:
     found = update(old, new, EDGE, picky)
     assert found.allowed
     (warning,) = found.warnings
-    assert warning.startswith("the Service keeps 192.0.2.130, although 192.0.2.130 is in pool edge, which does not")
+    assert warning.startswith("the Service keeps 192.0.2.130, although 192.0.2.130 is in pool edge, which cannot serve")
 
 
 def test_a_service_of_the_platform_is_not_evaluated() -> None:

@@ -51,7 +51,7 @@ def test_a_freed_address_rests_and_comes_back(installation: Installation) -> Non
     assert rest["address"] == "192.0.2.128"
     done = installation.apply(served("wish", **{"kavip.io/addresses": "192.0.2.128"}))
     assert done.returncode == 0, done.stderr
-    words = f"address 192.0.2.128 rests until {rest['until']} for Service shop/web, which freed it"
+    words = f"address 192.0.2.128 cools down until {rest['until']} for Service shop/web, which freed it"
     assert words in done.stderr
     installation.applied(served("other"))
     assert given(installation, "other") == ["192.0.2.129"]

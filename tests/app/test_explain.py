@@ -178,7 +178,7 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     late = kubectl_kavip(tmp_path, installation, *typed, "late", "-n", "shop")
     assert (late.returncode, late.stderr) == (1, ""), late.stderr
     assert late.stdout.startswith("Service shop/late has no address: PoolExhausted\n")
-    assert "NO  namespaceSelector  does not select namespace shop" in late.stdout
+    assert "NO  namespaceSelector  cannot serve namespace shop" in late.stdout
     assert "0 of 2 free, 2 assigned" in late.stdout
     one = kubectl_kavip(tmp_path, installation, *typed, "shop/one", "-o", "json")
     assert (one.returncode, json.loads(one.stdout)["addresses"][0]["pool"]) == (0, "edge"), one.stderr

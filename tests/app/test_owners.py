@@ -35,7 +35,7 @@ def test_the_address_of_the_api_server_is_nobodys(installation: Installation) ->
     wait_for("the next address is given", lambda: installation.addresses("one") == ["192.0.2.129"])
     wait_for("the other waits", lambda: installation.condition("two", "kavip.io/AddressAssigned"))
     message = installation.condition("two", "kavip.io/AddressAssigned")["message"]
-    assert "1 of 2 assigned, 1 kept for others (reservations, nodes, groups, API server)" in message
+    assert "1 of 2 assigned, 1 kept back (reservations, nodes, groups, API server)" in message
     wait_for("the pool counts it", lambda: numbers(installation) == {"total": 2, "assigned": 1, "available": 0})
     refused = installation.apply(a_service("asks", annotations=WANTS))
     assert "address 192.0.2.128 is an address of the API server; ask for another" in refused.stderr

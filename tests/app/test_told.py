@@ -141,7 +141,7 @@ def what_is_given_and_what_is_not(stage: Stage) -> None:
     assert stage.site.condition("young")["message"] == f"{FULL}; {REMEDY}"
     selective = a_pool("lab", "198.51.100.0/24", namespaceSelector={"matchLabels": {"env": "prod"}})
     stage.site.applied(selective)
-    room = "pool lab has room but does not select namespace shop"
+    room = "pool lab has room but cannot serve namespace shop (namespaceSelector)"
     stage.until("young", "PoolExhausted", room)
     stage.edit("service", "young", {"metadata": {"labels": {"a": "b"}}})
     told = stage.told_all()
@@ -196,7 +196,7 @@ def a_lost_address_is_told_with_its_holder(stage: Stage) -> None:
     """Somebody writes an address into a second status: the older Service keeps it, the other is told whose it is."""
     ingress = [{"ip": "192.0.2.129", "ipMode": "VIP"}]
     stage.edit("service", "young", {"status": {"loadBalancer": {"ingress": ingress}}}, "--subresource=status")
-    lost = f"{FULL}; {REMEDY} (was 192.0.2.129; 192.0.2.129 is Service shop/s1's, which is older)"
+    lost = f"{FULL}; {REMEDY} (was 192.0.2.129; 192.0.2.129 belongs to Service shop/s1, which is older)"
     stage.hears("young", lost)
     wait_for("it is taken back", lambda: not stage.site.addresses("young"))
     assert stage.metrics("kavip_address_conflicts_total")['{reason="TwoServices"}'] == 1

@@ -84,8 +84,8 @@ def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
         ("", "InvalidRequest"): 1,
         ("edge", "PoolSelectorMismatch"): 1,
     }
-    assert "shop/e" not in snapshot.ledger.waiters()  # nothing but its own edit helps it
-    snapshot.ledger.release("shop/b")
+    assert "shop/e" not in snapshot.ledger.waiters.by_age()  # nothing but its own edit helps it
+    snapshot.ledger.observe("shop/b", None)
     snapshot.ledger.expect("shop/c", [parse_address("192.0.2.130")])
     addresses.measure(snapshot, leads=True)
     assert shown("kavip_services_waiting")["lab", "PoolExhausted"] == 1

@@ -35,7 +35,7 @@ class Desk:
         self.world = World(cluster(build.group(), *objects))
         self.snapshot = self.world.snapshot
         self.looks: Counter[str] = Counter()
-        self.snapshot.rests.lead(self.world.now)
+        self.snapshot.ledger.cooldown.lead(self.world.now)
         self._work(list(enqueue.everything(self.snapshot)))
 
     def put(self, *objects: Object) -> None:
@@ -54,8 +54,8 @@ class Desk:
     def later(self, seconds: float) -> None:
         """Time passes, and ends what has rested."""
         self.world.now += timedelta(seconds=seconds)
-        self.snapshot.rests.expire(self.world.now)
-        self._work([Key(KeyKind.SERVICE, key) for key in self.snapshot.ledger.woken()])
+        self.snapshot.ledger.cooldown.expire(self.world.now)
+        self._work([Key(KeyKind.SERVICE, key) for key in self.snapshot.ledger.drain_requeues()])
 
     def told(self) -> tuple[str, str] | None:
         """Status and reason of ``AddressAssigned``."""
@@ -65,7 +65,7 @@ class Desk:
         return self.snapshot._store(KINDS[kind]).get(key)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        self.snapshot.rests.cool(self.world.now)
+        self.snapshot.ledger.cooldown.start(self.world.now)
         self._work(list(enqueue.of(self.snapshot, old, new)))
 
     def _work(self, keys: list[Key]) -> None:
@@ -80,10 +80,10 @@ class Desk:
             if plan.waits is not None:
                 request, _ = read_request(before, group=self.snapshot.group_of(before))
                 self.snapshot.ledger.wait(request, plan.waits, reason=plan.unmet)
-            self.snapshot.ledger.answer(key)
+            self.snapshot.ledger.waiters.answer(key)
             after = self.snapshot.services[key]
             found = enqueue.of(self.snapshot, before, after) if after != before else ()
-            called = [Key(KeyKind.SERVICE, each) for each in self.snapshot.ledger.woken()]
+            called = [Key(KeyKind.SERVICE, each) for each in self.snapshot.ledger.drain_requeues()]
             queue += [each for each in (*found, *called) if each.kind is KeyKind.SERVICE and each.name != key]
 
 

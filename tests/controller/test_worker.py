@@ -355,9 +355,9 @@ async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.Monkey
     monkeypatch.setattr("kavip.controller.worker.FOLD", 60.0)
     pool = build.pool("edge", "192.0.2.128/32", cooldown_seconds=60)
     async with working(web("shop/a", holds=["192.0.2.128"]), web("shop/b"), build.group(), pool) as shop:
-        shop.snapshot.rests.lead(NOW)
+        shop.snapshot.ledger.cooldown.lead(NOW)
         shop.snapshot.drop(names.SERVICE, "shop/a")
-        shop.snapshot.rests.cool(NOW)
+        shop.snapshot.ledger.cooldown.start(NOW)
         shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: shop.writer.sent)
         shop.queue.add(Key(KeyKind.SERVICE, "shop/b"))
@@ -375,7 +375,7 @@ async def test_what_has_cooled_down_goes_to_who_waits(monkeypatch: pytest.Monkey
         shop.seconds += 60
         shop.queue.add(Key(KeyKind.POOL, "edge"))
         await shop.until(lambda: len(shop.writer.sent) == 4)
-        assert not shop.snapshot.rests.of("edge")
+        assert not shop.snapshot.ledger.cooldown.of("edge")
 
 
 def cooling_of(plan: Plan) -> Any:

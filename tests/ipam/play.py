@@ -18,7 +18,7 @@ from kavip.api.pool import PoolSpec, VIPPool
 from kavip.api.refusal import Refusal
 from kavip.api.service import Ingress, LoadBalancer, Service, ServicePort, ServiceStatus
 from kavip.ipam.allocate import Allocation
-from kavip.ipam.pools import check_pool
+from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import Reason
 from tests.ipam.world import World
@@ -51,7 +51,7 @@ def _pools_otherwise(case: Json) -> list[str]:
     results = []
     for step in steps:
         new = as_pool(step["pool"])
-        results.append(not check_pool(new, stored.values()))
+        results.append(not Pools.of(stored.values()).check(new))
         stored[new.name] = new
     if "steps" in case:
         wanted = [step["expect"]["allowed"] for step in steps]

@@ -11,7 +11,7 @@ from kavip import names
 from kavip.api.pool import Cooling, Reservation
 from kavip.api.refusal import Refusal
 from kavip.ipam.allocate import settle
-from kavip.ipam.explain import Explanation, Looked, Role, explain
+from kavip.ipam.explain import ExplainedPool, Explanation, PoolRole, explain
 from kavip.ipam.pools import Pools
 from kavip.names import Reason
 from tests.ipam.deciding import EDGE, FULL, LAB, PREFER, REASSIGN, REQUIRE, SELECTIVE, SHARE, ours, told
@@ -29,7 +29,7 @@ def look(subject: Any, *others: Any, pools: Any = (EDGE, LAB), **more: Any) -> E
 def rules(found: Explanation, name: str) -> dict[str, tuple[bool | None, str]]:
     """Rule -> whether it holds, and why, of one pool."""
     (looked,) = (each for each in found.pools if each.name == name)
-    return {step.rule: (step.holds, step.text) for step in looked.steps}
+    return {step.rule: (step.holds, step.text) for step in looked.rules}
 
 
 MANY = (
@@ -79,24 +79,24 @@ def test_the_explanation_is_the_decision(
     has = () if isinstance(found.outcome, Refusal) else found.outcome.addresses
     new = [each for each in found.addresses if str(each.address) not in held]
     assert tuple(each.address for each in found.addresses) == has
-    assert {each.name for each in found.pools if each.role is Role.GIVES} == {each.pool for each in new}
-    if not found.asked:
+    assert {each.name for each in found.pools if each.role is PoolRole.GIVES} == {each.pool for each in new}
+    if not found.is_asked:
         assert not new
     elif not new:
-        assert not {Role.COULD, Role.PARTLY} & set(roles), "a pool that could serve is not passed over"
+        assert not {PoolRole.COULD, PoolRole.PARTLY} & set(roles), "a pool that could serve is not passed over"
     elif len({each.address.family for each in found.addresses}) == len(found.request.families):
-        assert Role.COULD not in roles[: roles.index(Role.GIVES)], "the first pool that can gives"
+        assert PoolRole.COULD not in roles[: roles.index(PoolRole.GIVES)], "the first pool that can gives"
     else:
-        assert Role.COULD not in roles, "nobody gets less than some pool could give"
+        assert PoolRole.COULD not in roles, "nobody gets less than some pool could give"
 
 
-def agrees(looked: Looked) -> None:
+def agrees(looked: ExplainedPool) -> None:
     """The rules of a pool say what its role says; what it holds for a Service already may be against its rules."""
-    broken = [step.rule for step in looked.steps if step.holds is False]
+    broken = [step.rule for step in looked.rules if step.holds is False]
     match looked.role:
-        case Role.GIVES | Role.COULD | Role.PARTLY:
+        case PoolRole.GIVES | PoolRole.COULD | PoolRole.PARTLY:
             assert not broken, looked
-        case Role.LACKS | Role.CLOSED | Role.OFF:
+        case PoolRole.LACKS | PoolRole.CLOSED | PoolRole.OFF:
             assert broken, looked
 
 
@@ -110,7 +110,7 @@ FIRST = "192.0.2.128"
     [
         (service("a/web"), FULL, (EDGE,), "PoolExhausted", "edge", "IPv4", "0 of 16 free, 16 assigned"),
         (service("a/web", pool="egde"), (), (EDGE,), "PoolNotFound", "edge", "named", "the Service names egde"),
-        (service("a/web"), (), (SELECTIVE,), "PoolSelectorMismatch", "team", "namespaceSelector", "does not select"),
+        (service("a/web"), (), (SELECTIVE,), "PoolSelectorMismatch", "team", "namespaceSelector", "cannot serve"),
         (service("a/web"), (), (pool("x", auto_assign=False),), "NoPool", "x", "autoAssign", "false: only for"),
         (service("a/web", wants="10.0.0.1"), (), (EDGE,), "AddressNotInPool", "edge", "address", "is not in this pool"),
         (
@@ -177,7 +177,7 @@ def test_the_broken_rule_says_what_is_in_the_way(
 def test_what_cannot_be_read_stands_with_every_finding() -> None:
     """Nothing is asked of a pool; all that is wrong with the Service is told."""
     found = look(service("a/web", wants="192.0.2.300", annotations={names.REASSIGN_ANNOTATION: "perhaps"}))
-    assert (found.outcome.reason, found.asked, len(found.findings)) == ("InvalidRequest", False, 2)
+    assert (found.outcome.reason, found.is_asked, len(found.findings)) == ("InvalidRequest", False, 2)
 
 
 def test_each_address_says_why_it_is_this_one() -> None:
@@ -185,16 +185,16 @@ def test_each_address_says_why_it_is_this_one() -> None:
     kept = pool("edge", "192.0.2.128/28", reservations=[Reservation("192.0.2.135", "a/web")])
     partner = service("a/old", holds=["192.0.2.130"], annotations=SHARE, port=443)
     for subject, pools, words in (
-        (service("a/web", wants="192.0.2.131"), (EDGE,), "192.0.2.131 asked for by name"),
+        (service("a/web", wants="192.0.2.131"), (EDGE,), "192.0.2.131 requested by name"),
         (service("a/web"), (kept,), "192.0.2.135 reserved for this Service"),
         (service("a/web", annotations=SHARE), (EDGE,), "192.0.2.130 shared under kavip.io/sharing-key"),
         (service("a/web"), (EDGE,), "192.0.2.128 the first free address of pool edge"),
-        (ours("a/web", ["192.0.2.133"]), (EDGE,), "192.0.2.133 held already, and no address moves without cause"),
+        (ours("a/web", ["192.0.2.133"]), (EDGE,), "192.0.2.133 held already; kavip moves no address without cause"),
         (service("a/web", holds=["10.0.0.1"]), (EDGE,), "10.0.0.1 written by another controller"),
     ):
         (had,) = look(subject, partner, pools=pools).addresses
         assert f"{had.address} {had.why}" == words
-        assert had.fellows == (("a/old",) if "shared" in words else ())
+        assert had.shared_with == (("a/old",) if "shared" in words else ())
 
 
 def test_the_second_family_comes_from_the_pool_of_the_first() -> None:
@@ -211,9 +211,9 @@ def test_what_one_family_lacks_does_not_close_a_pool() -> None:
     """PreferDualStack: a pool of one family could serve a part; one of both gives."""
     found = look(service("a/web", **PREFER), pools=(EDGE, DUAL, LAB))
     assert [(each.name, each.role) for each in found.pools] == [
-        ("dual", Role.GIVES),
-        ("edge", Role.PARTLY),
-        ("lab", Role.COULD),
+        ("dual", PoolRole.GIVES),
+        ("edge", PoolRole.PARTLY),
+        ("lab", PoolRole.COULD),
     ]
     assert rules(found, "edge")["IPv6"] == (None, "the pool has no addresses of this family")
 
@@ -230,10 +230,10 @@ def test_a_stranded_address_says_what_is_against_it() -> None:
     """It stays, its pool holds it, and the flaw is told; with reassign the Service moves and both are seen."""
     narrow = pool("edge", "192.0.2.128/28", exclude=["192.0.2.133"])
     found = look(ours("a/web", ["192.0.2.133"]), pools=(narrow,))
-    assert (found.outcome.reason, found.pools[0].role, found.asked) == ("Stranded", Role.HOLDS, False)
+    assert (found.outcome.reason, found.pools[0].role, found.is_asked) == ("Stranded", PoolRole.HOLDS, False)
     assert found.addresses[0].flaw == "is excluded from pool edge"
     moved = look(ours("a/web", ["192.0.2.133"], annotations=REASSIGN), pools=(narrow,))
-    assert (moved.pools[0].role, moved.addresses[0].flaw) == (Role.GIVES, "")
+    assert (moved.pools[0].role, moved.addresses[0].flaw) == (PoolRole.GIVES, "")
 
 
 def test_sizes_beyond_reason_are_not_spelled_out() -> None:
@@ -247,7 +247,7 @@ def test_what_cools_down_is_told_to_others_and_kept_for_one() -> None:
     edge = pool("edge", "192.0.2.128/31", cooldown_seconds=60)
     parsed = Pools.of([edge])
     ledger = entered(parsed, [])
-    ledger.rests.learn("edge", [Cooling(address="192.0.2.128", service="a/web", until="2026-03-01T00:00:00Z")])
+    ledger.cooldown.learn("edge", [Cooling(address="192.0.2.128", service="a/web", until="2026-03-01T00:00:00Z")])
     back = explain(service("a/web"), parsed, ledger)
     assert back.addresses[0].why == "this Service had it before, and it cools down for all others"
     other = explain(service("a/new"), parsed, ledger)
@@ -256,4 +256,4 @@ def test_what_cools_down_is_told_to_others_and_kept_for_one() -> None:
     )
     wish = explain(service("a/new", wants="192.0.2.128"), parsed, ledger)
     assert rules(wish, "edge")["192.0.2.128"][0] is False
-    assert "rests until 2026-03-01T00:00:00Z for Service a/web" in rules(wish, "edge")["192.0.2.128"][1]
+    assert "cools down until 2026-03-01T00:00:00Z for Service a/web" in rules(wish, "edge")["192.0.2.128"][1]

@@ -12,7 +12,7 @@ from kavip.api.address import Address, parse_address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
 from kavip.ipam.allocate import Allocation
-from kavip.ipam.ledger.claims import can_share
+from kavip.ipam.ledger.sharing import can_share
 from kavip.ipam.request import read_request
 from tests.ipam.world import Fate, World, entered
 from tests.support.build import pool, service

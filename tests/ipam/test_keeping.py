@@ -39,7 +39,11 @@ from tests.support.build import pool, service
         ({}, (LAB,), "192.0.2.130 is in no pool"),
         ({}, (pool("edge", auto_assign=False),), "192.0.2.130 is in pool edge, which has autoAssign: false"),
         ({}, (pool("edge", exclude=["192.0.2.130"]),), "192.0.2.130 is excluded from pool edge"),
-        ({}, (pool("edge", groups=["lb/b"]),), "192.0.2.130 is in pool edge, which serves only KeepalivedGroup lb/b"),
+        (
+            {},
+            (pool("edge", groups=["lb/b"]),),
+            "192.0.2.130 is in pool edge, which can serve only KeepalivedGroup lb/b (groups)",
+        ),
         (
             {},
             (pool("edge", reservations=[Reservation(address="192.0.2.130", service="a/b")]),),
@@ -121,8 +125,8 @@ def test_of_two_holders_the_older_keeps_and_the_other_moves() -> None:
     old, young = (ours(f"a/{year}", ["192.0.2.130"], created=year) for year in ("2020", "2026"))
     assert given(old, young) == ["192.0.2.130"]
     found = outcome(young, old)
-    assert ([str(address) for address in found.addresses], found.is_driven) == (["192.0.2.128"], True)
-    assert found.note == "was 192.0.2.130; 192.0.2.130 is Service a/2020's, which is older"
+    assert ([str(address) for address in found.addresses], found.is_displaced) == (["192.0.2.128"], True)
+    assert found.note == "was 192.0.2.130; 192.0.2.130 belongs to Service a/2020, which is older"
 
 
 def test_a_loser_that_asked_by_name_is_told() -> None:
@@ -151,8 +155,8 @@ def test_a_node_that_joins_with_a_vip_takes_it() -> None:
     ledger.reserve("Node n1", [parse_address("192.0.2.130")])
     found = settle(holder, pools, ledger)
     assert isinstance(found, Allocation)
-    assert (str(found.addresses[0]), found.is_driven) == ("192.0.2.128", True)
-    assert found.note == "was 192.0.2.130; 192.0.2.130 is Node n1's own"
+    assert (str(found.addresses[0]), found.is_displaced) == ("192.0.2.128", True)
+    assert found.note == "was 192.0.2.130; 192.0.2.130 is an address of Node n1"
 
 
 def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
@@ -166,8 +170,8 @@ def test_an_edit_that_ends_a_sharing_is_seen_before_it_is_made() -> None:
     found = breaks_sharing(edited, pools, ledger)
     assert found is not None
     assert found.message == (
-        "address 192.0.2.130 is shared with Service a/80 and could not be any longer: both use TCP/80; undo that, "
-        "or ask for another address by kavip.io/addresses in the same edit"
+        "address 192.0.2.130 is shared with Service a/80, and this edit would end that: both use TCP/80; change "
+        "the edit, or request another address with kavip.io/addresses in the same edit"
     )
 
 
@@ -225,7 +229,7 @@ def test_a_foreign_status_says_why_it_is_not_adopted(holds: str, why: str) -> No
     pools = (pool("man", "198.51.100.0/24", auto_assign=False), pool("six", "2001:db8::/64"))
     found = outcome(service("a/web", holds=[holds], families=("IPv4",)), pools=pools)
     assert found.message == (
-        f"{holds}: written by another controller and left alone, for {why}; "
+        f"{holds} was written by another controller, and kavip leaves it alone, because {why}; "
         'set kavip.io/reassign to "true" to get an address from kavip'
     )
 
@@ -237,7 +241,9 @@ def test_a_host_name_is_never_ours() -> None:
     subject = msgspec.structs.replace(base, status=msgspec.structs.replace(base.status, load_balancer=balancer))
     found = outcome(subject)
     assert (found.reason, found.addresses) == (FOREIGN, ())
-    assert found.message.startswith("the host name in status: written by another controller and left alone")
+    assert found.message.startswith(
+        "the host name in status was written by another controller, and kavip leaves it alone;"
+    )
 
 
 def test_reassign_gives_kavip_a_free_hand() -> None:

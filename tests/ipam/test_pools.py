@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.meta import LabelSelector, Requirement
 from kavip.api.pool import PoolSpec, Reservation, VIPPool
-from kavip.ipam.impact import stranding
+from kavip.ipam.impact import assess_edit
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.pool import cautions
-from kavip.ipam.pools import Pools, check_pool
+from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
 from kavip.names import Reason
@@ -22,7 +22,7 @@ from tests.support.build import metadata, pool, service
 
 def refused(new: VIPPool, *others: VIPPool) -> list[str]:
     """The messages that speak against *new*."""
-    return [finding.message for finding in check_pool(new, others)]
+    return [finding.message for finding in Pools.of(others).check(new)]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_every_selector_must_match() -> None:
     plain, _ = read_request(service("shop/web"))
     grouped, _ = read_request(service("shop/web", group="lb/edge"))
     labelled, _ = read_request(service("shop/web", group="lb/edge", labels={"env": "prod"}))
-    assert edge.mismatch(plain, {"env": "prod"}) == "serves only KeepalivedGroup lb/edge"
-    assert edge.mismatch(grouped, {}) == "does not select namespace shop"
-    assert edge.mismatch(grouped, {"env": "prod"}) == "does not select the labels of Service shop/web"
+    assert edge.mismatch(plain, {"env": "prod"}) == "can serve only KeepalivedGroup lb/edge (groups)"
+    assert edge.mismatch(grouped, {}) == "cannot serve namespace shop (namespaceSelector)"
+    assert edge.mismatch(grouped, {"env": "prod"}) == "cannot serve the labels of Service shop/web (serviceSelector)"
     assert edge.mismatch(labelled, {"env": "prod"}) == ""
 
 
@@ -152,10 +152,10 @@ def test_what_the_platform_rejects_is_not_handed_out_and_harms_no_pool() -> None
     pools = Pools.of([wire], barred=[parse_range("192.0.2.0/31"), parse_range("10.0.0.0/8")])
     (edge,) = pools.in_force
     assert pools.problems == {}
-    assert edge.bar(parse_address("192.0.2.1"), "a/b") == (
+    assert edge.why_barred(parse_address("192.0.2.1"), "a/b") == (
         "of pool edge lies in spec.externalIP.policy.rejectedCIDRs of Network cluster"
     )
-    assert edge.bar(parse_address("192.0.2.2"), "a/b") == ""
+    assert edge.why_barred(parse_address("192.0.2.2"), "a/b") == ""
     assert Ledger(pools).usage("edge") == {4: (254, 0, 254, 0)}
 
 
@@ -192,9 +192,12 @@ def test_stranding_names_those_that_an_edit_would_strand() -> None:
         ],
     )
     shrunk = pool("edge", "192.0.2.0/30", reservations=[Reservation(address="192.0.2.1", service="a/b")])
-    found = stranding(old, shrunk, ledger)
+    found = assess_edit(old, shrunk, ledger)
     assert [str(each) for each in found.lost] == ["shop/api (192.0.2.6)"]
     assert [str(each) for each in found.external] == ["shop/old (192.0.2.7)"]
     assert [str(each) for each in found.misfits] == ["shop/web (192.0.2.1)"]
-    assert [str(each) for each in stranding(old, None, ledger).lost] == ["shop/web (192.0.2.1)", "shop/api (192.0.2.6)"]
-    assert stranding(old, pool("edge", "192.0.2.0/28"), ledger).lost == ()
+    assert [str(each) for each in assess_edit(old, None, ledger).lost] == [
+        "shop/web (192.0.2.1)",
+        "shop/api (192.0.2.6)",
+    ]
+    assert assess_edit(old, pool("edge", "192.0.2.0/28"), ledger).lost == ()

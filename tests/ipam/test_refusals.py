@@ -68,7 +68,7 @@ from tests.support.build import pool, service
             {"pool": "team"},
             Reason.POOL_SELECTOR_MISMATCH,
             POOL_FIELD,
-            "pool team does not select namespace shop; name another pool; pools that would serve: lab",
+            "pool team cannot serve namespace shop (namespaceSelector); name another pool; pools that would serve: lab",
         ),
         (
             {**REQUIRE, "pool": "edge"},
@@ -97,13 +97,13 @@ def test_a_refusal_says_what_to_do_next(more: dict[str, Any], reason: Reason, fi
             Reason.NO_POOL,
             (
                 "pool edge is not in force: spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or "
-                "10.0.0.1; mend it"
+                "10.0.0.1; fix it"
             ),
         ),
         (
             (SELECTIVE,),
             Reason.POOL_SELECTOR_MISMATCH,
-            "pool team does not select namespace shop; let a pool select it or add one",
+            "pool team cannot serve namespace shop (namespaceSelector); let a pool select it or add one",
         ),
         (
             (EDGE, pool("edge2", "203.0.113.0/32", max_per_namespace=0)),
@@ -133,7 +133,7 @@ def test_many_pools_make_no_long_message() -> None:
     many = tuple(pool(f"p{index:03}", f"10.0.{index}.0/24", namespace_selector=selector) for index in range(200))
     found = outcome(service("shop/web"), pools=many)
     assert found.message == (
-        "pools p000, p001, p002, p003, p004 and 95 more do not select namespace shop; "
+        "pools p000, p001, p002, p003, p004 and 95 more cannot serve namespace shop (namespaceSelector); "
         "and 100 more pools do not either; let a pool select it or add one"
     )
 
@@ -141,10 +141,14 @@ def test_many_pools_make_no_long_message() -> None:
 @pytest.mark.parametrize(
     ("mine", "theirs", "why"),
     [
-        ({"port": 80}, {}, "z/web has no kavip.io/sharing-key"),
-        ({"port": 80}, {"annotations": {names.SHARING_KEY_ANNOTATION: "x"}}, "z/web has another kavip.io/sharing-key"),
+        ({"port": 80}, {}, "Service z/web has no kavip.io/sharing-key"),
+        (
+            {"port": 80},
+            {"annotations": {names.SHARING_KEY_ANNOTATION: "x"}},
+            "Service z/web has another kavip.io/sharing-key",
+        ),
         ({"port": 80}, {"annotations": SHARE}, "both use TCP/80"),
-        ({"port": 443, "group": "lb/b"}, {"annotations": SHARE}, "z/web belongs to another KeepalivedGroup"),
+        ({"port": 443, "group": "lb/b"}, {"annotations": SHARE}, "Service z/web belongs to another KeepalivedGroup"),
         (
             {"port": 443, "external_traffic_policy": "Local"},
             {"annotations": SHARE},
@@ -185,7 +189,7 @@ def test_an_address_that_its_pool_keeps_back_is_refused() -> None:
     )
     messages = [outcome(service("shop/web", wants=f"10.0.0.{last}"), pools=(careful,)).message for last in (0, 1, 2)]
     assert messages == [
-        "address 10.0.0.0 ends in .0 or .255, which pool edge does not hand out (avoidBuggyIPs); ask for another",
+        "address 10.0.0.0 ends in .0 or .255, which pool edge does not assign (avoidBuggyIPs); ask for another",
         "address 10.0.0.1 is excluded from pool edge; ask for another",
         "address 10.0.0.2 is reserved for Service a/b in pool edge; ask for another",
     ]

@@ -160,7 +160,7 @@ class World:
         return {"kubernetes.io/metadata.name": name, **self.namespaces.get(name, {})}
 
     def _wake(self) -> None:
-        self.todo.update(dict.fromkeys(self.ledger.woken()))
+        self.todo.update(dict.fromkeys(self.ledger.drain_requeues()))
 
     def _send(self, written: Service, fate: Fate) -> None:
         key = written.key

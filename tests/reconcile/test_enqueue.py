@@ -65,7 +65,7 @@ def test_a_freed_address_concerns_those_who_wait() -> None:
     from kavip.ipam.request import read_request
 
     snapshot.ledger.wait(read_request(web())[0], ["edge"])
-    snapshot.ledger.woken()
+    snapshot.ledger.drain_requeues()
     assert WEB in woken(snapshot, holder, None)
 
 

@@ -87,7 +87,7 @@ def test_conditions(pool: Object, accepted: tuple[str, str], ready: tuple[str, s
             (build.service("shop/web", holds=["192.0.2.128"]), build.node("n9", "2001:db8::1")),
             "Ready",
             (
-                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept for others "
+                "full: IPv4 1 of 1 assigned and IPv6 0 of 1 assigned, 1 kept back "
                 "(reservations, nodes, groups, API server); free an address or add some to spec.addresses"
             ),
         ),
@@ -157,10 +157,10 @@ FREED = {"address": "192.0.2.129", "service": "shop/web", "until": "2026-03-01T1
 def freed(*objects: Object) -> World:
     """A world led by a controller that has just seen ``shop/web`` go, and its address with it."""
     world = World(cluster(RESTING, build.service("shop/web", group=GROUP, holds=["192.0.2.129"]), *objects))
-    world.snapshot.rests.lead(NOW)
+    world.snapshot.ledger.cooldown.lead(NOW)
     world.pool("edge")
     world.snapshot.drop(names.SERVICE, "shop/web")
-    world.snapshot.rests.cool(NOW)
+    world.snapshot.ledger.cooldown.start(NOW)
     return world
 
 
@@ -172,7 +172,7 @@ def test_what_cools_down_stands_in_status_until_its_time() -> None:
     assert plan.requeue_after == 60
     assert world.pool("edge") == PoolPlan(requeue_after=60)
     world.later(60)
-    world.snapshot.rests.expire(world.now)
+    world.snapshot.ledger.cooldown.expire(world.now)
     assert body_of(world.pool("edge")) == {"cooling": None, "ipv4": {"available": 4}}
     assert world.pool("edge") == PoolPlan()
 
@@ -192,7 +192,7 @@ def test_the_next_leader_finds_what_cools_down_in_status() -> None:
     world = freed()
     world.pool("edge")
     reader = cluster(*world.snapshot.pools.values(), build.group(), build.service("shop/web", group=GROUP))
-    reader.rests.lead(NOW)
+    reader.ledger.cooldown.lead(NOW)
     assert plan_pool(reader, "edge", now=NOW) == PoolPlan(requeue_after=60)
     assert plan_service(reader, "shop/web", now=NOW).claims == (parse_address("192.0.2.129"),)
     reader.put(build.service("shop/other", group=GROUP))

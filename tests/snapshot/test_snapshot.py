@@ -1,17 +1,23 @@
 """The Snapshot answers who belongs to which group, whatever the order in which objects came."""
 
 import random
+from itertools import permutations
 from typing import Any
 
 import msgspec
+import pytest
 
 from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.meta import Condition, LabelSelector
+from kavip.api.pool import Cooling, PoolStatus
 from kavip.api.service import Service, ServiceStatus
 from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
+from kavip.ipam.allocate import Allocation, settle
+from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.pools import Pools
 from kavip.memo import KEEPS_NOTHING
-from kavip.snapshot import Object, Snapshot
+from kavip.snapshot import Object, Snapshot, rejected_ranges
 from tests.support import build
 
 
@@ -234,3 +240,53 @@ def test_the_memory_of_a_group_goes_with_it() -> None:
         assert snapshot.memory(key) is KEEPS_NOTHING
     snapshot.put(build.group("lb/edge"))
     assert snapshot.memory("lb/edge") not in memories
+
+
+HOLDER = build.service("shop/web", holds=["192.0.2.128"], created="2025-01-01T00:00:00Z")
+YOUNGER = build.service("shop/api", holds=["192.0.2.128"])
+COOLING = Cooling(address="192.0.2.129", service="shop/old", until="2026-03-01T12:00:00Z")
+WRITTEN = msgspec.structs.replace(build.pool(cooldown_seconds=60), status=PoolStatus(cooling=[COOLING]))
+EVENTS: tuple[Object, ...] = (
+    WRITTEN,
+    build.pool("lab", "192.0.2.128/30", created="2026-02-01T00:00:00Z"),  # overlaps edge, which is older
+    build.network(rejected_cidrs=["192.0.2.130/32"]),
+    HOLDER,
+    YOUNGER,
+    build.node("n1", "192.0.2.131"),
+)
+
+
+@pytest.mark.parametrize("events", list(permutations(EVENTS, 6))[::7])
+def test_pools_and_ledger_agree_after_each_event_in_any_order(events: tuple[Object, ...]) -> None:
+    """After each object the ledger counts over the parsed pools, and the end is the same whatever the order."""
+    snapshot = Snapshot()
+    for each in events:
+        snapshot.put(each)
+        assert (
+            snapshot.parsed_pools.in_force
+            == Pools.of(snapshot.pools.values(), barred=rejected_ranges(snapshot.network)).in_force
+        )
+        assert [bool(snapshot.ledger.usage(name)) for name in snapshot.pools] == [
+            snapshot.parsed_pools.get(name) is not None for name in snapshot.pools
+        ]
+    for same in (snapshot, Snapshot.from_objects(events), Snapshot.from_objects(reversed(events))):
+        assert list(same.parsed_pools.problems) == ["lab"]
+        assert same.ledger.usage("edge") == {4: (15, 1, 12, 1)}  # one kept back for the node
+        assert [terms.key for terms in same.ledger.claims.holders(parse_address("192.0.2.128"))] == ["shop/web"]
+        assert [str(each.address) for each in same.ledger.cooldown.of("edge")] == ["192.0.2.129"]
+        found = settle(build.service("shop/new"), same.parsed_pools, same.ledger)
+        assert isinstance(found, Allocation) and [str(each) for each in found.addresses] == ["192.0.2.132"]
+    snapshot.drop(names.VIP_POOL, "edge")
+    assert [pool.name for pool in snapshot.parsed_pools.in_force] == ["lab"]
+    assert snapshot.ledger.usage("lab")[4].assigned == 1
+    snapshot.drop(names.NETWORK, "cluster")
+    assert snapshot.ledger.usage("lab")[4].total == 4
+
+
+def test_a_list_of_pools_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pool of a list would otherwise cost as much as all of them."""
+    configured: list[Pools] = []
+    monkeypatch.setattr(Ledger, "configure", lambda _, pools: configured.append(pools))
+    pools = [build.pool(f"p{number}", f"10.0.{number}.0/24") for number in range(50)]
+    Snapshot.from_objects([*pools, build.service("shop/web")])
+    assert len(configured) == 1

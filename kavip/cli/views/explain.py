@@ -122,7 +122,7 @@ def explain_service(
     snapshot = Snapshot(group_namespaces)
     for each in listing.objects:
         snapshot.put(simulate.visible(simulate.labelled(each), listing.absent))
-    snapshot.rests.expire(now)
+    snapshot.ledger.cooldown.expire(now)
     if key not in snapshot.services:
         meant = similar(snapshot, key)
         raise BadInput("SERVICE", key, f"no such Service; did you mean {meant}?" if meant else "no such Service")

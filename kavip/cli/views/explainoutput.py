@@ -11,8 +11,8 @@ from kavip.admission.text import printable
 from kavip.api import conditions
 from kavip.api.meta import Condition
 from kavip.cli.views.explain import Advice, ServiceReport
-from kavip.ipam.explain import Explanation, Had, Looked, Role, Step
-from kavip.ipam.ledger.usage import Usage
+from kavip.ipam.explain import ExplainedAddress, ExplainedPool, Explanation, PoolRole, RuleResult
+from kavip.ipam.ledger.usage import FamilyUsage
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.ipam.request import Request
 from kavip.names import Condition as ConditionType
@@ -141,10 +141,10 @@ def _requested(request: Request) -> str:
     return "; ".join(parts)
 
 
-def _had(had: Had) -> str:
+def _had(had: ExplainedAddress) -> str:
     text = f"{had.address}{f' of pool {had.pool}' if had.pool else ''}: {had.why}"
-    if had.fellows:
-        text += f"; shared with {', '.join(had.fellows)}"
+    if had.shared_with:
+        text += f"; shared with {', '.join(had.shared_with)}"
     return f"{text}; {had.flaw}" if had.flaw else text
 
 
@@ -152,24 +152,24 @@ def _pools(found: Explanation) -> Iterator[str]:
     if not found.pools:
         yield "There is no VIPPool."
         return
-    are_tried = "are tried" if found.asked else "would be tried (none is tried now)"
+    are_tried = "are tried" if found.is_asked else "would be tried (none is tried now)"
     yield f"Pools, in the order in which they {are_tried}:"
-    width = max(len(step.rule) for pool in found.pools for step in pool.steps)
+    width = max(len(step.rule) for pool in found.pools for step in pool.rules)
     names = max(len(pool.name) for pool in found.pools)
     for number, pool in enumerate(found.pools, start=1):
-        if number > _MOST_POOLS and pool.role not in (Role.GIVES, Role.HOLDS):
+        if number > _MOST_POOLS and pool.role not in (PoolRole.GIVES, PoolRole.HOLDS):
             continue
         rank = f"priority {pool.priority}" if pool.priority is not None else "-"
         yield f"  {number}. {pool.name:<{names}}  {rank:<12}  {pool.role}"
-        for step in pool.steps:
+        for step in pool.rules:
             yield from _step(step, width)
-    rest = Counter(pool.role for pool in found.pools[_MOST_POOLS:] if pool.role not in (Role.GIVES, Role.HOLDS))
+    rest = Counter(pool.role for pool in found.pools[_MOST_POOLS:] if pool.role not in (PoolRole.GIVES, PoolRole.HOLDS))
     if rest:
         roles = ", ".join(f"{role} ({number})" for role, number in sorted(rest.items()))
         yield f"  and {rest.total()} more, which -o json shows: {roles}"
 
 
-def _step(step: Step, width: int) -> list[str]:
+def _step(step: RuleResult, width: int) -> list[str]:
     margin = f"       {_MARKS[step.holds]:<2}  {step.rule:<{width}}  "
     return textwrap.wrap(
         step.text,
@@ -199,7 +199,7 @@ def data(report: ServiceReport) -> dict[str, Any]:
         "addresses": [_address(had) for had in found.addresses] if found else [],
         "asks": _request(found.request) if found else None,
         "findings": [{"field": each.field, "message": each.message} for each in found.findings] if found else [],
-        "asked": found.asked if found else False,
+        "asked": found.is_asked if found else False,
         "pools": [_pool(pool) for pool in found.pools] if found else [],
         "waits": list(report.waits),
         "helps": [each.text for each in report.advice],
@@ -211,13 +211,13 @@ def _condition(found: Condition | None) -> dict[str, str] | None:
     return {"status": found.status, "reason": found.reason, "message": found.message} if found else None
 
 
-def _address(had: Had) -> dict[str, Any]:
+def _address(had: ExplainedAddress) -> dict[str, Any]:
     return {
         "address": str(had.address),
         "pool": had.pool,
         "why": had.why,
         "flaw": had.flaw,
-        "sharedWith": list(had.fellows),
+        "sharedWith": list(had.shared_with),
     }
 
 
@@ -231,11 +231,11 @@ def _request(request: Request) -> dict[str, Any]:
     }
 
 
-def _pool(pool: Looked) -> dict[str, Any]:
+def _pool(pool: ExplainedPool) -> dict[str, Any]:
     usage = {FAMILY_NAMES[family].lower(): _usage(each) for family, each in pool.usage.items()}
-    rules = [{"rule": step.rule, "holds": step.holds, "text": step.text} for step in pool.steps]
+    rules = [{"rule": step.rule, "holds": step.holds, "text": step.text} for step in pool.rules]
     return {"name": pool.name, "priority": pool.priority, "role": str(pool.role), "rules": rules, **usage}
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def _usage(usage: FamilyUsage) -> dict[str, int]:
     return dict(usage._asdict())

@@ -12,7 +12,7 @@ from kavip.api import conditions
 from kavip.cli.views.explain import why_unmanaged
 from kavip.cli.views.simulate import ReviewedObject, Simulation
 from kavip.cli.views.table import table
-from kavip.ipam.explain import count
+from kavip.ipam.explain import format_count
 from kavip.ipam.ranges import FAMILY_NAMES
 from kavip.names import SERVICE, Reason
 from kavip.names import Condition as ConditionType
@@ -91,7 +91,7 @@ def _pool_rows(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     for pool in snapshot.parsed_pools.in_force:
         usage = snapshot.ledger.usage(pool.name)
         cells = (
-            f"{count(usage[family].assigned)} of {count(usage[family].total)}" if family in usage else "-"
+            f"{format_count(usage[family].assigned)} of {format_count(usage[family].total)}" if family in usage else "-"
             for family in FAMILY_NAMES
         )
         yield pool.name, str(pool.priority), *cells

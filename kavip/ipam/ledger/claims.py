@@ -1,67 +1,173 @@
 """
-Who holds one address: any number of Services claim it, and age decides among those that cannot share.
+Which Services claim an address, and which of them keep it.
 
-A *standing* claim is an address that is in a Service's status, or about to be; an external one stands in
-``spec.externalIPs``. Whoever writes externalIPs cannot take an address away from its holder: they only keep it from
-being handed out.
+Any number of Services can claim one address. Among those that cannot share it, the oldest keeps it. A claim is
+*in status* where the address stands in ``status.loadBalancer``, or is about to; otherwise it stands in
+``spec.externalIPs``. External IPs never take an address from its holder; they only prevent kavip from assigning it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from kavip.api.address import Address
+from kavip.ipam.ledger.sharing import SharingIndex, can_share
 from kavip.ipam.request import Port, Terms
 
 
-class Claim(NamedTuple):
-    """One Service's hold on one address."""
+class AddressClaim(NamedTuple):
+    """The claim of one Service on one address."""
 
     terms: Terms
-    standing: bool
+    in_status: bool
 
 
-def can_share(one: Terms, other: Terms) -> bool:
-    """Whether two Services may hold one address together."""
-    return one.sharing is not None and one.sharing == other.sharing and one.ports.isdisjoint(other.ports)
-
-
-def holders(claims: Collection[Claim]) -> tuple[Terms, ...]:
+def holders(claims: Collection[AddressClaim]) -> tuple[Terms, ...]:
     """
-    The Services that keep the address: the oldest, and those that can share it with all older ones that keep it.
+    The Services that keep the address: the oldest, and each that can share it with all older ones that keep it.
 
-    A function of the set of claims, so that the answer never depends on the order of events.
+    A function of the set of claims: the order of events does not matter.
     """
-    standing = sorted((claim.terms for claim in claims if claim.standing), key=lambda terms: terms.age)
-    if not standing:
+    by_age = sorted((claim.terms for claim in claims if claim.in_status), key=lambda terms: terms.age)
+    if not by_age:
         return ()
-    oldest, kept = standing[0], [standing[0]]
+    oldest, kept = by_age[0], [by_age[0]]
     ports: set[Port] = set(oldest.ports)
-    for terms in standing[1:]:
+    for terms in by_age[1:]:
         if oldest.sharing is not None and terms.sharing == oldest.sharing and ports.isdisjoint(terms.ports):
             kept.append(terms)
             ports |= terms.ports
     return tuple(kept)
 
 
-def rival(claims: Iterable[Claim], terms: Terms) -> Terms | None:
-    """The oldest other Service that *terms* cannot share the address with."""
+def rival(claims: Iterable[AddressClaim], terms: Terms) -> Terms | None:
+    """The oldest other Service that cannot share the address with *terms*."""
     others = (claim.terms for claim in claims if claim.terms.key != terms.key)
     return min((other for other in others if not can_share(other, terms)), key=lambda other: other.age, default=None)
 
 
-def why_not_shared(terms: Terms, other: Terms) -> str:
-    """What keeps *terms* from sharing with *other*. Completes "because ..."."""
-    mine, theirs = terms.sharing, other.sharing
-    if mine is None or theirs is None:
-        return f"{(terms if mine is None else other).key} has no kavip.io/sharing-key"
-    if mine.namespace != theirs.namespace:
-        return "it is in another namespace"
-    if mine.key != theirs.key:
-        return f"{other.key} has another kavip.io/sharing-key"
-    if mine.group != theirs.group:
-        return f"{other.key} belongs to another KeepalivedGroup"
-    if (mine.backend is None) != (theirs.backend is None):
-        return "only one of the two has externalTrafficPolicy: Local"
-    if mine.backend != theirs.backend:
-        return "with externalTrafficPolicy: Local both need the same selector"
-    clash = ", ".join(f"{protocol}/{port}" for protocol, port in sorted(terms.ports & other.ports))
-    return f"both use {clash}"
+class AddressIndex(dict[Address, set[str]]):
+    """Names by address; no set is empty. A subclass of dict because lookups are frequent."""
+
+    def move(self, name: str, old: Iterable[Address], new: Iterable[Address]) -> None:
+        """Remove *name* from *old*, then add it to *new*."""
+        for address in old:
+            found = self[address]
+            found.discard(name)
+            if not found:
+                del self[address]
+        for address in new:
+            self.setdefault(address, set()).add(name)
+
+
+class Owners(AddressIndex):
+    """Addresses that nodes, groups and the API server have themselves, by their names; no Service may have them."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__()
+        self._owned: dict[str, frozenset[Address]] = {}
+
+    def replace(self, owner: str, addresses: Iterable[Address]) -> tuple[frozenset[Address], frozenset[Address]]:
+        """Set the addresses of *owner*; returns those that it has no longer, and those that are new."""
+        before, wanted = self._owned.pop(owner, frozenset()), frozenset(addresses)
+        if wanted:
+            self._owned[owner] = wanted
+        gone, new = before - wanted, wanted - before
+        self.move(owner, gone, new)
+        return gone, new
+
+
+class Claims:
+    """The claims of all Services; as a container, the addresses that are claimed."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._claims: dict[Address, dict[str, AddressClaim]] = {}
+        self._holders: dict[Address, tuple[Terms, ...]] = {}  # a cache, for addresses with several claims
+        self._sharing = SharingIndex()
+
+    def __contains__(self, address: object) -> bool:
+        """Whether any Service claims *address*."""
+        return address in self._claims
+
+    def __iter__(self) -> Iterator[Address]:
+        """The addresses that are claimed."""
+        return iter(self._claims)
+
+    def put(self, address: Address, key: str, *, was: AddressClaim | None, now: AddressClaim | None) -> None:
+        """Replace the claim *was* of Service *key* on *address* by *now*."""
+        claims = self._claims.setdefault(address, {})
+        if was is not None:
+            del claims[key]
+            self._sharing.remove(address, was.terms)
+        if now is not None:
+            claims[key] = now
+            self._sharing.add(address, now.terms)
+        if not claims:
+            del self._claims[address]
+        self._holders.pop(address, None)
+
+    def of(self, address: Address) -> Collection[AddressClaim]:
+        """The claims on *address*, in no order."""
+        claims = self._claims.get(address)
+        return claims.values() if claims else ()
+
+    def namespaces(self, address: Address) -> set[str]:
+        """The namespaces of the Services that claim *address*."""
+        return {claim.terms.namespace for claim in self.of(address)}
+
+    def has_namespace(self, address: Address, namespace: str) -> bool:
+        """Whether a Service of *namespace* claims *address*."""
+        return any(claim.terms.namespace == namespace for claim in self.of(address))
+
+    def holders(self, address: Address) -> tuple[Terms, ...]:
+        """The Services that keep *address*, oldest first, without those that lose it to an older one."""
+        found = self._holders.get(address)
+        if found is None:
+            found = holders(self.of(address))
+            if len(found) > 1:
+                self._holders[address] = found
+        return found
+
+    def claimants(self, address: Address) -> tuple[Terms, ...]:
+        """The Services that have *address* in status or externalIPs, oldest first."""
+        return tuple(sorted((claim.terms for claim in self.of(address)), key=lambda terms: terms.age))
+
+    def keeps(self, address: Address, terms: Terms) -> bool:
+        """
+        Whether the Service of *terms*, which has *address*, does not lose it to an older one.
+
+        For an edit that is only proposed, *terms* counts instead of what is known here.
+        """
+        claims = self._claims.get(address)
+        mine = claims.get(terms.key) if claims else None
+        if claims is None or (mine is not None and len(claims) == 1):
+            return True
+        if mine is None or mine.terms != terms:
+            proposed = {**claims, terms.key: AddressClaim(terms, in_status=True)}
+            return terms in holders(proposed.values())
+        if self._sharing.is_without_clash(address, terms, claims=len(claims)):
+            return mine.in_status
+        return terms in self.holders(address)
+
+    def rival(self, address: Address, terms: Terms) -> Terms | None:
+        """The Service that prevents *terms* from having *address*; None if there is none."""
+        claims = self._claims.get(address)
+        if claims is None or self._sharing.fits(address, terms, claims=len(claims)):
+            return None
+        return rival(claims.values(), terms)
+
+    def is_contested(self, address: Address, terms: Terms) -> bool:
+        """Whether a Service that cannot share *address* with *terms* has it in status."""
+        return rival((claim for claim in self.of(address) if claim.in_status), terms) is not None
+
+    def may_clash(self, address: Address) -> bool:
+        """Whether some Services that claim *address* may be unable to share it; does not compare all of them."""
+        claims = self.of(address)
+        if len(claims) < 2:
+            return False
+        return not self._sharing.is_without_clash(address, next(iter(claims)).terms, claims=len(claims))
+
+    def shareable(self, terms: Terms) -> Iterator[Address]:
+        """The addresses of the sharing key of *terms* on which its ports may be free, lowest first."""
+        return self._sharing.candidates(terms)

@@ -1,14 +1,14 @@
 """
-Addresses at rest: freed a while ago, and for that while nobody's but the Service's that freed them (cool-down).
+Cool-down: a freed address stays reserved for its previous Service until it expires (``spec.cooldownSeconds``).
 
-A rest begins when the last holder of an address lets go of it: its Service is gone, is no longer kavip's, or has
-another address. It ends at its time, which whoever has a clock tells (:meth:`Rests.expire`), or with the cool-down of
-the pool. While somebody claims the address it is merely hidden: the claim may be a write that fails.
+An address cools down when its last holder releases it: the Service is deleted, is no longer managed by kavip, or has
+another address. The cool-down ends at its time (:meth:`Cooldown.expire`), or when its pool no longer has one. While a
+Service claims the address, the cool-down is hidden but kept, because the claim may be a write that fails.
 
-Who leads knows best: it begins rests (:meth:`Rests.lead`, :meth:`Rests.cool`), writes them into the status of the pools
-and believes no copy of that status, which may be old. Everybody else believes nothing but the status
-(:meth:`Rests.learn`), and remembers what it has seen being freed and not yet in status: should it lead next, these rest
-as well.
+The leader starts cool-downs (:meth:`Cooldown.lead`, :meth:`Cooldown.start`) and writes them into the status of the
+pools. It ignores every copy of that status, because a copy may be older than its last write. The other replicas take
+all cool-downs from status (:meth:`Cooldown.learn`), and remember which addresses they saw being freed that are not in
+status yet: if such a replica becomes the leader, these cool down as well.
 """
 
 from collections import OrderedDict, defaultdict
@@ -21,18 +21,18 @@ from kavip.api.address import Address, read_address
 from kavip.api.pool import Cooling
 from kavip.errors import BadInput
 from kavip.ipam.annotations import parse_namespaced
-from kavip.ipam.pool import LONGEST
+from kavip.ipam.pool import LONGEST_COOLDOWN
 from kavip.ipam.pools import Pools
 
-MOST: Final = 512
-"""Rests of one pool; the oldest gives way, and its address is free."""
+MAX_COOLING: Final = 512
+"""Addresses of one pool that cool down; beyond that the oldest is free at once."""
 
-_NOWHERE: Final = ""  # stands for the pool of an address that is in none just now
-_SLACK: Final = 64
+_NO_POOL: Final = ""  # stands for the pool of an address that is in none at the moment
+_SLACK: Final = 64  # entries of the heap that may be obsolete before it is built again
 
 
-class Rest(NamedTuple):
-    """*address* is kept for *service* (``ns/name``) *until* then; sorts what ends first first."""
+class CoolingAddress(NamedTuple):
+    """*address* is kept for *service* (``ns/name``) *until* then. Sorts by time."""
 
     until: datetime
     address: Address
@@ -40,7 +40,7 @@ class Rest(NamedTuple):
 
     def __str__(self) -> str:
         """Completes "address X ..."."""
-        return f"rests until {_text(self.until)} for Service {self.service}, which freed it"
+        return f"cools down until {_text(self.until)} for Service {self.service}, which freed it"
 
     @property
     def wire(self) -> Cooling:
@@ -48,212 +48,212 @@ class Rest(NamedTuple):
         return Cooling(address=str(self.address), service=self.service, until=_text(self.until))
 
 
-def read_rests(entries: Iterable[Cooling]) -> tuple[Rest, ...]:
-    """The readable ones of *entries*, by time; anybody may have written them."""
+def read_cooling(entries: Iterable[Cooling]) -> tuple[CoolingAddress, ...]:
+    """The readable *entries*, by time. Any client that may write the status may have written them."""
     found = (_read(entry) for entry in entries)
-    return tuple(sorted(rest for rest in found if rest is not None))
+    return tuple(sorted(each for each in found if each is not None))
 
 
-class Rests:
-    """All rests, over the pools in force; *held* is what somebody claims, *changed* is told each address concerned."""
+class Cooldown:
+    """
+    All addresses that cool down, over the pools in force.
+
+    *held*: the addresses that Services claim. *changed* is called with each address that begins or ends to cool down.
+    """
 
     def __init__(self, pools: Pools, *, held: Container[Address], changed: Callable[[Address], None]) -> None:
-        """None."""
+        """Start without any."""
         self._pools, self._held, self._changed = pools, held, changed
         self._leads = False
-        self._cools = any(pool.cooldown for pool in pools.in_force)
-        self._now: datetime | None = None  # when we last began or ended rests
-        self._rests: dict[Address, Rest] = {}
-        self._places: dict[Address, str] = {}
+        self._is_used = any(pool.cooldown_seconds for pool in pools.in_force)
+        self._now: datetime | None = None  # of the last call of lead() or expire()
+        self._cooling: dict[Address, CoolingAddress] = {}
+        self._pool_names: dict[Address, str] = {}
         self._by_pool: defaultdict[str, OrderedDict[Address, None]] = defaultdict(OrderedDict)  # oldest first
         self._by_service: defaultdict[str, set[Address]] = defaultdict(set)
-        self._queue: list[Rest] = []  # a heap; what has ended before its time leaves when it surfaces
-        self._told: dict[str, tuple[Cooling, ...]] = {}  # pool -> what its status says
-        self._freed: dict[Address, str] = {}  # seen by us, and at rest nowhere yet
+        self._queue: list[CoolingAddress] = []  # a heap; obsolete entries are skipped when they come first
+        self._status: dict[str, tuple[Cooling, ...]] = {}  # pool -> its status
+        self._freed: dict[Address, str] = {}  # address -> Service: seen being freed, and not cooling down yet
 
     # --- questions ------------------------------------------------------------------------------------------------
     def __contains__(self, address: Address) -> bool:
-        """Whether *address* rests, or would if nobody claimed it."""
-        return address in self._rests
+        """Whether *address* cools down, or would if no Service claimed it."""
+        return address in self._cooling
 
-    def keeping(self, address: Address, service: str) -> Rest | None:
-        """The rest that keeps *address*, which nobody holds, from *service*; None where there is none."""
-        found = self._rests.get(address)
+    def blocking(self, address: Address, service: str) -> CoolingAddress | None:
+        """The cool-down that keeps *address*, which no Service holds, from *service*; None if there is none."""
+        found = self._cooling.get(address)
         return found if found is not None and found.service != service and address not in self._held else None
 
     def freed_by(self, service: str) -> tuple[Address, ...]:
-        """The addresses that rest for *service*, the one that it had last first."""
+        """The addresses that cool down for *service*, the one that it freed last first."""
         mine = self._by_service.get(service)
-        return tuple(sorted(mine, key=lambda each: (-self._rests[each].until.timestamp(), each))) if mine else ()
+        return tuple(sorted(mine, key=lambda each: (-self._cooling[each].until.timestamp(), each))) if mine else ()
 
-    def of(self, pool: str) -> tuple[Rest, ...]:
-        """What ``status.cooling`` of *pool* is to say, by time. A pool that is not in force keeps what it said."""
-        places, found = self._places, self._by_pool.get(pool, ())
+    def of(self, pool: str) -> tuple[CoolingAddress, ...]:
+        """The desired ``status.cooling`` of *pool*, by time. A pool that is not in force keeps its entries."""
+        found = self._by_pool.get(pool, ())
         if self._pools.get(pool) is None:
-            said = (rest.address for rest in read_rests(self._told.get(pool, ())))
-            found = OrderedDict.fromkeys(each for each in said if places.get(each) == _NOWHERE)
-        return tuple(sorted(self._rests[each] for each in found if each not in self._held))
+            written = (each.address for each in read_cooling(self._status.get(pool, ())))
+            found = OrderedDict.fromkeys(each for each in written if self._pool_names.get(each) == _NO_POOL)
+        return tuple(sorted(self._cooling[each] for each in found if each not in self._held))
 
     # --- pools ----------------------------------------------------------------------------------------------------
     def configure(self, pools: Pools) -> None:
-        """Rest by *pools* from now on; what lies in one without cool-down rests no longer. The time of a rest stays."""
+        """Replace the pools; cool-downs in a pool without one end, all others keep their time."""
         self._pools = pools
-        self._cools = any(pool.cooldown for pool in pools.in_force)
+        self._is_used = any(pool.cooldown_seconds for pool in pools.in_force)
         if not self._leads:
             self._load()
             return
-        rests = sorted(self._rests.values())
+        cooling = sorted(self._cooling.values())
         self._clear()
-        for rest in rests:
-            self._put(rest)
+        for each in cooling:
+            self._put(each)
 
     def learn(self, pool: str, cooling: Iterable[Cooling] | None) -> None:
         """
-        ``status.cooling`` of *pool*; None: there is nothing, or the pool is gone.
+        Observe ``status.cooling`` of *pool*; None: it is empty, or the pool is deleted.
 
-        Whoever leads has begun with that and knows better by now.
+        A leader only remembers it: it wrote the status itself.
         """
-        before, told = self._told.pop(pool, ()), tuple(cooling or ())
-        if told:
-            self._told[pool] = told
-        if self._leads or before == told:
+        before, after = self._status.pop(pool, ()), tuple(cooling or ())
+        if after:
+            self._status[pool] = after
+        if self._leads or before == after:
             return
-        for rest in read_rests(before):
-            if self._rests.get(rest.address) == rest:
-                self._drop(rest.address)
-        self._enter(pool, told)
+        for each in read_cooling(before):
+            if self._cooling.get(each.address) == each:
+                self._drop(each.address)
+        self._enter(pool, after)
 
-    # --- who leads ------------------------------------------------------------------------------------------------
+    # --- leader ---------------------------------------------------------------------------------------------------
     def lead(self, now: datetime) -> None:
         """
-        From *now* on begin rests and end them; first those that status tells, and what was freed and is in none.
+        Start and end cool-downs from *now* on: those of status, and of addresses freed that are not in status.
 
-        To be called with the pools configured, before anybody is served.
+        Call it after the pools are configured and before any address is assigned.
         """
         self._leads, self._now = True, now
         self._load()
         self._cap(now)
         self.expire(now)
-        self.cool(now)
+        self.start(now)
 
     def follow(self) -> None:
-        """From now on believe nothing but status again; what we could not write yet is known if we lead next."""
+        """Take cool-downs from status again. Those that were not written yet are kept for the next term."""
         self._leads = False
-        self._freed = {rest.address: rest.service for rest in self._rests.values()}
+        self._freed = {each.address: each.service for each in self._cooling.values()}
         self._load()
 
-    def cool(self, now: datetime) -> None:
+    def start(self, now: datetime) -> None:
         """
-        What was let go since the last call rests from *now*.
+        Start the cool-down of each address that was freed since the last call.
 
-        For whoever leads, after each change of what is held and before anything is decided.
+        For the leader, after each change of what Services hold and before the next decision.
         """
         freed, self._freed = self._freed, {}
         for address, service in freed.items():
             pool = self._pools.pool_of(address)
-            if pool is not None and pool.cooldown:
-                self._put(Rest(_until(now, pool.cooldown), address, service))
+            if pool is not None and pool.cooldown_seconds:
+                self._put(CoolingAddress(_until(now, pool.cooldown_seconds), address, service))
 
     def expire(self, now: datetime) -> None:
-        """End what has rested until *now*. A clock that was set back makes no rest longer than the cool-down."""
+        """End the cool-downs whose time has come. A clock that was set back makes none longer than its pool allows."""
         if self._leads and self._now is not None and now < self._now:
             self._cap(now)
         self._now = now
         while self._queue and self._queue[0].until <= now:
-            rest = heappop(self._queue)
-            if self._rests.get(rest.address) == rest:
-                self._drop(rest.address)
+            first = heappop(self._queue)
+            if self._cooling.get(first.address) == first:
+                self._drop(first.address)
 
     # --- holders --------------------------------------------------------------------------------------------------
-    def let_go(self, address: Address, service: str) -> None:
-        """*service* was the last to hold *address*."""
-        if not self._cools:
+    def release(self, address: Address, service: str) -> None:
+        """Observe that *service*, the last holder of *address*, has released it."""
+        if not self._is_used:
             return
-        pool, rest = self._pools.pool_of(address), self._rests.get(address)
-        is_told = rest is not None and rest.service == service and not self._leads
-        if pool is None or not pool.cooldown or is_told:
+        pool, known = self._pools.pool_of(address), self._cooling.get(address)
+        is_in_status = known is not None and known.service == service and not self._leads
+        if pool is None or not pool.cooldown_seconds or is_in_status:
             return
         self._freed[address] = service
-        if len(self._freed) > MOST:
+        if len(self._freed) > MAX_COOLING:
             del self._freed[next(iter(self._freed))]
 
-    # --- keeping the indexes --------------------------------------------------------------------------------------
+    # --- indexes --------------------------------------------------------------------------------------------------
     def _load(self) -> None:
         self._clear()
-        for pool in sorted(self._told):
-            self._enter(pool, self._told[pool])
+        for pool in sorted(self._status):
+            self._enter(pool, self._status[pool])
 
-    def _enter(self, pool: str, told: Iterable[Cooling]) -> None:
-        """What the status of *pool* says counts for its own addresses, and for those that are in no pool just now."""
-        for rest in read_rests(told):
-            place = self._pools.pool_of(rest.address)
-            if place is None or place.name == pool:
-                self._put(rest)
-            self._freed.pop(rest.address, None)
+    def _enter(self, pool: str, entries: Iterable[Cooling]) -> None:
+        """The status of *pool* counts for its own addresses, and for those that are in no pool at the moment."""
+        for each in read_cooling(entries):
+            found = self._pools.pool_of(each.address)
+            if found is None or found.name == pool:
+                self._put(each)
+            self._freed.pop(each.address, None)
 
     def _cap(self, now: datetime) -> None:
-        """No rest is longer than the cool-down of its pool."""
-        for rest in sorted(self._rests.values()):
-            pool = self._pools.pool_of(rest.address)
-            longest = _until(now, pool.cooldown if pool is not None else LONGEST)
-            if rest.until > longest:
-                self._put(rest._replace(until=longest))
+        """Shorten each cool-down to that of its pool."""
+        for each in sorted(self._cooling.values()):
+            pool = self._pools.pool_of(each.address)
+            longest = _until(now, pool.cooldown_seconds if pool is not None else LONGEST_COOLDOWN)
+            if each.until > longest:
+                self._put(each._replace(until=longest))
 
-    def _put(self, rest: Rest) -> None:
-        """Enter *rest*, in place of what its address had."""
-        address, pool = rest.address, self._pools.pool_of(rest.address)
+    def _put(self, entry: CoolingAddress) -> None:
+        """Enter *entry* in the place of an earlier one for its address."""
+        address, pool = entry.address, self._pools.pool_of(entry.address)
         self._drop(address)
-        if pool is not None and not pool.cooldown:
+        if pool is not None and not pool.cooldown_seconds:
             return
-        place = pool.name if pool is not None else _NOWHERE
-        self._rests[address], self._places[address] = rest, place
-        self._by_pool[place][address] = None
-        self._by_service[rest.service].add(address)
-        heappush(self._queue, rest)
-        if len(self._queue) > 2 * len(self._rests) + _SLACK:
-            self._queue = list(self._rests.values())
+        name = pool.name if pool is not None else _NO_POOL
+        self._cooling[address], self._pool_names[address] = entry, name
+        self._by_pool[name][address] = None
+        self._by_service[entry.service].add(address)
+        heappush(self._queue, entry)
+        if len(self._queue) > 2 * len(self._cooling) + _SLACK:
+            self._queue = list(self._cooling.values())
             heapify(self._queue)
         self._changed(address)
-        if len(self._by_pool[place]) > MOST:
-            self._drop(next(iter(self._by_pool[place])))
+        if len(self._by_pool[name]) > MAX_COOLING:
+            self._drop(next(iter(self._by_pool[name])))
 
     def _drop(self, address: Address) -> None:
-        rest = self._rests.pop(address, None)
-        if rest is None:
+        entry = self._cooling.pop(address, None)
+        if entry is None:
             return
-        place = self._places.pop(address)
-        _discard(self._by_service, rest.service, address)
-        del self._by_pool[place][address]
-        if not self._by_pool[place]:
-            del self._by_pool[place]
+        name = self._pool_names.pop(address)
+        self._by_service[entry.service].discard(address)
+        if not self._by_service[entry.service]:
+            del self._by_service[entry.service]
+        del self._by_pool[name][address]
+        if not self._by_pool[name]:
+            del self._by_pool[name]
         self._changed(address)
 
     def _clear(self) -> None:
-        for address in list(self._rests):
+        for address in list(self._cooling):
             self._drop(address)
         self._queue.clear()
 
 
-def _discard(index: defaultdict[str, set[Address]], key: str, address: Address) -> None:
-    index[key].discard(address)
-    if not index[key]:
-        del index[key]
-
-
 def _until(now: datetime, seconds: int) -> datetime:
-    """*seconds* after *now*, or a little later: status knows whole seconds."""
+    """*seconds* after *now*, rounded up: status holds whole seconds."""
     until = now + timedelta(seconds=seconds)
     return until if not until.microsecond else until.replace(microsecond=0) + timedelta(seconds=1)
 
 
-def _read(entry: Cooling) -> Rest | None:
+def _read(entry: Cooling) -> CoolingAddress | None:
     address = read_address(entry.address)
     try:
         parse_namespaced(entry.service, "service")
         until = datetime.fromisoformat(entry.until.upper())
         if address is None or until.tzinfo is None:
             return None
-        return Rest(until.astimezone(UTC), address, entry.service)
+        return CoolingAddress(until.astimezone(UTC), address, entry.service)
     except (BadInput, ValueError, OverflowError):
         return None
 

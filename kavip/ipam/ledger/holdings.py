@@ -1,11 +1,11 @@
 """
-What one Service holds: what stands in its status and externalIPs, and what is written and not yet seen.
+What one Service holds: its status and externalIPs, and the status writes that the watch has not shown yet.
 
-*A stale cache never moves an address.* Between a status write and its return through the watch the Service has its old
-addresses and the new ones, and the new ones are what it holds. A write is conditional on the resourceVersion that it
-was decided on, so whatever follows that version either contains the write or proves that it failed: either way the
-expectation ends. Expectations pile up until then: a second write that meets a 409 must not forget the first, which may
-be the very reason of the 409.
+*A stale cache never moves an address.* Between a status write and its return through the watch, the Service holds its
+old and its new addresses, and decisions use the new ones. A write is conditional on the resourceVersion that it was
+decided on. Any later version therefore either contains the write or proves that it failed; both end the expectation.
+Expectations are kept in a list until then: a second write that gets a 409 must not remove the first, which may be the
+cause of the 409.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.service import Service
-from kavip.ipam.ledger.claims import Claim
+from kavip.ipam.ledger.claims import AddressClaim
 from kavip.ipam.request import Terms, read_request, terms_of_unknown
 
 
@@ -25,7 +25,11 @@ class Expectation(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """One Service: *current* and *external* as seen in *version*, *wanted* by name, *expected* writes, newest last."""
+    """
+    One Service: its addresses in status (*current*) and in externalIPs (*external*), as observed in *version*.
+
+    *wanted*: addresses requested by name. *expected*: writes that were not observed yet, newest last.
+    """
 
     terms: Terms
     current: tuple[Address, ...] = ()
@@ -36,7 +40,7 @@ class Holding(NamedTuple):
 
     @classmethod
     def of(cls, service: Service, *, default_group: str = "") -> "Holding":
-        """What *service* shows, which belongs to *default_group* where it declares none."""
+        """The holding of *service*, which belongs to *default_group* if it declares none."""
         request, _ = read_request(service)
         wanted = request.wanted if service.is_load_balancer else ()
         external, version = service.external_addresses, service.metadata.resource_version
@@ -45,43 +49,48 @@ class Holding(NamedTuple):
 
     @classmethod
     def unknown(cls, key: str) -> "Holding":
-        """What a Service holds that has not been seen yet."""
+        """The holding of a Service that was not observed yet."""
         return cls(terms_of_unknown(key))
 
     @property
     def held(self) -> tuple[Address, ...]:
-        """The addresses in status, as soon as all writes are seen."""
+        """The addresses in status after all expected writes."""
         return self.expected[-1].addresses if self.expected else self.current
 
-    def shows(self, address: Address) -> bool:
-        """Whether *address* was seen with the Service, not merely expected."""
+    @property
+    def is_content(self) -> bool:
+        """Whether the Service has an address, and every address that it requests by name."""
+        return bool(self.current) and set(self.wanted).issubset(self.current)
+
+    def is_observed(self, address: Address) -> bool:
+        """Whether *address* was observed on the Service, not merely expected."""
         return address in self.current or address in self.external
 
-    def claims(self) -> dict[Address, Claim]:
-        """Every address that nobody else may be given now."""
-        result = dict.fromkeys(self.external, Claim(self.terms, standing=False)) if self.external else {}
+    def claims(self) -> dict[Address, AddressClaim]:
+        """Every address that no other Service may be assigned now."""
+        result = dict.fromkeys(self.external, AddressClaim(self.terms, in_status=False)) if self.external else {}
         if self.current or self.expected:
-            standing = Claim(self.terms, standing=True)
-            result.update(dict.fromkeys(self.current, standing))
+            in_status = AddressClaim(self.terms, in_status=True)
+            result.update(dict.fromkeys(self.current, in_status))
             for expectation in self.expected:
-                result.update(dict.fromkeys(expectation.addresses, standing))
+                result.update(dict.fromkeys(expectation.addresses, in_status))
         return result
 
     def expecting(self, addresses: Iterable[Address], since: str) -> "Holding":
-        """The same, with one more write under way."""
+        """The same with one more expected write."""
         return self._replace(expected=(*self.expected, Expectation(tuple(addresses), since)))
 
     def abandoning(self) -> "Holding":
-        """The same, without the newest write, which was surely not done."""
+        """The same without the newest expected write, which was certainly not done."""
         return self._replace(expected=self.expected[:-1])
 
-    def seen_after(self, before: "Holding | None") -> "Holding":
-        """The same, with those writes of *before* that this observation does not settle."""
+    def observed_after(self, before: "Holding | None") -> "Holding":
+        """The same with those expected writes of *before* that this observation does not end."""
         if before is None or not before.expected:
             return self
-        return self._replace(expected=tuple(each for each in before.expected if not self._settles(each)))
+        return self._replace(expected=tuple(each for each in before.expected if not self._ends(each)))
 
-    def _settles(self, expectation: Expectation) -> bool:
+    def _ends(self, expectation: Expectation) -> bool:
         since = expectation.since
         if not since or not self.version:
             return set(self.current) == set(expectation.addresses)

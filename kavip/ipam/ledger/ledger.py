@@ -1,246 +1,225 @@
 """
-The ledger: every address that is held, by whom, and what is free.
+The ledger: which Service holds which address, what is free, and which Services to requeue.
 
-What is entered stands in :mod:`.book`. A decision reads the ledger and never changes it; no question scans a pool
-or all Services.
+It is filled with objects as they are observed (:meth:`Ledger.observe`, :meth:`Ledger.reserve`), in any order and any
+number of times, and with what kavip has decided but not observed yet (:meth:`Ledger.expect`). A decision reads the
+ledger and never changes it; no question scans a pool or all Services.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from kavip.api.address import Address
-from kavip.ipam.ledger.book import Register
-from kavip.ipam.ledger.usage import Usage
-from kavip.ipam.ledger.waiters import Waiter
+from kavip.api.service import Service
+from kavip.ipam.ledger.book import AddressBook
+from kavip.ipam.ledger.holdings import Holding
+from kavip.ipam.ledger.offers import Offers
+from kavip.ipam.ledger.usage import FamilyUsage
+from kavip.ipam.ledger.waiters import Waiter, Waiters
 from kavip.ipam.pool import Pool
+from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import find
 from kavip.ipam.request import Request, Terms
 
 
-class Ledger(Register):
-    """Holders, counters and waiters, and what may be given to whom."""
+class Ledger:
+    """Holdings of Services over an :class:`.AddressBook`, with the Services that wait."""
 
-    # --- questions about holders ----------------------------------------------------------------------------------
+    def __init__(self, pools: Pools | None = None) -> None:
+        """Start empty, over *pools*."""
+        self.waiters = Waiters()
+        self._book = AddressBook(pools or Pools(), touched=self.waiters.touch)
+        self._holdings: dict[str, Holding] = {}
+        self._leaving: set[str] = set()  # Services in deletion
+        self._default_group = ""
+        self.claims = self._book.claims
+        self._owners = self._book.owners
+        self.cooldown = self._book.cooldown
+        self.contests = self._book.contests
+        """How often an address has got a second holder; for metrics."""
+        self.offers = Offers(self._book)
+
+    # --- objects as observed --------------------------------------------------------------------------------------
+    def configure(self, pools: Pools) -> None:
+        """Replace the pools; in O(holders). Every Service keeps what it holds."""
+        self._book.configure(pools)
+        self.waiters.touch_all()
+
+    def observe(self, key: str, service: Service | None) -> None:
+        """
+        Enter what Service *key* holds now; None: it is deleted. Idempotent.
+
+        A copy that is older than an expected write does not end the expectation (:mod:`.holdings`).
+        """
+        if service is None:
+            self.waiters.drop(key)
+            self._put(key, None)
+            return
+        holding = Holding.of(service, default_group=self._default_group)
+        self._put(key, holding.observed_after(self._holdings.get(key)))
+        if not service.is_load_balancer:
+            self.waiters.drop(key)
+
+    def set_default_group(self, group: str, services: Iterable[Service]) -> None:
+        """
+        Services that declare no group belong to *group*, and may share addresses with those that declare it.
+
+        *services*: those without a group that have a sharing key.
+        """
+        if group != self._default_group:
+            self._default_group = group
+            for service in services:
+                self.observe(service.key, service)
+
+    def reserve(self, owner: str, addresses: Iterable[Address]) -> None:
+        """
+        Set the own addresses of *owner* (``Node n1``, ``KeepalivedGroup lb/edge``), which no Service may have.
+
+        Replaces the earlier ones; no addresses: the owner is deleted.
+        """
+        self._book.reserve(owner, addresses)
+
+    # --- decided and not observed yet -----------------------------------------------------------------------------
+    def expect(self, key: str, addresses: Iterable[Address], *, resource_version: str = "") -> None:
+        """
+        Expect that Service *key* holds *addresses* as soon as the write that is about to be sent is observed.
+
+        The write is conditional on *resource_version*; without one only an equal status ends the expectation.
+        """
+        before = self._holdings.get(key) or Holding.unknown(key)
+        self._put(key, before.expecting(addresses, resource_version))
+        self.waiters.drop(key)
+
+    def abandon(self, key: str) -> None:
+        """Drop the newest expected write, which was certainly not done: refused or never sent, but not timed out."""
+        before = self._holdings.get(key)
+        if before is not None:
+            self._put(key, before.abandoning())
+
+    def drop_expectations(self) -> None:
+        """Drop all expected writes: those that were done have been observed, the others were not. In O(holders)."""
+        for key, holding in list(self._holdings.items()):
+            if holding.expected:
+                self._put(key, holding._replace(expected=()))
+                if not holding.version:  # never observed, so it does not exist
+                    self._put(key, None)
+
+    def _put(self, key: str, holding: Holding | None) -> None:
+        before = self._holdings.pop(key, None)
+        self._leaving.discard(key)
+        if holding is not None:
+            self._holdings[key] = holding
+            if holding.terms.leaving:
+                self._leaving.add(key)
+        self._book.replace(key, before, holding)
+
+    # --- what Services hold ---------------------------------------------------------------------------------------
     def held(self, key: str) -> tuple[Address, ...] | None:
-        """The addresses of Service *key*, its latest write included; None where the ledger does not know it."""
+        """The addresses of Service *key*, expected writes included; None if the ledger does not know it."""
         holding = self._holdings.get(key)
         return holding.held if holding else None
 
     def is_content(self, key: str) -> bool:
-        """Whether Service *key* is seen with an address, and keeps each that it has, among them those asked for."""
+        """Whether Service *key* has what it requests by name, at least one address, and keeps all that it has."""
         holding = self._holdings.get(key)
-        if holding is None or not holding.current or not set(holding.wanted).issubset(holding.current):
+        if holding is None or not holding.is_content:
             return False
-        return all(self.belongs_to(address, holding.terms) for address in holding.current)
+        return all(self.keeps(address, holding.terms) for address in holding.current)
 
     def is_expecting(self, key: str) -> bool:
-        """Whether a write for Service *key* has not come back yet."""
+        """Whether a write for Service *key* was not observed yet."""
         holding = self._holdings.get(key)
         return holding is not None and bool(holding.expected)
 
     def owner(self, address: Address) -> str:
-        """The node or group whose own *address* is, or the API server; or ""."""
+        """The node or group that has *address* itself, or the API server; "" if none has."""
         return min(self._owners.get(address, ()), default="")
 
+    def keeps(self, address: Address, terms: Terms) -> bool:
+        """
+        Whether the Service of *terms*, which has *address*, keeps it: no owner and no older Service has it.
+
+        For an edit that is only proposed, *terms* counts instead of what the ledger knows.
+        """
+        return address not in self._owners and self.claims.keeps(address, terms)
+
     def disputing(self) -> set[str]:
-        """The Services that claim an address which another one claims too, or which is somebody's own."""
-        return {claim.terms.key for address in self._disputed for claim in self._tenants.of(address)}
+        """The Services that claim an address which another Service claims too, or which has an owner."""
+        return {claim.terms.key for address in self._book.disputed for claim in self.claims.of(address)}
 
-    def holders(self, address: Address) -> tuple[Terms, ...]:
-        """The Services that keep *address*, oldest first; those that lose a contest are left out."""
-        return self._tenants.holders(address)
+    def requesting(self, address: Address) -> tuple[Terms, ...]:
+        """The Services that request *address* by name and do not hold it, oldest first."""
+        found = (self._holdings[key] for key in self._book.requested.get(address, ()))
+        return _oldest_first(holding.terms for holding in found if address not in holding.held)
 
-    def claimants(self, address: Address) -> tuple[Terms, ...]:
-        """All Services that have *address* in status or externalIPs, oldest first."""
-        return self._tenants.claimants(address)
-
-    def wishes(self, address: Address) -> tuple[Terms, ...]:
-        """The Services that ask for *address* by name and do not hold it (yet), oldest first."""
-        asking = (self._holdings[key] for key in self._wishes.get(address, ()))
-        return _oldest_first(holding.terms for holding in asking if address not in holding.held)
-
-    def belongs_to(self, address: Address, terms: Terms) -> bool:
-        """
-        Whether the Service of *terms*, which has *address*, keeps it: nobody older has it, and nobody owns it.
-
-        Of an edit that is only proposed, the ledger knows older terms: then *terms* counts.
-        """
-        return address not in self._owners and self._tenants.keeps(address, terms)
-
-    def rival(self, address: Address, terms: Terms) -> Terms | None:
-        """The Service because of which *terms* cannot have *address*; None where no Service stands in its way."""
-        return self._tenants.rival(address, terms)
-
-    def assigned(self, pool: Pool) -> Iterator[tuple[Address, Terms, bool]]:
+    def claims_in(self, pool: Pool) -> Iterator[tuple[Address, Terms, bool]]:
         """Each claim on an address of *pool*, with whether it stands in status; sorted. In O(holders)."""
-        for address in sorted(each for each in self._tenants if find(pool.ranges, each) is not None):
-            for claim in sorted(self._tenants.of(address), key=lambda claim: claim.terms.age):
-                yield address, claim.terms, claim.standing
+        for address in sorted(each for each in self.claims if find(pool.ranges, each) is not None):
+            for claim in sorted(self.claims.of(address), key=lambda claim: claim.terms.age):
+                yield address, claim.terms, claim.in_status
 
-    def leaving(self, pool: Pool, namespace: str) -> int:
-        """How many addresses of *pool* are held by Services of *namespace* in deletion; in O(these)."""
+    def count_leaving(self, pool: Pool, namespace: str) -> int:
+        """How many addresses of *pool* are held by Services of *namespace* in deletion; in O(these Services)."""
         gone = (self._holdings[key] for key in self._leaving)
         claims = {address for holding in gone if holding.terms.namespace == namespace for address in holding.claims()}
         return sum(find(pool.ranges, address) is not None for address in claims)
 
-    def placed(self, request: Request) -> Request:
-        """*request*, of a Service that kavip manages, on the terms that the ledger knows."""
+    def usage(self, pool: str) -> dict[int, FamilyUsage]:
+        """The usage of each family that *pool* has; empty if the pool is not in force."""
+        usage = self._book.usage.get(pool)
+        return usage.by_family() if usage else {}
+
+    def with_default_group(self, request: Request) -> Request:
+        """*request*, of a Service that kavip manages, in the default group if it declares none."""
         terms = request.terms.within(self._default_group)
         return request if terms is request.terms else request._replace(terms=terms)
 
-    def ungiven(self) -> set[Address]:
-        """What a write was to give and did not, since the last call: pools may have been told that it is held."""
-        ungiven, self._ungiven = self._ungiven, set()
-        return ungiven
-
-    # --- questions about pools ------------------------------------------------------------------------------------
-    def usage(self, pool: str) -> dict[int, Usage]:
-        """Family -> total, assigned, available, cooling of the pool *pool*; a family that it lacks is left out."""
-        shelf = self._stock.get(pool)
-        return shelf.usage() if shelf else {}
-
-    def quota_left(self, pool: Pool, namespace: str) -> int | None:
-        """How many more addresses of *pool* the Services of *namespace* may hold; None: any number."""
-        shelf = self._stock.get(pool.name)
-        return shelf.quota_left(namespace) if shelf else pool.max_per_namespace
-
-    def quota_held(self, pool: Pool, namespace: str) -> int:
-        """How many addresses of *pool* the Services of *namespace* hold."""
-        shelf = self._stock.get(pool.name)
-        return shelf.quota_held(namespace) if shelf else 0
-
-    def costs_quota(self, address: Address, namespace: str) -> bool:
-        """Whether *address* would be one more that *namespace* holds."""
-        return not self._tenants.has_namespace(address, namespace)
-
-    def is_within_quota(self, pool: Pool, addresses: Sequence[Address], namespace: str) -> bool:
-        """Whether the Services of *namespace* may hold *addresses* of *pool* besides what they hold."""
-        left = self.quota_left(pool, namespace)
-        if left is None or left >= len(addresses):
-            return True
-        return sum(self.costs_quota(address, namespace) for address in addresses) <= left
-
-    def with_room(self, request: Request, namespace_labels: Mapping[str, str] | None, family: int) -> Iterable[Pool]:
-        """
-        The pools that may give *request* an address of *family* unasked, in order: none that is full.
-
-        First of all those in which an address cools down that the Service itself has freed: it comes back.
-        """
-        pools = self._stock.pools
-        if self._has_own(request):
-            freed = (pools.pool_of(address) for address in self.rests.freed_by(request.key))
-            own = {pool.name for pool in freed if pool}
-            return sorted(pools.eligible(request, namespace_labels), key=lambda pool: pool.name not in own)
-        return self._stock.with_room(pools.audiences.of(request, namespace_labels), family)
-
-    def _has_own(self, request: Request) -> bool:
-        """Whether a pool that is full may yet have something for *request*."""
-        terms = request.terms
-        if terms.sharing is not None or self.rests.freed_by(terms.key):
-            return True
-        return terms.key in self._stock.pools.privileged
-
-    def offer(self, pool: Pool, family: int, request: Request) -> Address | None:
-        """
-        The address of *family* that *pool* has for *request*, quota apart; None: none.
-
-        The one that is asked for by name; else one reserved for the Service; else the last that it freed and that rests
-        still; else the lowest that its sharing key has; else the lowest free one.
-        """
-        terms = request.terms
-        wanted = request.wanted_of(family)
-        if wanted is not None:
-            return wanted if self._is_open(wanted, pool, terms) else None
-        for address in (*pool.reserved_for(terms.key), *self.rests.freed_by(terms.key)):
-            if address.family == family and self._is_open(address, pool, terms):
-                return address
-        if terms.sharing is not None:
-            for address in self._tenants.shareable(terms):
-                if address.family == family and self._is_open(address, pool, terms):
-                    return address
-        shelf = self._stock.get(pool.name)
-        return shelf.lowest(family) if shelf else None
-
-    def _is_open(self, address: Address, pool: Pool, terms: Terms) -> bool:
-        place = self._stock.pools.pool_of(address)
-        return (
-            place is not None
-            and place.name == pool.name
-            and address not in self._owners
-            and not pool.bar(address, terms.key)
-            and self.rival(address, terms) is None
-            and self.rests.keeping(address, terms.key) is None
-        )
-
-    # --- waiting --------------------------------------------------------------------------------------------------
+    # --- waiting and requeue --------------------------------------------------------------------------------------
     def wait(self, request: Request, pools: Iterable[str], *, reason: str = "") -> None:
         """
-        *request* waits for one of *pools* (names, existing or not), the first of which is tried first.
+        Let *request* wait for one of *pools* (names, existing or not), in the order in which they are tried.
 
-        *reason*: why it has not what it asks for, "" where it has enough. No pools: nothing but an edit of it helps.
+        *reason*: why it lacks something, "" if it lacks nothing. No pools: only an edit of the Service helps.
         """
-        names, request = tuple(pools), self.placed(request)
+        names, request = tuple(pools), self.with_default_group(request)
         if names or reason:
-            stays = tuple(each for each in self.held(request.key) or () if self._stays(each, request, names))
-            is_plain = not request.wanted and not self._has_own(request)
-            self._waiting.put(Waiter.of(request, names, stays, reason=reason, is_plain=is_plain))
+            stay = tuple(each for each in self.held(request.key) or () if self._stays(each, request, names))
+            is_plain = not request.wanted and not self.offers.may_use_full_pools(request)
+            self.waiters.put(Waiter.of(request, names, stay, reason=reason, is_plain=is_plain))
         else:
-            self._waiting.drop(request.key)
+            self.waiters.drop(request.key)
 
     def _stays(self, address: Address, request: Request, pools: Collection[str]) -> bool:
-        """Whether *request* keeps *address* beside what it gets of *pools*: both families come from one of these."""
-        place = self._stock.pools.pool_of(address)
-        if place is None or place.name not in pools:
+        """Whether *request* keeps *address* beside one that it gets from *pools*: both families come from one pool."""
+        pool = self._book.usage.pools.pool_of(address)
+        if pool is None or pool.name not in pools:
             return False
-        return not (request.reassign and place.bar(address, request.key))
+        return not (request.reassign and pool.why_barred(address, request.key))
 
-    def serve(self, key: str) -> None:
-        """Service *key* waits for nothing."""
-        self._waiting.drop(key)
-
-    def answer(self, key: str) -> None:
-        """Service *key*, perhaps woken, has been looked at and waits for what it waited for."""
-        self._waiting.answer(key)
-
-    def lacking(self) -> Mapping[tuple[str, str], int]:
-        """How many Services have not what they ask for, by the pool that they wait for first ("": none) and reason."""
-        return self._waiting.tally
-
-    def waiters(self) -> tuple[str, ...]:
-        """The Services that wait, oldest first: for changes that concern them all, such as an edited pool."""
-        return tuple(waiter.request.key for waiter in self._waiting)
-
-    def woken(self) -> tuple[str, ...]:
+    def drain_requeues(self) -> tuple[str, ...]:
         """
-        The Services to look at again for what has happened since the last call, oldest first.
+        Take the Services to requeue for what has happened since the last call, oldest first.
 
-        Those that have lost a contest for an address, those that ask for one by name which others keep now, and of the
-        waiters that are helped the oldest of each pool: the next follows once that one was looked at (:mod:`.waiters`).
+        These are the Services that have lost a contest for an address; those that request one by name whose holder has
+        changed; and, for each pool, the oldest waiter that it can serve. The next waiter follows after that one was
+        reconciled (:mod:`.waiters`).
         """
-        contested, self._contested = self._contested, set()
+        book = self._book
+        contested, book.contest_changes = book.contest_changes, set()
         losers = {
-            terms
+            claim.terms
             for address in contested
-            for terms, is_standing in self._tenants.of(address)
-            if is_standing and not self.belongs_to(address, terms)
+            for claim in self.claims.of(address)
+            if claim.in_status and not self.keeps(address, claim.terms)
         }
-        passed, self._passed = self._passed, set()
-        asking = {terms for address in passed for terms in self.wishes(address)}
-        told = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(asking)))
-        return tuple(dict.fromkeys((*told, *self._waiting.call(self._can_serve))))
+        changed, book.holder_changes = book.holder_changes, set()
+        requesting = {terms for address in changed for terms in self.requesting(address)}
+        keys = dict.fromkeys(terms.key for terms in (*_oldest_first(losers), *_oldest_first(requesting)))
+        return tuple(dict.fromkeys((*keys, *self.waiters.call(self.offers.can_serve))))
 
-    def _can_serve(self, name: str, waiter: Waiter) -> bool:
-        """Whether pool *name* has what *waiter* needs now: all families, those asked for by name, or just one."""
-        shelf, request = self._stock.get(name), waiter.request
-        if shelf is None:
-            return False
-        pool = shelf.pool
-        offers = {family: self.offer(pool, family, request) for family in waiter.families}
-        needed = waiter.families if request.require_all else tuple(filter(request.wanted_of, waiter.families))
-        for choice in (needed,) if needed else ((family,) for family in waiter.families):
-            got = [address for family in choice if (address := offers[family])]
-            if len(got) == len(choice) and self.is_within_quota(pool, got, request.namespace):
-                return True
-        return False
+    def drain_undone(self) -> set[Address]:
+        """Take the addresses that expected writes did not assign after all: the status of their pools is stale."""
+        undone, self._book.undone_changes = self._book.undone_changes, set()
+        return undone
 
 
 def _oldest_first(terms: Iterable[Terms]) -> tuple[Terms, ...]:

@@ -1,5 +1,5 @@
 """
-What the pools have: free space, counters per pool and family, quota per pool and namespace.
+Free addresses and counters per pool and family, and quota per pool and namespace.
 """
 
 from bisect import bisect_left
@@ -10,103 +10,102 @@ from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.ipam.eligibility import Audience
-from kavip.ipam.ledger.freelist import Space
+from kavip.ipam.ledger.freelist import FreeList
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import FAMILIES
 
-LARGEST: Final = 2**63 - 1
-"""Of an int64; a /64 is larger."""
+MAX_INT64: Final = 2**63 - 1
+"""The largest number in a pool's status; a /64 has more addresses."""
 
 
-class Usage(NamedTuple):
-    """One family of one pool: *total* to hand out, *assigned* to Services, *available* now, *cooling*. Not clamped."""
+class FamilyUsage(NamedTuple):
+    """Addresses of one family of one pool: *total*, *assigned* to Services, *available* now, *cooling* down."""
 
     total: int
     assigned: int
     available: int
     cooling: int = 0
 
-    def clamped(self) -> "Usage":
-        """The same, no number larger than status and metrics can say."""
-        return Usage(*(min(value, LARGEST) for value in self))
+    def clamped(self) -> "FamilyUsage":
+        """The same, with no number above int64."""
+        return FamilyUsage(*(min(value, MAX_INT64) for value in self))
 
 
-class Row:
-    """Which pools of one audience have room, by family, in the order in which they are tried."""
+class _FreePools:
+    """The pools of one audience that have a free address, by family, in the order in which they are tried."""
 
     __slots__ = ("_ranks",)
 
     def __init__(self) -> None:
-        """None."""
         self._ranks: dict[int, list[tuple[int, str]]] = {family: [] for family in FAMILIES}
 
-    def note(self, pool: Pool, family: int, *, has_room: bool) -> None:
-        """Whether *pool* has room for *family* now."""
+    def set(self, pool: Pool, family: int, *, has_free: bool) -> None:
+        """Record whether *pool* has a free address of *family*."""
         ranks, rank = self._ranks[family], pool.rank
         at = bisect_left(ranks, rank)
-        is_noted = at < len(ranks) and ranks[at] == rank
-        if has_room and not is_noted:
+        is_listed = at < len(ranks) and ranks[at] == rank
+        if has_free and not is_listed:
             ranks.insert(at, rank)
-        elif is_noted and not has_room:
+        elif is_listed and not has_free:
             del ranks[at]
 
-    def with_room(self, family: int) -> Sequence[tuple[int, str]]:
-        """The ranks of the pools that have room for *family*."""
+    def ranks(self, family: int) -> Sequence[tuple[int, str]]:
+        """The ranks of the pools that have a free address of *family*."""
         return self._ranks[family]
 
 
-class Shelf:
-    """One *pool*: what is free of it, and who holds how much."""
+class PoolUsage:
+    """The addresses of one *pool*: free, assigned, cooling down or kept back; and the quota of each namespace."""
 
-    __slots__ = ("_assigned", "_cooling", "_held", "_row", "_spaces", "pool")
+    __slots__ = ("_assigned", "_cooling", "_free", "_free_pools", "_held", "pool")
 
-    def __init__(self, pool: Pool, row: Row) -> None:
-        """All free, reservations apart; *row* hears whether there is room."""
-        self.pool, self._row = pool, row
+    def __init__(self, pool: Pool, free_pools: _FreePools) -> None:
+        """Start with all addresses free, except the reserved ones."""
+        self.pool, self._free_pools = pool, free_pools
         self._held: Counter[str] = Counter()
         self._assigned: dict[int, set[int]] = {family: set() for family in FAMILIES}
         self._cooling: dict[int, set[int]] = {family: set() for family in FAMILIES}
-        self._spaces = {family: Space(pool.usable_of(family), avoid_buggy=pool.avoid_buggy) for family in FAMILIES}
-        for family, space in self._spaces.items():
-            row.note(pool, family, has_room=space.available > 0)
+        self._free = {family: FreeList(pool.usable_of(family), avoid_buggy=pool.avoid_buggy) for family in FAMILIES}
+        for family, free in self._free.items():
+            free_pools.set(pool, family, has_free=free.available > 0)
         for address in pool.reservations:
-            self.keep(address)
+            self.keep_back(address)
 
     def assign(self, address: Address) -> None:
-        """Hand *address* out to nobody else: Services hold it."""
-        if self.keep(address):
+        """Mark *address* as held by Services."""
+        if self.keep_back(address):
             self._assigned[address.family].add(address.value)
 
     def cool(self, address: Address) -> None:
-        """Hand *address* out to nobody else: it rests."""
-        if self.keep(address):
+        """Mark *address* as cooling down."""
+        if self.keep_back(address):
             self._cooling[address.family].add(address.value)
 
-    def keep(self, address: Address) -> bool:
-        """Hand *address* out to nobody; whether it is ever handed out."""
+    def keep_back(self, address: Address) -> bool:
+        """Mark *address* as neither free nor assigned nor cooling down; False if the pool never assigns it."""
         if not self.pool.is_usable(address):
             return False
         family, value = address
         self._assigned[family].discard(value)
         self._cooling[family].discard(value)
-        space = self._spaces[family]
-        space.take(value)
-        if not space.available:
-            self._row.note(self.pool, family, has_room=False)
+        free = self._free[family]
+        free.take(value)
+        if not free.available:
+            self._free_pools.set(self.pool, family, has_free=False)
         return True
 
     def free(self, address: Address) -> None:
-        """*address* may be handed out again, unless it is reserved."""
-        if self.keep(address) and address not in self.pool.reservations:
+        """Mark *address* as free, unless it is reserved."""
+        if self.keep_back(address) and address not in self.pool.reservations:
             family, value = address
-            space = self._spaces[family]
-            space.free(value)
-            if space.available == 1:
-                self._row.note(self.pool, family, has_room=True)
+            free = self._free[family]
+            free.free(value)
+            if free.available == 1:
+                self._free_pools.set(self.pool, family, has_free=True)
 
     def count(self, namespace: str, step: int) -> None:
-        """Services of *namespace* hold *step* addresses more now, perhaps -1 or 0."""
+        """Add *step*, which may be 0 or negative, to the addresses that the Services of *namespace* hold."""
         if step:
             self._held[namespace] += step
             if not self._held[namespace]:
@@ -114,11 +113,11 @@ class Shelf:
 
     def lowest(self, family: int) -> Address | None:
         """The lowest free address of *family*."""
-        value = self._spaces[family].lowest()
+        value = self._free[family].lowest()
         return None if value is None else Address(family, value)
 
     def quota_left(self, namespace: str) -> int | None:
-        """How many more addresses the Services of *namespace* may hold; None: any number."""
+        """How many more addresses the Services of *namespace* may hold; None: no limit."""
         limit = self.pool.max_per_namespace
         return None if limit is None else max(limit - self._held[namespace], 0)
 
@@ -126,35 +125,43 @@ class Shelf:
         """How many addresses the Services of *namespace* hold."""
         return self._held[namespace]
 
-    def usage(self) -> dict[int, Usage]:
-        """Family -> :class:`Usage`; a family that the pool lacks is left out."""
+    def by_family(self) -> dict[int, FamilyUsage]:
+        """The usage of each family that the pool has."""
         return {
-            family: Usage(space.total, len(self._assigned[family]), space.available, len(self._cooling[family]))
-            for family, space in self._spaces.items()
-            if space.total
+            family: FamilyUsage(free.total, len(self._assigned[family]), free.available, len(self._cooling[family]))
+            for family, free in self._free.items()
+            if free.total
         }
 
 
-class Stock:
-    """The shelves of *pools*; whoever fills them says what is taken and who holds what."""
+class UsageByPool:
+    """The usage of all pools in force. :class:`.book.AddressBook` keeps it."""
 
     def __init__(self, pools: Pools) -> None:
-        """All free, reservations apart."""
+        """Start with all addresses free, except the reserved ones."""
+        self.configure(pools)
+
+    def configure(self, pools: Pools) -> None:
+        """Replace the pools, and start again."""
         self.pools = pools
-        self._rows = {pool.name: row for each in pools.audiences.every for row in (Row(),) for pool in each.pools}
-        self._shelves = {pool.name: Shelf(pool, self._rows.get(pool.name) or Row()) for pool in pools.in_force}
+        self._free_pools = {
+            pool.name: free for audience in pools.audiences.every for free in (_FreePools(),) for pool in audience.pools
+        }
+        self._usages = {
+            pool.name: PoolUsage(pool, self._free_pools.get(pool.name) or _FreePools()) for pool in pools.in_force
+        }
 
-    def get(self, pool: str) -> Shelf | None:
-        """The shelf of *pool*, where that is in force."""
-        return self._shelves.get(pool)
+    def get(self, pool: str) -> PoolUsage | None:
+        """The usage of *pool*, if it is in force."""
+        return self._usages.get(pool)
 
-    def shelf_of(self, address: Address) -> Shelf | None:
-        """The shelf that *address* lies on, handed out by its pool or not."""
+    def of(self, address: Address) -> PoolUsage | None:
+        """The usage of the pool whose ranges hold *address*, even if the pool never assigns it."""
         pool = self.pools.pool_of(address)
-        return self._shelves[pool.name] if pool else None
+        return self._usages[pool.name] if pool else None
 
-    def with_room(self, audiences: Iterable[Audience], family: int) -> Iterator[Pool]:
-        """The pools of *audiences* that have room for *family*, in the order in which they are tried."""
-        rows = [self._rows[each.pools[0].name].with_room(family) for each in audiences]
-        ranks = rows[0] if len(rows) == 1 else merge(*rows)
-        return (self._shelves[name].pool for _, name in ranks)
+    def pools_with_free(self, audiences: Iterable[Audience], family: int) -> Iterator[Pool]:
+        """The pools of *audiences* that have a free address of *family*, in the order in which they are tried."""
+        found = [self._free_pools[each.pools[0].name].ranks(family) for each in audiences]
+        ranks = found[0] if len(found) == 1 else merge(*found)
+        return (self._usages[name].pool for _, name in ranks)

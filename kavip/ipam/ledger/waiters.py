@@ -1,23 +1,26 @@
 """
-Who waits for what: Services without (all of) the addresses that they ask for, by pool.
+Which Services wait for which pools, and which of them to requeue after a change.
 
-Whoever frees something says so here (:meth:`Waiting.touch`), and the oldest that it helps is called; nobody polls. One
-call at a time and pool: when it is answered, by taking something or by leaving it, the next is called, as long as there
-is somebody who can be served. So one address costs one call, however many wait for it, and none stays free while it
-would help. Waiters whom the same things help are looked at as one.
+A Service waits if it lacks an address, or would take another one. A change that may help touches a pool
+(:meth:`Waiters.touch`), and :meth:`Waiters.call` then returns the oldest waiter that the pool can serve; nothing
+polls. Each pool calls one waiter at a time. After that Service was reconciled, whether it took the address or not, the
+next one is called, as long as the pool can serve one. So a freed address costs one reconcile, however many
+Services wait for it, and no address stays free while a waiter could use it. Waiters with equal needs (*kind*) are
+evaluated as one.
 
-**Nobody is forgotten.** Of each waiter whom a pool can serve, and who has not been looked at since it can, this holds:
-the pool is touched from an age before his on, or somebody as old as he or older is called for it.
+**No waiter is forgotten.** For each waiter that a pool can serve, and that was not reconciled since it can, one of
+these holds: the pool is touched from an age before that of the waiter on, or the waiter or an older one is called.
 
-* He begins to wait when he has just been looked at, and whatever helps him later touches the pool, from the oldest on.
-* A call takes the oldest of that age or younger who can be served, so he is called himself or an older one is. Of one
-  kind all can be served or none can, so the oldest of each speaks for it.
-* An answer touches the pool again from that age on. It comes whatever becomes of the call: when the worker has looked
-  at him, or could not; when he is gone, is no LoadBalancer any more, or waits for something else. Each call is
-  looked at: the queue loses no key, what waits for the return of a write comes with it, a new term looks at everybody.
+* A Service starts to wait directly after it was reconciled. Whatever helps it later touches the pool for all ages.
+* A call takes the oldest waiter, from the touched age on, that the pool can serve: this waiter or an older one. A pool
+  can serve all waiters of one kind or none of them, so it is enough to evaluate the oldest of each kind.
+* An answer touches the pool again, from the age of the called waiter on. Every call is answered: the worker has
+  reconciled the Service, or has failed to; or the Service is deleted, is no longer a LoadBalancer, or waits for
+  something else. The queue loses no key, a key that waits for the return of its write is requeued with the write, and
+  a new leader requeues every Service.
 
-So a chain ends only where nobody can be served. It rests on two things that tests ask for: that everything that can
-help touches its pool, and that whoever asks "can it serve him?" says yes where the decision would give him something.
+So a chain of calls ends only where the pool can serve no waiter. This depends on two conditions, which tests check:
+everything that can help touches its pool, and *can_serve* is true wherever a decision would assign something.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -30,19 +33,19 @@ from kavip.api.address import Address
 from kavip.ipam.request import Request
 
 ANY_POOL: Final = "*"
-"""Stands for the pool that would help and does not exist yet."""
+"""Stands for a pool that would help and does not exist yet."""
 
 Age = tuple[str, str]
-_OLDEST: Final[Age] = ("", "")  # before everybody
+_OLDEST: Final[Age] = ("", "")  # sorts before every age
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
     """
-    A Service that waits for an address of one of *families*, from one of *pools*, tried in this order.
+    A Service that waits for an address of one of *families*, from one of *pools*, in the order in which they are tried.
 
-    *reason* is what it is told; "" where it has enough and would take more. Without pools nothing but an edit of its
-    own helps it. *kind*: equal for those whom the same things help.
+    *reason*: why it lacks something; "" if it lacks nothing and would take more. Without pools only an edit of the
+    Service helps. *kind* is equal for waiters that the same changes help.
     """
 
     request: Request
@@ -53,48 +56,49 @@ class Waiter:
 
     @classmethod
     def of(
-        cls, request: Request, pools: tuple[str, ...], stays: tuple[Address, ...], *, reason: str, is_plain: bool
+        cls, request: Request, pools: tuple[str, ...], stay: tuple[Address, ...], *, reason: str, is_plain: bool
     ) -> "Waiter":
         """
-        *request*, which has *stays* of *pools*: it waits for what it lacks besides, or for other addresses altogether.
+        *request*, which keeps *stay* of *pools*, waits for the families that it lacks, or for all if it lacks none.
 
         *is_plain*: any free address helps it, and nothing else does.
         """
-        lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, stays))
+        lacks = tuple(family for family in request.families if not _has(request.wanted_of(family), family, stay))
         families = lacks or request.families
         kind = (request.namespace, families, request.require_all) if is_plain else request.key
         return cls(request, pools, families, reason, kind)
 
     @property
     def label(self) -> tuple[str, str]:
-        """The pool that it names or else waits for first, "" where there is none, and why."""
+        """The pool that it names, or else waits for first ("" if there is none), and the reason."""
         first = self.request.pool or (self.pools[0] if self.pools else "")
         return "" if first == ANY_POOL else first, self.reason
 
     @property
     def age(self) -> Age:
-        """Sorts the oldest first; ends with the key."""
+        """Sorts the oldest Service first; ends with the key."""
         return self.request.terms.age
 
 
-class Waiting:
-    """All waiters."""
+class Waiters:
+    """All Services that wait."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
+        """Start empty."""
         self._waiters: dict[str, Waiter] = {}
         self._by_pool: defaultdict[str, dict[Hashable, list[Age]]] = defaultdict(dict)  # sorted
-        self._touched: dict[str, Age] = {}  # pools that may help somebody younger than that
+        self._touched: dict[str, Age] = {}  # pool -> it may help waiters that are younger than this
         self._called: defaultdict[str, set[str]] = defaultdict(set)  # Service -> the pools that may help it
         self.tally: Counter[tuple[str, str]] = Counter()
-        """How many lack an address, by :attr:`Waiter.label`; never 0."""
+        """How many Services lack an address, by :attr:`Waiter.label`; never 0."""
 
-    def __iter__(self) -> Iterator[Waiter]:
-        """All that wait for a pool, oldest first."""
-        return iter(sorted((each for each in self._waiters.values() if each.pools), key=lambda waiter: waiter.age))
+    def by_age(self) -> tuple[str, ...]:
+        """The Services that wait for a pool, oldest first: for changes that concern all, such as an edit of a pool."""
+        found = sorted((each for each in self._waiters.values() if each.pools), key=lambda waiter: waiter.age)
+        return tuple(waiter.request.key for waiter in found)
 
     def put(self, waiter: Waiter) -> None:
-        """Enter *waiter*, in place of what was known of its Service."""
+        """Enter *waiter* in the place of an earlier one for its Service."""
         key = waiter.request.key
         self.drop(key)
         self._waiters[key] = waiter
@@ -104,7 +108,7 @@ class Waiting:
             insort(self._by_pool[pool].setdefault(waiter.kind, []), waiter.age)
 
     def drop(self, key: str) -> None:
-        """Service *key* waits no longer."""
+        """Service *key* no longer waits."""
         self.answer(key)
         waiter = self._waiters.pop(key, None)
         if waiter is None:
@@ -122,29 +126,29 @@ class Waiting:
             if not kinds:
                 del self._by_pool[pool]
 
-    # --- calling --------------------------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------------------------
     def touch(self, pool: str) -> None:
-        """*pool* may help somebody now."""
-        if pool in self._by_pool:  # whoever begins to wait later has seen it
+        """Something in *pool* has changed that may help a waiter."""
+        if pool in self._by_pool:  # a Service that starts to wait later was decided after the change
             self._touched[pool] = _OLDEST
 
     def touch_all(self) -> None:
-        """Every pool may help somebody now: they are others than before."""
+        """The pools have changed: each may help a waiter."""
         self._touched = dict.fromkeys(self._by_pool, _OLDEST)
 
     def answer(self, key: str) -> None:
-        """Service *key* has been looked at, if it was called: what it has left may help somebody younger."""
+        """Service *key* was reconciled. If it was called, what it left may help a younger waiter."""
         if key in self._called:
             age = self._waiters[key].age
             for pool in self._called.pop(key):
                 self._touched[pool] = min(self._touched.get(pool, age), age)
 
     def call(self, can_serve: Callable[[str, Waiter], bool]) -> list[str]:
-        """The oldest Service that each pool touched since the last call *can_serve*, oldest first."""
+        """Take, for each pool touched since the last call, the oldest waiter that it *can_serve*; oldest first."""
         touched, self._touched = self._touched, {}
         called: dict[str, Age] = {}
         for pool, after in touched.items():
-            for waiter in sorted(self._heads(pool, after), key=lambda head: head.age):
+            for waiter in sorted(self._oldest_of_kinds(pool, after), key=lambda head: head.age):
                 if can_serve(pool, waiter):
                     key = waiter.request.key
                     self._called[key].add(pool)
@@ -152,8 +156,8 @@ class Waiting:
                     break
         return sorted(called, key=lambda key: called[key])
 
-    def _heads(self, pool: str, after: Age) -> Iterator[Waiter]:
-        """Of each kind that waits for *pool*, the oldest that is younger than *after*."""
+    def _oldest_of_kinds(self, pool: str, after: Age) -> Iterator[Waiter]:
+        """The oldest waiter of each kind that waits for *pool* and is younger than *after*."""
         for ages in self._by_pool.get(pool, {}).values():
             at = bisect_right(ages, after)
             if at < len(ages):

@@ -238,7 +238,7 @@ def _holders(snapshot: Snapshot, group: str, address: Address) -> frozenset[str]
     if owner:
         return None if owner == f"{names.KEEPALIVED_GROUP} {group}" else frozenset()
     older: set[str] = set()
-    for terms in snapshot.ledger.holders(address) or snapshot.ledger.claimants(address):
+    for terms in snapshot.ledger.claims.holders(address) or snapshot.ledger.claims.claimants(address):
         rival = snapshot.services.get(terms.key)
         if rival is not None and snapshot.group_of(rival) not in (None, group):
             return frozenset(older)

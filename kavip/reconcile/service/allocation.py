@@ -9,12 +9,10 @@ from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
-from kavip.ipam.allocate import loss, settle_request, waits_for
+from kavip.ipam.allocate import left_to_platform, loss, settle_request, waits_for
 from kavip.ipam.ledger.waiters import ANY_POOL
-from kavip.ipam.platform import left_to_platform
 from kavip.ipam.record import ASSIGNED_REASONS
 from kavip.ipam.request import read_request
-from kavip.ipam.selection import Case
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
@@ -66,10 +64,9 @@ def _decided(
     snapshot: Snapshot, service: Service, group: str, *, options: ReconcileOptions, lost: tuple[Address, ...]
 ) -> Addressing:
     labels = snapshot.namespace_labels(service.metadata.namespace)
-    parsed = snapshot.parsed_pools  # first: it also makes the ledger count over these pools
+    parsed = snapshot.parsed_pools
     request, findings = read_request(service, group=group)
-    asked = Case.of(request, parsed, snapshot.ledger, labels)
-    if why := left_to_platform(asked, snapshot.network, ipam=options.ipam):
+    if why := left_to_platform(request, parsed, snapshot.ledger, snapshot.network, ipam=options.ipam):
         verdict = ConditionState(
             "Unknown", Reason.LEFT_TO_PLATFORM, why
         )  # unless a pool gets the address that it asks for
@@ -80,7 +77,7 @@ def _decided(
         change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
         return Addressing((), ConditionState("False", outcome.reason, outcome.message), waits, change)
     verdict = ConditionState("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
-    return Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_driven)
+    return Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_displaced)
 
 
 def told_of(service: Service) -> str:

@@ -13,9 +13,9 @@ from kavip import names
 from kavip.api import conditions
 from kavip.api.address import Address, read_address
 from kavip.api.service import Service
+from kavip.ipam.ownership import Ownership
 from kavip.ipam.record import FOREIGN_REASONS
 from kavip.ipam.request import read_request
-from kavip.ipam.selection import Case as Decision
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.observed.mastership import Mastership
@@ -238,8 +238,8 @@ def _written(snapshot: Snapshot, service: Service) -> tuple[Address, ...]:
     if told_of(service) in FOREIGN_REASONS or not service.ingress_addresses:
         return ()
     request, _ = read_request(service)
-    case = Decision.of(request, snapshot.parsed_pools, snapshot.ledger, None)
-    return tuple(each for each in service.ingress_addresses if case.is_given(each))
+    ownership = Ownership.of(request, snapshot.parsed_pools, snapshot.ledger, None)
+    return tuple(each for each in service.ingress_addresses if ownership.is_ours(each))
 
 
 def _deletion(kind: ConditionType) -> dict[str, str]:

@@ -33,7 +33,7 @@ def rest(found: AddressRemoval, now: datetime) -> float:
 def verdict(found: AddressRemoval) -> ConditionState:
     """What is said until then."""
     message = (
-        f"another controller removes {messages.addressed(found.addresses)}, which kavip gave; kavip tries again every "
-        "few minutes: have the other one leave this Service alone (MetalLB: --lb-class)"
+        f"another controller removes {messages.join_addresses(found.addresses)}, which kavip assigned; kavip tries "
+        "again every few minutes: have the other one leave this Service alone (MetalLB: --lb-class)"
     )
     return ConditionState("False", Reason.FOREIGN_STATUS, message)

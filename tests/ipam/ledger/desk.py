@@ -23,24 +23,24 @@ class Desk:
         self.now = NOW
         self.pools = Pools.of(pools or (EDGE,))
         self.ledger = Ledger(self.pools)
-        self.ledger.rests.lead(NOW)
+        self.ledger.cooldown.lead(NOW)
 
     def see(self, *services: Service) -> None:
         """They stand like that."""
         for each in services:
             self.ledger.observe(each.key, each)
-            self.ledger.rests.cool(self.now)
+            self.ledger.cooldown.start(self.now)
 
     def delete(self, *keys: str) -> None:
         """They are gone."""
         for key in keys:
             self.ledger.observe(key, None)
-            self.ledger.rests.cool(self.now)
+            self.ledger.cooldown.start(self.now)
 
     def later(self, seconds: float) -> None:
         """Time passes, or the clock is set."""
         self.now += timedelta(seconds=seconds)
-        self.ledger.rests.expire(self.now)
+        self.ledger.cooldown.expire(self.now)
 
     def configure(self, *pools: Any) -> None:
         """The pools are these."""
@@ -58,7 +58,7 @@ class Desk:
 
     def resting(self, name: str = "edge") -> list[tuple[str, str]]:
         """Address and Service of each rest of the pool."""
-        return [(str(rest.address), rest.service) for rest in self.ledger.rests.of(name)]
+        return [(str(rest.address), rest.service) for rest in self.ledger.cooldown.of(name)]
 
 
 def freed(*pools: Any, **more: Any) -> Desk:

@@ -40,9 +40,9 @@ def test_who_shares_with_the_oldest_is_looked_at_when_that_one_goes() -> None:
     ledger = Ledger(Pools.of([pool("edge", "192.0.2.0/29")]))
     for each in (old("1", holds=[ADDRESS]), middle("2", holds=[ADDRESS]), young("3", holds=[ADDRESS])):
         ledger.observe(each.key, each)
-    assert ledger.woken() == ("a/middle",)
+    assert ledger.drain_requeues() == ("a/middle",)
     ledger.observe("b/old", None)
-    assert ledger.woken() == ("b/young",)
+    assert ledger.drain_requeues() == ("b/young",)
 
 
 def test_who_shares_with_a_write_that_fails_is_looked_at() -> None:
@@ -51,8 +51,8 @@ def test_who_shares_with_a_write_that_fails_is_looked_at() -> None:
     for each in (old("1"), young("2")):
         ledger.observe(each.key, each)
         ledger.expect(each.key, [parse_address(ADDRESS)], resource_version=each.metadata.resource_version)
-    assert ledger.woken() == ()
+    assert ledger.drain_requeues() == ()
     ledger.observe("a/middle", middle("3", holds=[ADDRESS]))
-    assert ledger.woken() == ("a/middle",)
+    assert ledger.drain_requeues() == ("a/middle",)
     ledger.observe("b/old", old("4"))
-    assert ledger.woken() == ("b/young",)
+    assert ledger.drain_requeues() == ("b/young",)

@@ -7,7 +7,7 @@ import pytest
 from kavip.api.address import Address
 from kavip.api.pool import Reservation
 from kavip.api.service import Service
-from kavip.ipam.ledger.cooldown import MOST
+from kavip.ipam.ledger.cooldown import MAX_COOLING
 from kavip.ipam.request import read_request
 from kavip.names import Reason
 from tests.ipam.deciding import SHARE
@@ -61,8 +61,8 @@ def test_asked_for_by_name_it_waits() -> None:
     refusal = desk.decided(service("shop/other", wants="192.0.2.128"))
     assert refusal.reason is Reason.ADDRESS_IN_USE
     assert refusal.message == (
-        "address 192.0.2.128 rests until 2026-03-01T12:01:00Z for Service shop/web, which freed it; "
-        "wait for it, or ask for another"
+        "address 192.0.2.128 cools down until 2026-03-01T12:01:00Z for Service shop/web, which freed it; "
+        "wait until then, or ask for another"
     )
     assert desk.given(service("shop/web", wants="192.0.2.128")) == ["192.0.2.128"]
 
@@ -74,7 +74,7 @@ def test_a_full_pool_says_what_rests() -> None:
     desk.delete("shop/web")
     refusal = desk.decided(service("shop/other"))
     assert refusal.reason is Reason.POOL_EXHAUSTED
-    assert "1 of 2 assigned, 1 at rest (cooldownSeconds);" in refusal.message
+    assert "1 of 2 assigned, 1 cooling down (cooldownSeconds);" in refusal.message
 
 
 @pytest.mark.parametrize(("owner", "gets"), [("shop/web", ["192.0.2.128"]), ("shop/other", ["192.0.2.129"])])
@@ -120,7 +120,7 @@ def test_letting_go_begins_a_rest(after: Service | None) -> None:
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]))
     desk.ledger.observe("shop/web", after)
-    desk.ledger.rests.cool(desk.now)
+    desk.ledger.cooldown.start(desk.now)
     assert desk.resting() == [("192.0.2.128", "shop/web")]
 
 
@@ -182,11 +182,11 @@ def test_a_rest_ends_at_its_time_and_wakes_who_waits() -> None:
     lab = service("shop/lab")
     desk.ledger.wait(read_request(lab)[0], ["lab"])
     desk.later(59)
-    assert desk.ledger.woken() == ()
+    assert desk.ledger.drain_requeues() == ()
     desk.later(1)
-    assert desk.ledger.woken() == ("shop/b",)
-    desk.ledger.answer("shop/b")
-    assert desk.ledger.woken() == ("shop/a",)
+    assert desk.ledger.drain_requeues() == ("shop/b",)
+    desk.ledger.waiters.answer("shop/b")
+    assert desk.ledger.drain_requeues() == ("shop/a",)
     assert desk.ledger.usage("edge")[4] == (1, 0, 1, 0)
 
 
@@ -194,12 +194,12 @@ def test_who_asks_for_an_address_hears_that_it_rests() -> None:
     """His message named the holder, who is gone; and that he has it back."""
     desk = Desk()
     desk.see(service("shop/web", holds=["192.0.2.128"]), service("shop/other", wants="192.0.2.128"))
-    desk.ledger.woken()
+    desk.ledger.drain_requeues()
     desk.delete("shop/web")
-    assert desk.ledger.woken() == ("shop/other",)
-    assert desk.ledger.woken() == ()
+    assert desk.ledger.drain_requeues() == ("shop/other",)
+    assert desk.ledger.drain_requeues() == ()
     desk.see(service("shop/web", holds=["192.0.2.128"]))
-    assert desk.ledger.woken() == ("shop/other",)
+    assert desk.ledger.drain_requeues() == ("shop/other",)
 
 
 def test_the_time_is_a_whole_second_and_not_too_early() -> None:
@@ -208,19 +208,19 @@ def test_the_time_is_a_whole_second_and_not_too_early() -> None:
     desk.now += timedelta(milliseconds=1)
     desk.see(service("shop/web", holds=["192.0.2.128"]))
     desk.delete("shop/web")
-    assert [rest.wire.until for rest in desk.ledger.rests.of("edge")] == ["2026-03-01T12:01:01Z"]
+    assert [rest.wire.until for rest in desk.ledger.cooldown.of("edge")] == ["2026-03-01T12:01:01Z"]
 
 
 def test_the_oldest_gives_way() -> None:
     """A pool has 512 rests at most; who gives way is free."""
     desk = Desk(pool("edge", "192.0.0.0/20", cooldown_seconds=60))
-    addresses = [Address(4, FIRST.value + index) for index in range(MOST + 2)]
+    addresses = [Address(4, FIRST.value + index) for index in range(MAX_COOLING + 2)]
     for index, address in enumerate(addresses):
         desk.see(service(f"shop/{index:03}", holds=[str(address)]))
         desk.delete(f"shop/{index:03}")
         desk.later(0.01)
     assert [address for address, _ in desk.resting()] == [str(address) for address in addresses[2:]]
-    assert desk.ledger.usage("edge")[4] == (4096, 0, 4096 - MOST, MOST)
+    assert desk.ledger.usage("edge")[4] == (4096, 0, 4096 - MAX_COOLING, MAX_COOLING)
 
 
 def test_a_cool_down_of_zero_ends_all_and_another_none() -> None:
@@ -250,7 +250,7 @@ def test_a_clock_that_is_set_back_makes_no_rest_longer() -> None:
     """It ends after the cool-down at the latest, whatever day it is."""
     desk = freed()
     desk.later(-3600)
-    assert [rest.until for rest in desk.ledger.rests.of("edge")] == [desk.now + timedelta(seconds=60)]
+    assert [rest.until for rest in desk.ledger.cooldown.of("edge")] == [desk.now + timedelta(seconds=60)]
     desk.later(60)
     assert desk.resting() == []
 
@@ -263,4 +263,4 @@ def test_memory_is_bounded() -> None:
         desk.delete("shop/web")
         desk.later(1)
     assert desk.resting() == [("192.0.2.128", "shop/web")]
-    assert len(desk.ledger.rests._queue) < 100
+    assert len(desk.ledger.cooldown._queue) < 100

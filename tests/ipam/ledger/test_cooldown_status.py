@@ -25,15 +25,15 @@ def taught(*entries: Cooling, pools: tuple[Any, ...] = (EDGE,)) -> Desk:
     """A new leader that has read *entries* in the status of the pool edge."""
     desk = Desk(*pools)
     desk.ledger = Ledger(desk.pools)
-    desk.ledger.rests.learn("edge", entries)
-    desk.ledger.rests.lead(NOW)
+    desk.ledger.cooldown.learn("edge", entries)
+    desk.ledger.cooldown.lead(NOW)
     return desk
 
 
 def test_a_new_leader_goes_on_with_what_status_says() -> None:
     """What is over is free."""
     desk = taught(entry("192.0.2.128"), entry("192.0.2.129", 0), entry("192.0.2.130", -5))
-    assert [rest.wire for rest in desk.ledger.rests.of("edge")] == [entry("192.0.2.128")]
+    assert [rest.wire for rest in desk.ledger.cooldown.of("edge")] == [entry("192.0.2.128")]
     assert desk.given(service("shop/other")) == ["192.0.2.129"]
     assert desk.given(service("shop/web")) == ["192.0.2.128"]
 
@@ -60,16 +60,16 @@ def test_garbage_in_status_counts_for_nothing(bad: Cooling) -> None:
 def test_an_absurd_time_is_cut() -> None:
     """Nobody can keep an address for ever."""
     far = Cooling(address="192.0.2.128", service="shop/web", until="9999-12-31T23:59:59Z")
-    assert [rest.until for rest in taught(far).ledger.rests.of("edge")] == [NOW + timedelta(seconds=60)]
+    assert [rest.until for rest in taught(far).ledger.cooldown.of("edge")] == [NOW + timedelta(seconds=60)]
 
 
 def test_a_leader_believes_no_copy_of_its_status() -> None:
     """Neither one from before its write, which lacks a rest, nor one that has what has ended."""
     desk = freed()
-    desk.ledger.rests.learn("edge", ())
+    desk.ledger.cooldown.learn("edge", ())
     assert desk.resting() == [("192.0.2.128", "shop/web")]
     desk.later(60)
-    desk.ledger.rests.learn("edge", [entry("192.0.2.128", 90)])
+    desk.ledger.cooldown.learn("edge", [entry("192.0.2.128", 90)])
     assert desk.resting() == []
 
 
@@ -77,13 +77,13 @@ def test_who_does_not_lead_believes_nothing_else() -> None:
     """What it sees being freed is free until status says that it rests, and rests until status says no more."""
     ledger = Ledger(Pools.of([EDGE]))
     ledger.observe("shop/web", service("shop/web", holds=["192.0.2.128"]))
-    ledger.rests.learn("edge", [entry("192.0.2.128"), entry("192.0.2.129")])
+    ledger.cooldown.learn("edge", [entry("192.0.2.128"), entry("192.0.2.129")])
     assert ledger.usage("edge")[4] == (4, 1, 2, 1)
     ledger.observe("shop/web", None)
     assert ledger.usage("edge")[4] == (4, 0, 2, 2)
-    ledger.rests.learn("edge", [entry("192.0.2.129")])
+    ledger.cooldown.learn("edge", [entry("192.0.2.129")])
     assert ledger.usage("edge")[4] == (4, 0, 3, 1)
-    ledger.rests.expire(NOW + timedelta(seconds=30))
+    ledger.cooldown.expire(NOW + timedelta(seconds=30))
     assert ledger.usage("edge")[4] == (4, 0, 4, 0)
 
 
@@ -94,23 +94,23 @@ def test_a_fail_over_loses_nothing_that_the_next_leader_saw_being_freed() -> Non
         ledger.observe(f"shop/{index}", service(f"shop/{index}", holds=[f"192.0.2.{index}"]))
     for index in (128, 129, 130):
         ledger.observe(f"shop/{index}", None)
-    ledger.rests.learn("edge", [entry("192.0.2.129", who="shop/129")])
+    ledger.cooldown.learn("edge", [entry("192.0.2.129", who="shop/129")])
     ledger.observe("shop/new", service("shop/new", holds=["192.0.2.130"]))
-    ledger.rests.lead(NOW)
-    assert [str(rest) for rest in ledger.rests.of("edge")] == [
-        "rests until 2026-03-01T12:00:30Z for Service shop/129, which freed it",
-        "rests until 2026-03-01T12:01:00Z for Service shop/128, which freed it",
+    ledger.cooldown.lead(NOW)
+    assert [str(rest) for rest in ledger.cooldown.of("edge")] == [
+        "cools down until 2026-03-01T12:00:30Z for Service shop/129, which freed it",
+        "cools down until 2026-03-01T12:01:00Z for Service shop/128, which freed it",
     ]
 
 
 def test_after_its_term_a_leader_is_as_any_other() -> None:
     """It believes status again, and in its next term knows what it did not get written in this one."""
     desk = freed()
-    desk.ledger.rests.learn("edge", [entry("192.0.2.129")])
-    desk.ledger.rests.follow()
+    desk.ledger.cooldown.learn("edge", [entry("192.0.2.129")])
+    desk.ledger.cooldown.follow()
     assert desk.resting() == [("192.0.2.129", "shop/web")]
     assert desk.ledger.usage("edge")[4] == (4, 0, 3, 1)
-    desk.ledger.rests.lead(NOW)
+    desk.ledger.cooldown.lead(NOW)
     assert desk.resting() == [("192.0.2.129", "shop/web"), ("192.0.2.128", "shop/web")]
 
 
@@ -173,7 +173,7 @@ def test_any_history_rests_what_it_should(steps: list[tuple[Any, ...]]) -> None:
     for step in steps:
         match step:
             case "hold", key, address:
-                if desk.ledger.rests.keeping(address, key) is None and not desk.ledger.holders(address):
+                if desk.ledger.cooldown.blocking(address, key) is None and not desk.ledger.claims.holders(address):
                     desk.see(service(key, holds=[str(address)]))
                     plain.hold(key, address)
             case "go", key:
@@ -187,24 +187,24 @@ def test_any_history_rests_what_it_should(steps: list[tuple[Any, ...]]) -> None:
                 plain.cooldown = seconds
                 plain.freed = plain.freed if seconds else {}
             case (("restart" | "fail over") as how,):
-                told = [rest.wire for rest in desk.ledger.rests.of("edge")]
+                told = [rest.wire for rest in desk.ledger.cooldown.of("edge")]
                 if how == "restart":
                     desk.ledger = Ledger(desk.pools)
                     desk.see(*(service(key, holds=[str(address)]) for key, address in plain.held.items()))
                 else:
-                    desk.ledger.rests.follow()
-                desk.ledger.rests.learn("edge", told)
-                desk.ledger.rests.lead(desk.now)
+                    desk.ledger.cooldown.follow()
+                desk.ledger.cooldown.learn("edge", told)
+                desk.ledger.cooldown.lead(desk.now)
                 plain.freed = plain.resting()  # what is held again is not written
                 longest = desk.now + timedelta(seconds=plain.cooldown)
                 plain.freed = {address: (min(until, longest), key) for address, (until, key) in plain.freed.items()}
         expected = plain.resting()
-        assert {rest.address: (rest.until, rest.service) for rest in desk.ledger.rests.of("edge")} == expected
+        assert {rest.address: (rest.until, rest.service) for rest in desk.ledger.cooldown.of("edge")} == expected
         held = len(plain.held)
         assert desk.ledger.usage("edge")[4] == (4, held, 4 - held - len(expected), len(expected))
         for key in KEYS:
             mine = {address for address, (_, owner) in expected.items() if owner == key}
-            open_to = {each for each in ADDRESSES if not desk.ledger.rests.keeping(each, key)} - set(
+            open_to = {each for each in ADDRESSES if not desk.ledger.cooldown.blocking(each, key)} - set(
                 plain.held.values()
             )
             assert open_to == {*ADDRESSES} - set(plain.held.values()) - (expected.keys() - mine)

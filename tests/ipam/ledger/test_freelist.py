@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kavip.api.address import Address
-from kavip.ipam.ledger.freelist import Space
+from kavip.ipam.ledger.freelist import FreeList
 from kavip.ipam.ranges import Range, is_buggy, parse_range
 
 SPANS = (Range(4, 250, 258), Range(4, 300, 303))
@@ -15,7 +15,7 @@ ALL = [value for span in SPANS for value in range(span.first, span.last + 1)]
 def test_lowest_is_that_of_a_set(events: list[tuple[bool, int]], avoid: bool) -> None:
     """After any history of taking and freeing, the lowest free value and the count are those of a plain set."""
     model = {value for value in ALL if not (avoid and is_buggy(Address(4, value)))}
-    space, usable = Space(SPANS, avoid_buggy=avoid), frozenset(model)
+    space, usable = FreeList(SPANS, avoid_buggy=avoid), frozenset(model)
     for is_taken, value in events:
         if value in usable:
             (space.take if is_taken else space.free)(value)
@@ -25,7 +25,7 @@ def test_lowest_is_that_of_a_set(events: list[tuple[bool, int]], avoid: bool) ->
 
 def test_memory_does_not_grow_with_time() -> None:
     """Freeing and taking the same values a thousand times leaves no trace in the heap."""
-    space = Space((parse_range("10.0.0.0/24"),), avoid_buggy=False)
+    space = FreeList((parse_range("10.0.0.0/24"),), avoid_buggy=False)
     first = parse_range("10.0.0.0/24").first
     for value in range(first, first + 256):
         space.lowest()
@@ -43,6 +43,6 @@ def test_memory_does_not_grow_with_time() -> None:
 def test_a_wide_range_costs_nothing() -> None:
     """A /8 of IPv6 with its last address taken still hands out its first."""
     span = parse_range("2000::/8")
-    space = Space((span,), avoid_buggy=True)
+    space = FreeList((span,), avoid_buggy=True)
     space.take(span.last)
     assert (space.lowest(), space.available) == (span.first, 2**120 - 1)

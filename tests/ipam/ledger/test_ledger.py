@@ -27,9 +27,9 @@ from tests.support.build import metadata, pool, service
 def test_the_order_of_events_does_not_matter(services: list[Service]) -> None:
     """Holders, counters and free addresses are a function of the objects, not of how they came."""
     ledger = ledger_of(*services)
-    assert [terms.key for terms in ledger.holders(ip("192.0.2.1"))] == ["a/old"]
-    assert [terms.key for terms in ledger.holders(ip("192.0.2.3"))] == ["b/api", "b/web"]
-    assert [terms.key for terms in ledger.claimants(ip("192.0.2.1"))] == ["c/ext", "a/old", "a/new"]
+    assert [terms.key for terms in ledger.claims.holders(ip("192.0.2.1"))] == ["a/old"]
+    assert [terms.key for terms in ledger.claims.holders(ip("192.0.2.3"))] == ["b/api", "b/web"]
+    assert [terms.key for terms in ledger.claims.claimants(ip("192.0.2.1"))] == ["c/ext", "a/old", "a/new"]
     assert ledger.usage("edge") == {4: (8, 4, 4, 0), 6: (8, 0, 8, 0)}
 
 
@@ -47,8 +47,8 @@ def test_observing_again_changes_nothing() -> None:
 def test_a_service_of_another_type_holds_no_ingress_address() -> None:
     """What stands in the status of a ClusterIP Service is nobody's, its externalIPs are its own."""
     ledger = ledger_of(service("a/web", type="ClusterIP", holds=["192.0.2.1"], external_ips=["192.0.2.2"]))
-    assert ledger.holders(ip("192.0.2.1")) == ()
-    assert [terms.key for terms in ledger.claimants(ip("192.0.2.2"))] == ["a/web"]
+    assert ledger.claims.holders(ip("192.0.2.1")) == ()
+    assert [terms.key for terms in ledger.claims.claimants(ip("192.0.2.2"))] == ["a/web"]
 
 
 def test_a_stale_copy_gets_neither_the_freed_nor_a_second_address() -> None:
@@ -65,7 +65,7 @@ def test_a_stale_copy_gets_neither_the_freed_nor_a_second_address() -> None:
     outcome = settle(second, pools, ledger)
     assert isinstance(outcome, Allocation)
     assert (outcome.addresses, outcome.kept) == ((ip("192.0.2.1"),), True)
-    assert [terms.key for terms in ledger.holders(ip("192.0.2.1"))] == ["a/second"]
+    assert [terms.key for terms in ledger.claims.holders(ip("192.0.2.1"))] == ["a/second"]
 
 
 def test_a_refused_second_write_does_not_forget_the_first() -> None:
@@ -95,7 +95,7 @@ def test_a_new_term_expects_nothing() -> None:
     ledger.expect("a/holds", [ip("192.0.2.2")], resource_version="5")
     ledger.expect("a/waits", [ip("192.0.2.0")], resource_version="5")
     ledger.expect("a/unseen", [ip("192.0.2.3")], resource_version="5")
-    ledger.settle()
+    ledger.drop_expectations()
     fresh = ledger_of(holder, at(5, service("a/waits")))
     assert ledger.held("a/holds") == (ip("192.0.2.1"),)
     assert (ledger.held("a/waits"), ledger.held("a/unseen")) == ((), None)
@@ -158,9 +158,9 @@ def test_wishes_are_known_until_they_are_granted() -> None:
     """Who asks for an address by name is known, oldest first, and no longer once it holds it."""
     young, old = (service(f"a/{year}", wants="192.0.2.1", created=year) for year in ("2026", "2020"))
     ledger = ledger_of(young, old)
-    assert [terms.key for terms in ledger.wishes(ip("192.0.2.1"))] == ["a/2020", "a/2026"]
+    assert [terms.key for terms in ledger.requesting(ip("192.0.2.1"))] == ["a/2020", "a/2026"]
     ledger.expect("a/2020", [ip("192.0.2.1")])
-    assert [terms.key for terms in ledger.wishes(ip("192.0.2.1"))] == ["a/2026"]
+    assert [terms.key for terms in ledger.requesting(ip("192.0.2.1"))] == ["a/2026"]
 
 
 def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
@@ -168,7 +168,7 @@ def test_a_service_in_deletion_holds_until_it_is_gone() -> None:
     meta = metadata("a/web", deletion_timestamp="2026-01-02T00:00:00Z")
     leaving = msgspec.structs.replace(service("a/web", holds=["192.0.2.1"]), metadata=meta)
     ledger = ledger_of(leaving)
-    assert str(ledger.holders(ip("192.0.2.1"))[0]) == "Service a/web (being deleted)"
+    assert str(ledger.claims.holders(ip("192.0.2.1"))[0]) == "Service a/web (being deleted)"
     assert ledger.usage("edge")[4].available == 7
 
 
@@ -184,14 +184,16 @@ def test_memory_returns_to_where_it_was() -> None:
     for index in range(50):
         ledger.observe(f"n{index % 3}/s{index}", None)
         ledger.reserve(f"Node {index}", [])
-    assert ledger.woken() == ()
-    for name in ("_holdings", "_owners", "_wishes", "_passed"):
-        assert not getattr(ledger, name), name
+    assert ledger.drain_requeues() == ()
+    book = ledger._book
+    assert not ledger._holdings
+    for name in ("owners", "requested", "disputed", "contest_changes", "holder_changes"):
+        assert not getattr(book, name), name
     for name in ("_claims", "_holders"):
-        assert not getattr(ledger._tenants, name), name
-    assert not ledger._owners._owned
-    assert not ledger._tenants._sharing._books
-    assert not ledger._waiting._touched
+        assert not getattr(book.claims, name), name
+    assert not book.owners._owned
+    assert not book.claims._sharing._shared
+    assert not ledger.waiters._touched
 
 
 def test_what_leaves_is_counted_until_it_is_gone() -> None:
@@ -200,9 +202,9 @@ def test_what_leaves_is_counted_until_it_is_gone() -> None:
     gone = metadata("shop/web", deletion_timestamp="2026-05-01T00:00:00Z")
     held = service("shop/web", holds=["192.0.2.1"], external_ips=["192.0.2.2", "203.0.113.1"])
     ledger = ledger_of(held, service("shop/api", holds=["192.0.2.3"]), pools=pools)
-    assert ledger.leaving(pools.in_force[0], "shop") == 0
+    assert ledger.count_leaving(pools.in_force[0], "shop") == 0
     ledger.observe("shop/web", msgspec.structs.replace(held, metadata=gone))
-    assert ledger.leaving(pools.in_force[0], "shop") == 2
-    assert ledger.leaving(pools.in_force[0], "guest") == 0
+    assert ledger.count_leaving(pools.in_force[0], "shop") == 2
+    assert ledger.count_leaving(pools.in_force[0], "guest") == 0
     ledger.observe("shop/web", None)
-    assert ledger.leaving(pools.in_force[0], "shop") == 0
+    assert ledger.count_leaving(pools.in_force[0], "shop") == 0

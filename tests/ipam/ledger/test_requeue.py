@@ -6,6 +6,7 @@ import pytest
 
 from kavip.api.pool import Reservation
 from kavip.ipam.ledger.ledger import Ledger
+from kavip.ipam.ledger.offers import Offers
 from kavip.ipam.ledger.waiters import Waiter
 from kavip.ipam.pools import Pools
 from tests.ipam.book import DUAL, SHARE, ip, wait
@@ -35,16 +36,16 @@ def test_a_freed_address_wakes_exactly_those_that_can_use_it() -> None:
         "b/both": {"families": ("IPv4", "IPv6"), "ip_family_policy": "RequireDualStack"},
     }
     wait(ledger, pools, *(service(key, **more) for key, more in waiters.items()))
-    assert ledger.woken() == ()
+    assert ledger.drain_requeues() == ()
     ledger.observe("a/h0", None)
     for key in ("b/wants0", "b/old", "b/young"):
-        assert ledger.woken() == (key,)
-        assert ledger.woken() == ()
-        ledger.answer(key)
-    assert ledger.woken() == ()
+        assert ledger.drain_requeues() == (key,)
+        assert ledger.drain_requeues() == ()
+        ledger.waiters.answer(key)
+    assert ledger.drain_requeues() == ()
     ledger.observe("c/h4", None)
-    assert ledger.woken() == ("b/other",)
-    assert set(ledger.waiters()) == set(waiters)
+    assert ledger.drain_requeues() == ("b/other",)
+    assert set(ledger.waiters.by_age()) == set(waiters)
 
 
 def test_a_free_address_calls_one_waiter_after_the_other() -> None:
@@ -58,39 +59,39 @@ def test_a_free_address_calls_one_waiter_after_the_other() -> None:
     wait(ledger, pools, *waiters)
     ledger.observe("a/h0", None)
     ledger.observe("a/h1", None)
-    assert ledger.woken() == ("a/w0",)
-    ledger.answer("a/w0")
-    assert ledger.woken() == ("a/w1",)
+    assert ledger.drain_requeues() == ("a/w0",)
+    ledger.waiters.answer("a/w0")
+    assert ledger.drain_requeues() == ("a/w1",)
     ledger.observe("a/w1", None)
-    assert ledger.woken() == ("a/w2",)
-    ledger.serve("a/w2")
-    assert ledger.woken() == ("a/w3",)
+    assert ledger.drain_requeues() == ("a/w2",)
+    ledger.waiters.drop("a/w2")
+    assert ledger.drain_requeues() == ("a/w3",)
     ledger.expect("a/w3", [ip("192.0.2.0")])
-    assert ledger.woken() == ("a/w0",)  # who left it before may want it now that something has changed
+    assert ledger.drain_requeues() == ("a/w0",)  # who left it before may want it now that something has changed
     ledger.expect("a/w0", [ip("192.0.2.1")])
-    assert ledger.woken() == ()
-    assert ledger.waiters() == ("a/w4", "a/w5")
+    assert ledger.drain_requeues() == ()
+    assert ledger.waiters.by_age() == ("a/w4", "a/w5")
 
 
 def test_waiters_of_one_kind_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a freed address costs does not grow with those that wait for it."""
     pools = Pools.of([pool("edge", "192.0.2.0/31")])
     asked: list[str] = []
-    can_serve = Ledger._can_serve
+    can_serve = Offers.can_serve
 
-    def counting(self: Ledger, name: str, waiter: Waiter) -> bool:
+    def counting(self: Offers, name: str, waiter: Waiter) -> bool:
         asked.append(waiter.request.key)
         return can_serve(self, name, waiter)
 
-    monkeypatch.setattr(Ledger, "_can_serve", counting)
+    monkeypatch.setattr(Offers, "can_serve", counting)
     ledger = Ledger(pools)
     for index in range(2):
         ledger.observe(f"a/h{index}", service(f"a/h{index}", holds=[f"192.0.2.{index}"]))
     wait(ledger, pools, *(service(f"{'ab'[index % 2]}/w{index:03}") for index in range(300)))
     ledger.observe("a/h0", None)
-    assert ledger.woken() == ("a/w000",)
+    assert ledger.drain_requeues() == ("a/w000",)
     ledger.expect("a/w000", [ip("192.0.2.0")])
-    assert ledger.woken() == ()
+    assert ledger.drain_requeues() == ()
     assert asked == ["a/w000", "a/w002", "b/w001"]
 
 
@@ -104,9 +105,9 @@ def test_who_asks_for_an_address_by_name_hears_that_it_changes_hands() -> None:
         ledger.observe(each.key, each)
     wait(ledger, pools, *asking)
     ledger.observe("a/h", None)
-    assert ledger.woken() == ("a/w2020", "a/w2025")
+    assert ledger.drain_requeues() == ("a/w2020", "a/w2025")
     ledger.observe("a/new", service("a/new", holds=["192.0.2.1"]))
-    assert ledger.woken() == ("a/w2020", "a/w2025")
+    assert ledger.drain_requeues() == ("a/w2020", "a/w2025")
 
 
 def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
@@ -117,9 +118,9 @@ def test_freed_quota_wakes_those_whom_it_kept_waiting() -> None:
     ledger.observe("b/h", service("b/h", holds=["192.0.2.1"]))
     wait(ledger, pools, service("a/web"))
     ledger.observe("b/h", None)
-    assert ledger.woken() == ()
+    assert ledger.drain_requeues() == ()
     ledger.observe("a/h", None)
-    assert ledger.woken() == ("a/web",)
+    assert ledger.drain_requeues() == ("a/web",)
 
 
 def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
@@ -129,9 +130,9 @@ def test_quota_that_is_left_for_one_family_alone_wakes() -> None:
     fellow = service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=80)
     ledger.observe("a/h", fellow)
     wait(ledger, pools, service("a/web", ip_family_policy="PreferDualStack", annotations=SHARE, port=80, **DUAL))
-    assert ledger.woken() == ()
+    assert ledger.drain_requeues() == ()
     ledger.observe("a/h", service("a/h", holds=["2001:db8::"], families=("IPv6",), annotations=SHARE, port=443))
-    assert ledger.woken() == ("a/web",)
+    assert ledger.drain_requeues() == ("a/web",)
 
 
 def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
@@ -141,7 +142,7 @@ def test_a_port_that_becomes_free_wakes_the_sharer() -> None:
     ledger.observe("a/h", service("a/h", holds=["192.0.2.1"], annotations=SHARE, port=80))
     wait(ledger, pools, service("a/web", annotations=SHARE, port=80))
     ledger.observe("a/h", service("a/h", holds=["192.0.2.1"], annotations=SHARE, port=443))
-    assert ledger.woken() == ("a/web",)
+    assert ledger.drain_requeues() == ("a/web",)
 
 
 def test_a_reservation_wakes_its_own_service() -> None:
@@ -152,7 +153,7 @@ def test_a_reservation_wakes_its_own_service() -> None:
     ledger.observe("a/h", service("a/h", holds=["192.0.2.1"]))
     wait(ledger, pools, service("a/web"), service("a/api"))
     ledger.observe("a/h", None)
-    assert ledger.woken() == ("a/web",)
+    assert ledger.drain_requeues() == ("a/web",)
 
 
 def test_prefer_dual_stack_waits_for_its_second_family() -> None:
@@ -163,7 +164,7 @@ def test_prefer_dual_stack_waits_for_its_second_family() -> None:
     half = service("a/web", ip_family_policy="PreferDualStack", holds=["192.0.2.0"], **DUAL)
     wait(ledger, pools, half)
     ledger.observe("a/h", None)
-    assert ledger.woken() == ("a/web",)
+    assert ledger.drain_requeues() == ("a/web",)
 
 
 def test_who_is_served_or_gone_waits_no_longer() -> None:
@@ -175,4 +176,4 @@ def test_who_is_served_or_gone_waits_no_longer() -> None:
     ledger.expect("a/w0", [ip("192.0.2.9")])
     ledger.observe("a/w1", None)
     ledger.observe("a/w2", service("a/w2", type="ClusterIP"))
-    assert ledger.waiters() == ("a/w3",)
+    assert ledger.waiters.by_age() == ("a/w3",)

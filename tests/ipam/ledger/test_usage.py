@@ -9,12 +9,12 @@ from kavip.api.meta import LabelSelector
 from kavip.api.pool import Reservation
 from kavip.ipam.allocate import Allocation, decide
 from kavip.ipam.ledger.ledger import Ledger
-from kavip.ipam.ledger.usage import Stock
+from kavip.ipam.ledger.usage import UsageByPool
 from kavip.ipam.pool import Pool
 from kavip.ipam.pools import Pools
 from kavip.ipam.ranges import parse_range
 from kavip.ipam.request import read_request
-from kavip.ipam.selection import Case
+from kavip.ipam.selection import Selection
 from tests.support.build import pool, service
 
 TEAM = LabelSelector(match_labels={"team": "a"})
@@ -36,7 +36,7 @@ def test_the_pools_with_room_are_those_that_have_a_free_address(seed: int) -> No
         )
         for number in range(8)
     )
-    stock = Stock(pools)
+    usage = UsageByPool(pools)
     addresses = [
         Address(span.family, value)
         for each in pools.in_force
@@ -46,14 +46,14 @@ def test_the_pools_with_room_are_those_that_have_a_free_address(seed: int) -> No
     request, _ = read_request(service("a/web", labels={"team": "a"}))
     for _ in range(300):
         address = random.choice(addresses)
-        shelf = stock.shelf_of(address)
-        assert shelf is not None
-        random.choice((shelf.assign, shelf.keep, shelf.cool, shelf.free))(address)
+        pool_usage = usage.of(address)
+        assert pool_usage is not None
+        random.choice((pool_usage.assign, pool_usage.keep_back, pool_usage.cool, pool_usage.free))(address)
         family = random.choice((4, 6))
         free = [
-            each for each in pools.eligible(request, {}) if (found := stock.get(each.name)) and found.lowest(family)
+            each for each in pools.eligible(request, {}) if (found := usage.get(each.name)) and found.lowest(family)
         ]
-        assert list(stock.with_room(pools.audiences.of(request, {}), family)) == free
+        assert list(usage.pools_with_free(pools.audiences.of(request, {}), family)) == free
 
 
 def test_a_decision_does_not_ask_the_pools_that_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +64,13 @@ def test_a_decision_does_not_ask_the_pools_that_are_full(monkeypatch: pytest.Mon
     for number in range(199):
         ledger.expect(f"a/s{number}", [Address(4, first + 256 * number)])
     asked: list[str] = []
-    serve = Case.serve
+    offer = Selection.offer
 
-    def counting(self: Case, place: Pool, families: tuple[int, ...]) -> tuple[Address, ...] | None:
+    def counting(self: Selection, place: Pool, families: tuple[int, ...]) -> tuple[Address, ...] | None:
         asked.append(place.name)
-        return serve(self, place, families)
+        return offer(self, place, families)
 
-    monkeypatch.setattr(Case, "serve", counting)
+    monkeypatch.setattr(Selection, "offer", counting)
     outcome = decide(read_request(service("a/web"))[0], pools, ledger)
     assert isinstance(outcome, Allocation)
     assert outcome.pools == ("p199",)

@@ -82,7 +82,7 @@ def test_whoever_could_be_served_is_called(data: st.DataObject) -> None:
     for each in (subject, *others):
         ledger.observe(each.key, each)
     before = held(subject, ledger, over)
-    ledger.woken()
+    ledger.drain_requeues()
     for each in others:
         match data.draw(st.sampled_from(("stays", "goes", "uses another port"))):
             case "goes":
@@ -92,6 +92,6 @@ def test_whoever_could_be_served_is_called(data: st.DataObject) -> None:
                 families = each.spec.ip_families or ()
                 edited = service(each.key, holds=held_, families=families, annotations=notes, port=8080)
                 ledger.observe(each.key, edited)
-    called = ledger.woken()
+    called = ledger.drain_requeues()
     after = held(subject, ledger, over)
     assert after == before or subject.key in called

@@ -26,7 +26,7 @@ def sharer(name: str, port: int, **more: Any) -> Service:
 def holders(snapshot: Snapshot) -> list[str]:
     """Who keeps the address."""
     address = snapshot.services["shop/a"].ingress_addresses[0]
-    return [terms.key for terms in snapshot.ledger.holders(address)]
+    return [terms.key for terms in snapshot.ledger.claims.holders(address)]
 
 
 OBJECTS: tuple[Object, ...] = (
@@ -64,7 +64,7 @@ def test_when_another_group_becomes_the_default_one_the_address_is_no_longer_sha
     snapshot.put(build.group("lb/other", default=True))
     snapshot.put(build.group(GROUP))
     assert holders(snapshot) == ["shop/a"]
-    assert "shop/b" in snapshot.ledger.woken()
+    assert "shop/b" in snapshot.ledger.drain_requeues()
 
 
 def test_for_want_of_a_default_group_nobody_loses_a_shared_address() -> None:
@@ -86,8 +86,8 @@ def test_a_service_that_kavip_does_not_manage_shares_with_nobody() -> None:
     plain = build.service("shop/x", annotations=SHARED, type="ClusterIP", external_ips=[VIP], port=82)
     snapshot = Snapshot.from_objects([plain, *OBJECTS[2:]])
     request, _ = read_request(sharer("a", 80), group=GROUP)
-    request = snapshot.ledger.placed(request)
+    request = snapshot.ledger.with_default_group(request)
     (address,) = plain.external_addresses
-    rival = snapshot.ledger.rival(address, request.terms)
+    rival = snapshot.ledger.claims.rival(address, request.terms)
     assert rival is not None
     assert rival.key == "shop/x"

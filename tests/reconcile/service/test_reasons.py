@@ -51,7 +51,8 @@ CASES = (
     Case(
         Reason.ASSIGNED,
         "True",
-        "192.0.2.128 from pool edge; no IPv6 address yet: maxPerNamespace of pool edge leaves namespace shop no more",
+        "192.0.2.128 from pool edge; no IPv6 address yet: "
+        "namespace shop may hold no more addresses of pool edge (maxPerNamespace)",
         web(families=("IPv4", "IPv6"), ip_family_policy="PreferDualStack"),
         (build.pool("edge", "192.0.2.128/30", "2001:db8::/126", max_per_namespace=1),),
     ),
@@ -73,7 +74,7 @@ CASES = (
     Case(
         Reason.FOREIGN_STATUS,
         "True",
-        "203.0.113.7: written by another controller and left alone, for 203.0.113.7 is in no pool; "
+        "203.0.113.7 was written by another controller, and kavip leaves it alone, because 203.0.113.7 is in no pool; "
         'set kavip.io/reassign to "true" to get an address from kavip',
         web(holds=["203.0.113.7"]),
         (EDGE,),
@@ -89,7 +90,8 @@ CASES = (
     Case(
         Reason.NO_POOL,
         "False",
-        "no pool has autoAssign: true; pool lab does not select namespace shop; let a pool select it or add one",
+        "no pool has autoAssign: true; pool lab cannot serve namespace shop (namespaceSelector); "
+        "let a pool select it or add one",
         web(),
         (lab("lab", 100, auto_assign=False, namespace_selector=PROD),),
     ),
@@ -97,7 +99,7 @@ CASES = (
         Reason.NO_POOL,
         "False",
         "pool edge is not in force: spec.addresses[0]: '10.0.0.1/8': has host bits set; write 10.0.0.0/8 or "
-        "10.0.0.1; mend it",
+        "10.0.0.1; fix it",
         web(),
         (build.pool("edge", "10.0.0.1/8"),),
     ),
@@ -105,14 +107,15 @@ CASES = (
     Case(
         Reason.POOL_SELECTOR_MISMATCH,
         "False",
-        "pool lab does not select namespace shop; name another pool; pools that would serve: edge",
+        "pool lab cannot serve namespace shop (namespaceSelector); name another pool; pools that would serve: edge",
         web(pool="lab"),
         (EDGE, lab("lab", 100, namespace_selector=PROD)),
     ),
     Case(
         Reason.POOL_SELECTOR_MISMATCH,
         "False",
-        "pools lab, office do not select the labels of Service shop/web; name one with kavip.io/pool: spare",
+        "pools lab, office cannot serve the labels of Service shop/web (serviceSelector); "
+        "name one with kavip.io/pool: spare",
         web(),
         (
             lab("lab", 100, service_selector=PROD),
@@ -130,9 +133,10 @@ CASES = (
     Case(
         Reason.POOL_EXHAUSTED,
         "False",
-        "pool edge is full: 14 of 14 assigned; pools office, lab have room but do not select namespace shop; "
-        "pool other has room but serves only KeepalivedGroup lb/other; "
-        "pool spare has room but serves only on request (autoAssign: false; set kavip.io/pool); "
+        "pool edge is full: 14 of 14 assigned; "
+        "pools office, lab have room but cannot serve namespace shop (namespaceSelector); "
+        "pool other has room but can serve only KeepalivedGroup lb/other (groups); "
+        "pool spare has room but must be requested (autoAssign: false; set kavip.io/pool); "
         "free an address or enlarge the pool",
         web(),
         (
@@ -160,7 +164,7 @@ CASES = (
     Case(
         Reason.POOL_EXHAUSTED,
         "False",
-        "pool edge is full: 1 of 3 assigned, 2 kept for others (reservations, nodes, groups, API server); "
+        "pool edge is full: 1 of 3 assigned, 2 kept back (reservations, nodes, groups, API server); "
         "free an address or enlarge the pool",
         web(),
         (
@@ -309,7 +313,7 @@ def test_who_loses_an_address_is_told_which_and_to_whom() -> None:
     plan = planned(mine, build.pool("edge", "192.0.2.128"), older)
     assert body_of(plan)["loadBalancer"] == {"ingress": None}
     assert [(notice.message, notice.warning) for notice in plan.events if notice.reason == "PoolExhausted"] == [
-        (f"{full} (was 192.0.2.128; 192.0.2.128 is Service shop/old's, which is older)", True)
+        (f"{full} (was 192.0.2.128; 192.0.2.128 belongs to Service shop/old, which is older)", True)
     ]
 
 

@@ -194,7 +194,7 @@ def test_a_move_makes_an_event_whether_the_reason_changes_or_not(wants: str) -> 
     older = told(build.service("shop/old", holds=[VIP], created="2020"), ASSIGNED, "True", "Assigned")
     plan = plan_service(cluster(mine, build.group(), pool, *([] if wants else [older])), WEB, now=NOW)
     (event,) = [notice for notice in plan.events if notice.reason == "Assigned"]
-    why = "" if wants else f"; {VIP} is Service shop/old's, which is older"
+    why = "" if wants else f"; {VIP} belongs to Service shop/old, which is older"
     assert event.message == f"{wants or '192.0.2.129'} from pool edge (was {VIP}{why})"
     assert event.warning is not bool(wants)
 
