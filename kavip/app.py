@@ -19,8 +19,8 @@ import structlog
 from kavip import names, telemetry
 from kavip.admission.chain import PolicyOptions
 from kavip.caches import Caches
-from kavip.controller.leadership import Leading
-from kavip.controller.metrics import Addresses
+from kavip.controller.leadership import Leadership
+from kavip.controller.metrics import PoolMetrics
 from kavip.errors import CachesStale, LeaseLost, SettingsError
 from kavip.http import ports
 from kavip.kube.client import Client
@@ -59,8 +59,8 @@ class App:
         """Nothing starts before :meth:`run`."""
         self._client, self._settings, self._roles = client, settings, roles
         self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_homes)
-        self._leading = Leading(client, settings, self._caches)
-        self._addresses = Addresses()
+        self._leadership = Leadership(client, settings, self._caches)
+        self._pool_metrics = PoolMetrics()
         self._webhook_unready: list[Callable[[], str]] = []
         self._stopping = False
 
@@ -71,7 +71,7 @@ class App:
             probes = ports.probes(self.unready)
             with _listening("probe", settings.probe_host, settings.probe_port) as address:
                 await stack.enter_async_context(ports.serving(probes, *address, name="probe"))
-            metrics = ports.metrics(self._measure)
+            metrics = ports.metrics(self._update_metrics)
             with _listening("metrics", settings.metrics_host, settings.metrics_port) as address:
                 await stack.enter_async_context(ports.serving(metrics, *address, name="metrics"))
             start = await stack.enter_async_context(_starting(stopped))
@@ -102,10 +102,10 @@ class App:
         gc.collect()
         gc.freeze()
 
-    def _measure(self) -> None:
-        self._caches.measure()
-        self._addresses.measure(self._caches.snapshot, leads=self._caches.leads)
-        self._leading.measure()
+    def _update_metrics(self) -> None:
+        self._caches.update_metrics()
+        self._pool_metrics.update(self._caches.snapshot, leads=self._caches.leads)
+        self._leadership.update_metrics()
 
     # --- webhook --------------------------------------------------------------------------------------------------
     @asynccontextmanager
@@ -161,7 +161,7 @@ class App:
             await self._caches.synced()
         while True:
             try:
-                await leader.lead(lambda: self._leading.run(leader.ensure_held))
+                await leader.lead(lambda: self._leadership.run(leader.ensure_held))
             except LeaseLost as error:
                 log.warning("no longer the leader", why=str(error))
             except CachesStale as error:

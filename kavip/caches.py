@@ -1,8 +1,8 @@
 """
-The caches of one replica: informers that fill the Snapshot and what groups own, and tell whom a change concerns.
+The caches of one replica: informers fill the Snapshot and the objects that groups own, and enqueue the changed keys.
 
-Nothing is served from them before they are :attr:`Caches.synced`: a half-filled cache would refuse what is right and
-give away what is held.
+They are used only when they are :meth:`Caches.synced`: a half-filled cache would refuse valid objects and assign
+addresses that are held.
 """
 
 import asyncio
@@ -27,54 +27,20 @@ from kavip.snapshot import KINDS, Object, Snapshot
 
 _OWNED = (resources.DAEMONSETS, resources.CONFIGMAPS, resources.PODS)
 _MONITORING = (resources.POD_MONITORS, resources.ROLES, resources.ROLE_BINDINGS)
-_COMPLAINTS = "reason=FailedCreate,regarding.kind=DaemonSet"
+_FAILURES = "reason=FailedCreate,regarding.kind=DaemonSet"
 _MOST_NAMES = 100  # in a URL; a name has up to 63 characters
-_RIVALS = (resources.OPERATOR_LEASES, resources.OPERATOR_DEPLOYMENTS)
+_OPERATOR = (resources.OPERATOR_LEASES, resources.OPERATOR_DEPLOYMENTS)
 
 
-def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
-    """A cache of the objects that carry the label of a group."""
-    return Informer(client, resource, labels=names.GROUP_LABEL)
+class Environment(NamedTuple):
+    """What concerns every key: why the controller must not write, and whether the cluster has PodMonitors."""
 
-
-def _complaints(client: Client) -> Informer[Owned]:
-    """A cache of what DaemonSets say about pods that they cannot create."""
-    found: Informer[Any] = Informer(client, resources.DAEMONSET_EVENTS, fields=_COMPLAINTS)
-    return found
-
-
-def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:
-    """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
-    return Informer(client, resource, fields=f"metadata.name={name}")
-
-
-def _nobody(_: Key) -> None:
-    """Wake nobody: this replica does not lead."""
-
-
-def selector(followed: Iterable[str]) -> str:
-    """
-    The labels of the EndpointSlices that are read: the API server's, and those of the Services *followed*.
-
-    A cluster has thousands of others, and each change of a pod's readiness is one of a slice. Selectors know names
-    alone, so slices of Services of the same name in other namespaces come along; where there are too many names for a
-    URL, all come.
-    """
-    wanted = sorted({key.rpartition("/")[2] for key in (names.API_SERVER_SERVICE, *followed)})
-    if len(wanted) > _MOST_NAMES:
-        return names.SERVICE_NAME_LABEL
-    return f"{names.SERVICE_NAME_LABEL} in ({','.join(wanted)})"
-
-
-class Outlook(NamedTuple):
-    """Whatever changes here concerns every key: why the controller may not write, and whether it serves Prometheus."""
-
-    hindrance: WritesBlocked | None
-    has_monitors: bool
+    blocked: WritesBlocked | None
+    has_pod_monitors: bool
 
 
 class Caches:
-    """The Snapshot, kept current; whoever leads (:meth:`lead`) is told the keys that changes concern."""
+    """The Snapshot and what else decisions read, kept current. On a leader, changes enqueue keys."""
 
     def __init__(
         self,
@@ -87,65 +53,56 @@ class Caches:
         """Watch what decisions read, and with *owned* also the objects that groups own; *now* is the wall clock."""
         self._now = now
         self.snapshot, self.objects = Snapshot(group_namespaces), OwnedObjects()
-        self.pending, self.rivals = PendingWrites(), OperatorWatch()
-        self.wake: Callable[[Key], None] = _nobody
+        self.pending, self.operator = PendingWrites(), OperatorWatch()
+        self._enqueue: Callable[[Key], None] | None = None
         self._open = asyncio.Event()
         self.informers: list[Informer[Object] | Informer[Owned] | Informer[OperatorObject]] = []
         self._pools: Mapping[str, Object] = {}
-        self._counted: dict[int, int] = {}  # informer, by number -> its setbacks
+        self._counted: dict[int, int] = {}  # by the number of the informer: its errors that were counted
         for resource in resources.DECISION_KINDS:
             informer: Informer[Object] = Informer(client, resource)  # type: ignore[arg-type]  # one of Object
             if resource is resources.POOLS:
                 self._pools = informer.store
-            informer.subscribe(self._take)
+            informer.subscribe(self._update)
             self.informers.append(informer)
         slices: Resource[Any] = resources.ENDPOINT_SLICES
         self._slices: Informer[Object] = Informer(client, slices, labels=selector(()))
-        self._slices.subscribe(self._take)
+        self._slices.subscribe(self._update)
         self.informers.append(self._slices)
         self._monitoring = [_labelled(client, kind) for kind in _MONITORING if owned]
-        watchers = [_labelled(client, kind) for kind in _OWNED if owned] + self._monitoring
+        informers = [_labelled(client, kind) for kind in _OWNED if owned] + self._monitoring
         if owned:
-            watchers.append(_complaints(client))
-        for watcher in watchers:
-            watcher.subscribe(self._take_owned)
-        self.informers += watchers
-        self._rivals = [_by_name(client, kind, name) for kind in _RIVALS if owned for name in kind.names]
-        for each in self._rivals:
-            each.subscribe(self._take_rival)
-        self.informers += self._rivals
+            informers.append(_failures(client))
+        for each in informers:
+            each.subscribe(self._update_owned)
+        self.informers += informers
+        self._operator_informers = [_by_name(client, kind, name) for kind in _OPERATOR if owned for name in kind.names]
+        for operator in self._operator_informers:
+            operator.subscribe(self._update_operator)
+        self.informers += self._operator_informers
 
-    def lead(self, wake: Callable[[Key], None]) -> None:
-        """Tell *wake* whom a change concerns, and let rest what is freed, from now on."""
+    # --- a term of leadership -----------------------------------------------------------------------------------------
+    def lead(self, enqueue_key: Callable[[Key], None]) -> None:
+        """From now on call *enqueue_key* with the keys that changes concern, and start cool-downs."""
         self.snapshot.ledger.cooldown.lead(self._now())
-        self.wake = wake
+        self._enqueue = enqueue_key
 
     def follow(self) -> None:
-        """Wake nobody from now on; another replica lets rest what is freed."""
-        self.wake = _nobody
+        """From now on enqueue nothing; another replica starts cool-downs."""
+        self._enqueue = None
         self.snapshot.ledger.cooldown.follow()
 
-    async def synced(self) -> None:
-        """Return as soon as every cache is filled."""
-        for informer in self.informers:
-            await informer.synced.wait()
-        await self._slices.wait_current()  # with what the Services ask for
-
-    def open(self) -> None:
-        """Let :meth:`fill` begin."""
-        self._open.set()
-
-    async def fill(self, informer: Informer[Any]) -> NoReturn:
-        """Keep the cache of *informer* from the moment on at which somebody wants it filled."""
-        await self._open.wait()
-        await informer.run()
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads."""
+        return self._enqueue is not None
 
     async def refresh(self) -> None:
         """
-        Return as soon as the caches hold all that was written before this call, and nothing else is believed.
+        Return as soon as the caches hold everything that was written before this call.
 
-        For a new leader: what his predecessor wrote last may not have come through the watches yet, and what he himself
-        expected in an earlier term has either come or never will.
+        A new leader needs that: the last writes of the previous leader may not have come through the watches yet, and
+        what this replica expected in an earlier term has either come or never will.
         """
         asked = [(informer, informer.request_list()) for informer in self.informers]
         self._open.set()  # only now: what is listed for the first time need not be listed again
@@ -155,27 +112,51 @@ class Caches:
         self.snapshot.ledger.drop_expectations()
         self.pending.clear()
 
+    # --- filling ------------------------------------------------------------------------------------------------------
+    def open(self) -> None:
+        """Let :meth:`fill` begin."""
+        self._open.set()
+
+    async def fill(self, informer: Informer[Any]) -> NoReturn:
+        """Keep the cache of *informer* current, once :meth:`open` or :meth:`refresh` was called."""
+        await self._open.wait()
+        await informer.run()
+
+    async def synced(self) -> None:
+        """Return as soon as every cache is filled."""
+        for informer in self.informers:
+            await informer.synced.wait()
+        await self._slices.wait_current()  # with the slices of the Services that were listed
+
     def unready(self) -> Iterator[str]:
-        """Which caches are not filled yet, and why, one line each."""
+        """The caches that are not filled yet, and why, one line each."""
         for each in self.informers:
             if not each.synced.is_set():
                 yield f"cache of {each.resource.kind} is not filled: {each.current_error or 'listing'}"
 
-    @property
-    def leads(self) -> bool:
-        """Whether this replica leads."""
-        return self.wake is not _nobody
-
-    def measure(self) -> None:
-        """Set the metrics that are read off the caches."""
+    def update_metrics(self) -> None:
+        """Set the metrics that are computed at each scrape."""
         for number, each in enumerate(self.informers):
             kind = each.resource.kind
             telemetry.INFORMER_SYNCED.labels(kind).set(each.synced.is_set())
             telemetry.WATCH_ERRORS.labels(kind).inc(each.error_count - self._counted.get(number, 0))
             self._counted[number] = each.error_count
 
-    def _take(self, old: Object | None, new: Object | None) -> None:
-        """Enter a change into the Snapshot, and wake whom it concerns."""
+    def update_environment(self) -> Environment:
+        """
+        Update what no object shows: whether keepalived-operator is gone, whether the cluster has PodMonitors.
+
+        Call it every second. While a watch of keepalived-operator is broken, its Leases count as renewed.
+        """
+        now = time.monotonic()
+        if any(each.current_error for each in self._operator_informers):
+            self.operator.restart_leases(at=now)
+        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_available for each in self._monitoring)
+        return Environment(self.operator.blocked(now), self.objects.has_pod_monitors)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+    def _update(self, old: Object | None, new: Object | None) -> None:
+        """Enter a change into the Snapshot, and enqueue the keys that it concerns."""
         if isinstance(new, VIPPool) and new.name not in self.snapshot.pools:
             self.snapshot.put_all((*self._pools.values(), new))  # the first of a list: all are parsed at once
         elif new is not None:
@@ -184,26 +165,45 @@ class Caches:
             self.snapshot.drop(KINDS[type(old)], old.metadata.key)
         self._slices.select(selector(self.snapshot.followed))
         sent = self.pending.pop_sent(changed.key) if isinstance(changed := new or old, Service) else None
-        if self.leads:
-            self.snapshot.ledger.cooldown.start(self._now())  # before an address that was just freed can be assigned
+        if self._enqueue is not None:
+            self.snapshot.ledger.cooldown.start(self._now())  # before a freed address can be assigned again
             for key in enqueue.of(self.snapshot, old, new, sent=sent):
-                self.wake(key)
+                self._enqueue(key)
 
-    def outlook(self) -> Outlook:
-        """
-        What no object tells: whether keepalived-operator is gone, whether there are PodMonitors.
+    def _update_owned(self, old: Owned | None, new: Owned | None) -> None:
+        group = self.objects.store(old, new)
+        if self._enqueue is not None and self.snapshot.any_group(group):
+            self._enqueue(Key(KeyKind.GROUP, group))
 
-        To be asked every second: what a broken watch hides is no silence.
-        """
-        now = time.monotonic()
-        if any(each.current_error for each in self._rivals):
-            self.rivals.blink(at=now)
-        self.objects.has_pod_monitors = bool(self._monitoring) and all(each.is_available for each in self._monitoring)
-        return Outlook(self.rivals.hindrance(now), self.objects.has_pod_monitors)
+    def _update_operator(self, old: OperatorObject | None, new: OperatorObject | None) -> None:
+        self.operator.store(old, new, at=time.monotonic())
 
-    def _take_rival(self, old: OperatorObject | None, new: OperatorObject | None) -> None:
-        self.rivals.see(old, new, at=time.monotonic())
 
-    def _take_owned(self, old: Owned | None, new: Owned | None) -> None:
-        if self.snapshot.any_group(group := self.objects.store(old, new)):
-            self.wake(Key(KeyKind.GROUP, group))
+# --- what is watched --------------------------------------------------------------------------------------------------
+def selector(followed: Iterable[str]) -> str:
+    """
+    The label selector of the EndpointSlices that are read: the API server's, and those of the Services *followed*.
+
+    A cluster has thousands of others, and each change of a pod's readiness changes one. Selectors know names alone, so
+    slices of Services of the same name in other namespaces come along. If there are too many names for a URL, all come.
+    """
+    wanted = sorted({key.rpartition("/")[2] for key in (names.API_SERVER_SERVICE, *followed)})
+    if len(wanted) > _MOST_NAMES:
+        return names.SERVICE_NAME_LABEL
+    return f"{names.SERVICE_NAME_LABEL} in ({','.join(wanted)})"
+
+
+def _labelled(client: Client, resource: Resource[Any]) -> Informer[Owned]:
+    """A cache of the objects that carry the label of a group."""
+    return Informer(client, resource, labels=names.GROUP_LABEL)
+
+
+def _failures(client: Client) -> Informer[Owned]:
+    """A cache of the Events of DaemonSets that cannot create pods."""
+    found: Informer[Any] = Informer(client, resources.DAEMONSET_EVENTS, fields=_FAILURES)
+    return found
+
+
+def _by_name(client: Client, resource: Resource[Any], name: str) -> Informer[OperatorObject]:
+    """A cache of the objects of one name, in any namespace: RBAC can grant that much and no more."""
+    return Informer(client, resource, fields=f"metadata.name={name}")

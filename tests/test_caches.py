@@ -41,13 +41,13 @@ def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> Non
     clock, woken = Clock(), list[tuple[Key, list[str]]]()
     caches = Caches(cast(Client, None), owned=False, now=clock)
     for each in (EDGE, WEB, API):
-        caches._take(None, each)
+        caches._update(None, each)
     caches.lead(lambda key: woken.append((key, resting(caches))))
-    caches._take(WEB, None)
+    caches._update(WEB, None)
     assert (Key(KeyKind.POOL, "edge"), ["192.0.2.128"]) in woken
     assert all(seen == ["192.0.2.128"] for _, seen in woken)
     clock.now += timedelta(seconds=1)
-    caches._take(API, None)
+    caches._update(API, None)
     assert [rest.until for rest in caches.snapshot.ledger.cooldown.of("edge")] == [
         NOW + timedelta(seconds=s) for s in (60, 61)
     ]
@@ -58,13 +58,13 @@ def test_who_does_not_lead_begins_no_rest() -> None:
     clock = Clock()
     caches = Caches(cast(Client, None), owned=False, now=clock)
     for each in (EDGE, WEB, API):
-        caches._take(None, each)
-    caches._take(WEB, None)
+        caches._update(None, each)
+    caches._update(WEB, None)
     assert resting(caches) == []
     caches.lead(lambda _: None)
     assert resting(caches) == ["192.0.2.128"]
     caches.follow()
-    caches._take(API, None)
+    caches._update(API, None)
     assert resting(caches) == []
 
 
@@ -81,10 +81,10 @@ def test_what_services_want_followed_is_asked_for() -> None:
     local = build.service(
         *("shop/web",), group=GROUP, type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local"
     )
-    caches._take(None, local)
+    caches._update(None, local)
     assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes,web)"
     assert caches._slices.list_pending
-    caches._take(local, None)
+    caches._update(local, None)
     assert caches._slices._selection["labels"] == "kubernetes.io/service-name in (kubernetes)"
 
 

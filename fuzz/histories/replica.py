@@ -34,7 +34,7 @@ class _Blind:
 
     agents = AgentStates()
 
-    def aim(self, group: str, target: ProbeTarget | None) -> None:
+    def set_target(self, group: str, target: ProbeTarget | None) -> None:
         """Look nowhere."""
 
 
@@ -97,10 +97,10 @@ class Replica:
             objects=self.caches.objects,
             records=self.records,
             pending=self.caches.pending,
-            rivals=self.caches.rivals,
+            operator=self.caches.operator,
             queue=queue,
             writer=Writer(client, self.records, self.caches.pending, now=lambda: self.now),
-            eye=_Blind(),
+            prober=_Blind(),
             notify=lambda key, notice: self.told.append((key, notice)),
             options=ReconcileOptions(),
             now=lambda: self.now,

@@ -1,10 +1,10 @@
 """
-What the replica that leads runs: queue, workers, the eye on the agents, and Events.
+What the replica that leads runs: queue, workers, prober and Events.
 
-Each term begins with every key there is, from caches that were listed after the lease was taken: whoever holds an
-address is in the ledger before anybody is served, also he to whom the last leader gave one a moment ago. A write to one
-Service does not conflict with a write to another, so nothing but this keeps two from getting the same address. A term
-ends with nothing left behind; the next one starts anew.
+Each term begins with every key, and with caches that were listed after the lease was acquired. So the ledger contains
+every holder of an address before any Service gets one, even one that the previous leader served a moment ago. A write
+to one Service does not conflict with a write to another, so nothing else keeps two Services from getting one address.
+A term leaves nothing running; the next one starts anew.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ import structlog
 
 from kavip import names, telemetry
 from kavip.api.event import Note, ObjectReference
-from kavip.caches import Caches, Outlook
-from kavip.controller.meters import Masters
-from kavip.controller.prober import Probe
+from kavip.caches import Caches, Environment
+from kavip.controller.metrics import GroupMetrics
+from kavip.controller.prober import AgentProber
 from kavip.controller.worker import Worker
 from kavip.controller.writer import Writer
 from kavip.errors import CachesStale
@@ -39,80 +39,86 @@ from kavip.snapshot import Object, Snapshot
 log = structlog.get_logger()
 
 REPORTER: Final = f"{names.KAVIP_GROUP}/controller"
-LOOK_OUT: Final = 1.0  # seconds between two looks at what only time can tell
-FILLING: Final = 60.0  # seconds within which a new leader has its caches, or lets another lead
-LONGEST_BACKOFF: Final = 30.0  # seconds: after an outage of the API server nobody waits much longer than the outage
+ENVIRONMENT_INTERVAL: Final = 1.0
+"""Seconds between two checks of what only time can show."""
+CACHES_DEADLINE: Final = 60.0
+"""Seconds within which a new leader has its caches, or gives up the lease."""
+LONGEST_BACKOFF: Final = 30.0
+"""Seconds: after an outage of the API server no key waits much longer than the outage."""
 
 
-class Leading:
-    """Terms of leadership of one replica, one after the other."""
+class Leadership:
+    """The terms of leadership of one replica, one after the other."""
 
     def __init__(self, client: Client, settings: Settings, caches: Caches) -> None:
-        """Nothing starts before :meth:`run`."""
+        """Start nothing before :meth:`run`."""
         self._client, self._settings, self._caches = client, settings, caches
         self._queue: WorkQueue[Key] | None = None
         self._events: Events | None = None
-        self._probe: Probe | None = None
-        self._masters = Masters()
+        self._prober: AgentProber | None = None
+        self._metrics = GroupMetrics()
         self._records = Records()
-        self._dropped = 0  # Events, as far as they have been counted
+        self._dropped = 0  # Events that were counted as dropped
 
     async def run(self, guard: Guard) -> None:
-        """Serve one term, until cancelled; *guard* is asked before the bytes of each write leave."""
+        """Serve one term until cancelled; the client calls *guard* before the bytes of each write leave."""
         await self._refresh()
         client = self._client.guarded(guard)
         queue: WorkQueue[Key] = WorkQueue(cap=LONGEST_BACKOFF, can_defer=lambda key: key.kind is KeyKind.GROUP)
         events = Events(client, reporter=REPORTER, instance=self._settings.replica)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as session:
-            probe = Probe(
+            prober = AgentProber(
                 session,
                 changed=lambda group: queue.add(Key(KeyKind.GROUP, group)),
                 interval=self._settings.probe_interval,
-                began=datetime.now(UTC),
+                asked_from=datetime.now(UTC),
             )
             writer = Writer(client, self._records, self._caches.pending, now=lambda: datetime.now(UTC))
-            worker = self._worker(queue, events, probe, writer)
-            self._probe = probe
+            worker = self._worker(queue, events, prober, writer)
+            self._prober = prober
             self._begin(queue, worker, events)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(events.run(), name="events")
-                    tasks.create_task(probe.run(), name="probe")
+                    tasks.create_task(prober.run(), name="prober")
                     tasks.create_task(worker.run(), name="workers")
-                    tasks.create_task(self._look_out(queue), name="look-out")
+                    tasks.create_task(self._watch_environment(queue), name="environment")
             finally:
                 self._end()
 
-    async def _refresh(self) -> None:
-        try:
-            async with asyncio.timeout(FILLING):
-                await self._caches.refresh()
-        except TimeoutError:
-            why = "; ".join(self._caches.unready()) or "the API server does not list what is there"
-            raise CachesStale(f"not filled within {FILLING:g} s: {why}") from None
-        self._records.settle()
-
-    def measure(self) -> None:
-        """Set the metrics that are read off."""
+    def update_metrics(self) -> None:
+        """Set the metrics that are computed at each scrape."""
         telemetry.QUEUE_DEPTH.set(len(self._queue) if self._queue is not None else 0)
-        led = self._caches.snapshot if self._probe is not None else Snapshot()
-        self._masters.measure(led, self._probe.agents if self._probe is not None else AgentStates())
+        if self._prober is not None:
+            self._metrics.update(self._caches.snapshot, self._prober.agents)
+        else:
+            self._metrics.update(Snapshot(), AgentStates())
         if self._events is not None:
             telemetry.EVENTS_DROPPED.inc(self._events.dropped - self._dropped)
             self._dropped = self._events.dropped
 
-    def _worker(self, queue: WorkQueue[Key], events: Events, probe: Probe, writer: Writer) -> Worker:
+    # --- a term -------------------------------------------------------------------------------------------------------
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(CACHES_DEADLINE):
+                await self._caches.refresh()
+        except TimeoutError:
+            why = "; ".join(self._caches.unready()) or "the API server does not list its objects"
+            raise CachesStale(f"not filled within {CACHES_DEADLINE:g} s: {why}") from None
+        self._records.settle()
+
+    def _worker(self, queue: WorkQueue[Key], events: Events, prober: AgentProber, writer: Writer) -> Worker:
         settings, caches = self._settings, self._caches
         return Worker(
             snapshot=caches.snapshot,
             objects=caches.objects,
             records=self._records,
             pending=caches.pending,
-            rivals=caches.rivals,
+            operator=caches.operator,
             queue=queue,
             writer=writer,
-            eye=probe,
-            notify=lambda key, notice: self._notify(events, key, notice),
+            prober=prober,
+            notify=lambda key, notice: self._emit(events, key, notice),
             options=ReconcileOptions(
                 image=settings.image,
                 ipam=settings.ipam,
@@ -123,22 +129,11 @@ class Leading:
             ),
         )
 
-    async def _look_out(self, queue: WorkQueue[Key]) -> None:
-        """Look at everything again when keepalived-operator has gone, or Prometheus's has come."""
-        before = self._caches.outlook()
-        while True:
-            await asyncio.sleep(LOOK_OUT)
-            if (outlook := self._caches.outlook()) != before:
-                _tell(outlook)
-                for key in enqueue.everything(self._caches.snapshot):
-                    queue.add(key)
-                before = outlook
-
     def _begin(self, queue: WorkQueue[Key], worker: Worker, events: Events) -> None:
         snapshot = self._caches.snapshot
         self._caches.lead(worker.add)
         worker.begin(enqueue.start(snapshot))
-        _tell(self._caches.outlook())
+        _log_environment(self._caches.update_environment())
         self._queue = queue
         self._events, self._dropped = events, 0
         telemetry.LEADER.set(1)
@@ -146,11 +141,23 @@ class Leading:
 
     def _end(self) -> None:
         self._caches.follow()
-        self._queue = self._probe = None
+        self._queue = self._prober = None
         telemetry.LEADER.set(0)
 
-    def _notify(self, events: Events, key: Key, notice: Notice) -> None:
-        resource, objects = self._about(key.kind)
+    async def _watch_environment(self, queue: WorkQueue[Key]) -> None:
+        """Reconcile everything when keepalived-operator has gone, or the Prometheus operator has come."""
+        before = self._caches.update_environment()
+        while True:
+            await asyncio.sleep(ENVIRONMENT_INTERVAL)
+            if (environment := self._caches.update_environment()) != before:
+                _log_environment(environment)
+                for key in enqueue.everything(self._caches.snapshot):
+                    queue.add(key)
+                before = environment
+
+    # --- Events -------------------------------------------------------------------------------------------------------
+    def _emit(self, events: Events, key: Key, notice: Notice) -> None:
+        resource, objects = self._objects_of(key.kind)
         if (found := objects.get(key.name)) is None:
             return
         about = ObjectReference(
@@ -162,7 +169,7 @@ class Leading:
         )
         events.emit(Note(about, notice.reason, notice.message, severity="Warning" if notice.warning else "Normal"))
 
-    def _about(self, kind: KeyKind) -> tuple[Resource[Any], Mapping[str, Object]]:
+    def _objects_of(self, kind: KeyKind) -> tuple[Resource[Any], Mapping[str, Object]]:
         snapshot = self._caches.snapshot
         match kind:
             case KeyKind.SERVICE:
@@ -173,9 +180,8 @@ class Leading:
                 return resources.POOLS, snapshot.pools
 
 
-def _tell(outlook: Outlook) -> None:
-    if outlook.hindrance:
-        who = "; ".join(outlook.hindrance.who) or "not known yet"
-        log.info("standing aside: keepalived-operator may be running", who=who)
+def _log_environment(environment: Environment) -> None:
+    if environment.blocked:
+        log.info("writes blocked by keepalived-operator", by="; ".join(environment.blocked.by) or "not known yet")
     else:
-        log.info("serving", prometheus=outlook.has_monitors)
+        log.info("serving", prometheus=environment.has_pod_monitors)

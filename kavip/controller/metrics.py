@@ -1,32 +1,38 @@
 """
-The metrics that are read off the ledger when somebody asks: pools, waiters, contests.
+The metrics that are computed at each scrape: pools, waiting Services, and what the agents report.
 
-Each label set is shown for as long as what it is about exists: a pool that is gone leaves no line behind.
+A label set is exported as long as its object exists: a pool that is gone leaves no line behind.
 """
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from prometheus_client import Gauge
 
 from kavip import telemetry
-from kavip.names import Contest
+from kavip.api import conditions
+from kavip.names import Condition as ConditionType
+from kavip.names import Contest, Reason
+from kavip.reconcile.observed.nodes import AgentStates
 from kavip.snapshot import Snapshot
+
+_ADVERTISED: Final = (Reason.MASTER.value, Reason.NO_MASTER.value, Reason.SPLIT_BRAIN.value, Reason.UNKNOWN.value)
 
 Labels = tuple[str, ...]
 
 
-class Addresses:
-    """What :class:`~kavip.ipam.ledger.ledger.Ledger` counts, as metrics."""
+class PoolMetrics:
+    """The counts of :class:`~kavip.ipam.ledger.ledger.Ledger`: addresses, waiting Services, conflicts."""
 
     def __init__(self) -> None:
-        """Nothing is shown yet."""
+        """Start without label sets."""
         self._pools: frozenset[Labels] = frozenset()
         self._waiting: frozenset[Labels] = frozenset()
         self._contests: Counter[Contest] = Counter()
 
-    def measure(self, snapshot: Snapshot, *, leads: bool) -> None:
-        """Set them all; only who *leads* knows who waits."""
+    def update(self, snapshot: Snapshot, *, leads: bool) -> None:
+        """Set all of them; only a replica that *leads* knows which Services wait."""
         pools = snapshot.parsed_pools
         usage: dict[Labels, int] = {
             (pool.name, f"ipv{family}", state): number
@@ -34,18 +40,47 @@ class Addresses:
             for family, each in snapshot.ledger.usage(pool.name).items()
             for state, number in each.clamped()._asdict().items()
         }
-        self._pools = show(telemetry.POOL_ADDRESSES, usage, self._pools)
+        self._pools = _export(telemetry.POOL_ADDRESSES, usage, self._pools)
         waiting: Counter[Labels] = Counter()
         for (pool, reason), number in snapshot.ledger.waiters.tally.items() if leads else ():
             waiting[pool if pools.get(pool) else "", reason] += number
-        self._waiting = show(telemetry.SERVICES_WAITING, waiting, self._waiting)
+        self._waiting = _export(telemetry.SERVICES_WAITING, waiting, self._waiting)
         for contest, number in snapshot.ledger.contests.items():
             telemetry.ADDRESS_CONFLICTS.labels(contest).inc(number - self._contests[contest])
             self._contests[contest] = number
 
 
-def show(gauge: Gauge, values: Mapping[Labels, int], before: frozenset[Labels]) -> frozenset[Labels]:
-    """Let *gauge* have *values* and nothing else of what it had *before*; the label sets that it has now."""
+class GroupMetrics:
+    """What the agents of each group report, and the condition ``Advertised`` of its Services."""
+
+    def __init__(self) -> None:
+        """Start without label sets."""
+        self._advertised: frozenset[Labels] = frozenset()
+        self._collisions: frozenset[Labels] = frozenset()
+        self._agents: frozenset[Labels] = frozenset()
+
+    def update(self, snapshot: Snapshot, agents: AgentStates) -> None:
+        """Set all of them; an empty *snapshot* removes all."""
+        advertised: dict[Labels, int] = {}
+        collisions: dict[Labels, int] = {}
+        answering: dict[Labels, int] = {}
+        for key in snapshot.groups:
+            advertised |= {(key, reason): 0 for reason in _ADVERTISED}
+            for service in snapshot.members(key):
+                stored = conditions.find(service.status.conditions, ConditionType.ADVERTISED)
+                if stored is not None and stored.reason in _ADVERTISED:
+                    advertised[key, stored.reason] += 1
+            states, contacts = agents.states_of(key), agents.contacts_of(key)
+            collisions[key,] = len({each.router_id for state in states.values() for each in state.collisions})
+            silent = sum(node in contacts and contacts[node].is_silent for node in states)
+            answering |= {(key, "answering"): len(states) - silent, (key, "silent"): silent}
+        self._advertised = _export(telemetry.SERVICES_ADVERTISED, advertised, self._advertised)
+        self._collisions = _export(telemetry.VRID_COLLISIONS, collisions, self._collisions)
+        self._agents = _export(telemetry.AGENTS, answering, self._agents)
+
+
+def _export(gauge: Gauge, values: Mapping[Labels, int], before: frozenset[Labels]) -> frozenset[Labels]:
+    """Set *gauge* to *values*, remove the other label sets of *before*, and return the present ones."""
     for labels, number in values.items():
         gauge.labels(*labels).set(number)
     now = frozenset(values)

@@ -1,8 +1,8 @@
 """
-The workers: lend a key, plan, apply, and see that it comes back when it should.
+The workers: take a key from the queue, reconcile it, carry the Plan out, and requeue the key when that is due.
 
-A plan and the claims that follow from it are made in one synchronous stretch, so that no two workers give one address
-away. Errors of the API server are retried with back-off; whatever else a plan raises is counted, logged, and retried
+A decision and the claims that follow from it are made without an ``await`` between them, so no two workers assign one
+address. Errors of the API server are retried with back-off. Any other error of a plan is counted, logged and retried
 too: one bad object must not stop the others.
 """
 
@@ -45,41 +45,45 @@ from kavip.reconcile.plan import (
 )
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites
-from kavip.reconcile.service.budget import Restraint
 from kavip.reconcile.service.reconcile import plan_service
+from kavip.reconcile.service.throttle import WriteBudget
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILE_SECONDS, RECONCILES, RESULTS
 
 log = structlog.get_logger()
 
-WORKERS: Final = 32  # as many status writes in flight: five to seven times as fast as one after the other
-FOLD: Final = 0.3  # seconds within which the changes of a group make one new configuration
-POOL_REST: Final = 1.0  # seconds between two status writes of a pool; FOLD where addresses cool down
+WORKERS: Final = 32
+"""Status writes in flight: five to seven times as fast as one after the other."""
+FOLD: Final = 0.3
+"""Seconds within which the changes of a group make one new configuration."""
+POOL_INTERVAL: Final = 1.0
+"""Seconds between two status writes of a pool; :data:`FOLD` while addresses cool down."""
+GROUP_DELAY: Final = 0.05
+"""Seconds by which the plan of a group is delayed, so that the write of the Service that caused it goes first."""
+_GROUP_SHARE: Final = 4  # times as long as the plan of a group took, the group is not planned again
 _RESULTS: Final = {  # looked up once: labels() costs as much as a small plan
     (kind, result): RECONCILES.labels(kind, result) for kind in KeyKind for result in RESULTS
 }
 _SECONDS: Final = {kind: RECONCILE_SECONDS.labels(kind) for kind in KeyKind}
-BREATHER: Final = 0.05  # seconds by which the plan of a group lets the write go that it follows from
-_BREATHS: Final = 4  # times as long as a group's plan took, the group rests
 
 
-class Eye(Protocol):
-    """What the worker needs of the probe."""
+class Prober(Protocol):
+    """The part of :class:`~kavip.controller.prober.AgentProber` that the worker uses."""
 
     @property
     def agents(self) -> AgentStates:
         """The agents' last answers."""
 
-    def aim(self, group: str, target: ProbeTarget | None) -> None:
-        """Look at these nodes from now on."""
+    def set_target(self, group: str, target: ProbeTarget | None) -> None:
+        """Ask these nodes from now on."""
 
 
 Notify = Callable[[Key, Notice], None]
-"""Sends an Event about the object of a key; must neither wait nor raise."""
+"""Sends an Event about the object of a key. It must neither wait nor raise."""
 
 
 class Worker:
-    """Works the keys of *queue* off."""
+    """Reconciles the keys of *queue*."""
 
     def __init__(
         self,
@@ -88,41 +92,46 @@ class Worker:
         objects: OwnedObjects,
         records: Records,
         pending: PendingWrites,
-        rivals: OperatorWatch,
+        operator: OperatorWatch,
         queue: WorkQueue[Key],
         writer: Writer,
-        eye: Eye,
+        prober: Prober,
         notify: Notify,
         options: ReconcileOptions,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*now* is the wall clock, *clock* the monotonic one that rests and strangers are dated by."""
-        self._snapshot, self._objects, self._records, self._rivals = snapshot, objects, records, rivals
+        """*now* is the wall clock, *clock* the monotonic one."""
+        self._snapshot, self._objects, self._records, self._operator = snapshot, objects, records, operator
         self._queue, self._writer, self._pending = queue, writer, pending
-        self._eye, self._notify, self._options, self._now, self._clock = eye, notify, options, now, clock
-        self._rests: dict[Key, float] = {}
-        self._restraint = Restraint()
-        self._since: dict[Key, float] = {}  # when a Service that is to be looked at was seen
+        self._prober, self._notify, self._options, self._now, self._clock = prober, notify, options, now, clock
+        self._not_before: dict[Key, float] = {}  # when a group or pool may be reconciled again
+        self._budget = WriteBudget()
+        self._dirty_since: dict[Key, float] = {}  # of Services
 
     def add(self, key: Key) -> None:
-        """Something has happened that concerns *key*."""
+        """Add *key*, whose plan may have changed."""
         if key.kind is KeyKind.SERVICE:
-            self._since.setdefault(key, self._clock())
+            self._dirty_since.setdefault(key, self._clock())
         if key.kind is KeyKind.GROUP:
-            self._queue.add_after(key, BREATHER)
+            self._queue.add_after(key, GROUP_DELAY)
         else:
             self._queue.add(key)
 
     def begin(self, start: Start) -> None:
-        """Begin a term: who holds what he asks for lets everybody else pass."""
+        """Begin a term. Services that have what they request let all other keys pass."""
         for key in start.first:
             self.add(key)
         for key in start.settled:
             self._queue.add_low_priority(key)
 
+    def requeue_waiters(self) -> None:
+        """Add the Services that wait for what has become free. Call it after each change of the Snapshot."""
+        for name in self._snapshot.ledger.drain_requeues():
+            self.add(Key(KeyKind.SERVICE, name))
+
     async def run(self, workers: int = WORKERS) -> None:
-        """Work until the queue is closed or the task cancelled."""
+        """Work until the queue is closed or the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(workers):
                 tasks.create_task(self._work(), name=f"worker {number}")
@@ -131,38 +140,50 @@ class Worker:
         while True:
             try:
                 async with self._queue.get() as key:
-                    rest = self._rests.get(key, 0.0) - self._clock()
                     if key.kind is KeyKind.POOL:
-                        rest = min(rest, self._end_cool_downs(key.name))
-                    if key.kind is KeyKind.SERVICE and (service := self._snapshot.services.get(key.name)):
-                        rest = self._restraint.pause(service, now=self._clock())
-                    if rest > 0:
-                        self._queue.add_after(key, rest)
-                    elif not self._awaits_return(key):
-                        await self._one(key)
+                        self._expire_cool_downs()
+                    if (delay := self._delay(key)) > 0:
+                        self._queue.add_after(key, delay)
+                    elif self._is_stale(key):
+                        self._pending.requeue_on_return(key)
+                    else:
+                        self._pending.confirm(key)
+                        await self._reconcile_safely(key)
             except QueueClosed:
                 return
 
-    def _end_cool_downs(self, pool: str) -> float:
-        """Free what has cooled down, in whatever pool; the seconds until *pool* is to be looked at for the next."""
-        now, cooldown = self._now(), self._snapshot.ledger.cooldown
-        cooldown.expire(now)
-        self.wake()
-        return min(((entry.until - now).total_seconds() for entry in cooldown.of(pool)), default=inf)
+    # --- may it be reconciled now -------------------------------------------------------------------------------------
+    def _expire_cool_downs(self) -> None:
+        """Free the addresses whose cool-down has ended, of any pool."""
+        self._snapshot.ledger.cooldown.expire(self._now())
+        self.requeue_waiters()
 
-    def _awaits_return(self, key: Key) -> bool:
+    def _delay(self, key: Key) -> float:
+        """The seconds until *key* may be reconciled."""
+        match key.kind:
+            case KeyKind.SERVICE:
+                service = self._snapshot.services.get(key.name)
+                return self._budget.delay(service, now=self._clock()) if service is not None else 0.0
+            case KeyKind.GROUP:
+                return self._not_before.get(key, 0.0) - self._clock()
+            case KeyKind.POOL:
+                return min(self._not_before.get(key, 0.0) - self._clock(), self._next_expiry(key.name))
+
+    def _next_expiry(self, pool: str) -> float:
+        """The seconds until the next cool-down of *pool* ends."""
+        now = self._now()
+        return min(
+            ((rest.until - now).total_seconds() for rest in self._snapshot.ledger.cooldown.of(pool)), default=inf
+        )
+
+    def _is_stale(self, key: Key) -> bool:
         """
-        Whether the cache still shows what our last status write was decided on.
+        Whether the cache still shows the version that our last status write has replaced.
 
-        Whatever is decided on it again could only be refused. The watch brings the key back with the write: what has
-        called for the key meanwhile is news that our own write does not answer, so its return is no mere echo.
+        A write that is decided on it could only conflict. The watch requeues the key with the new version.
         """
         shown = self._object(key)
-        if shown is not None and self._pending.is_replaced(key, shown.metadata.resource_version):
-            self._pending.requeue_on_return(key)
-            return True
-        self._pending.confirm(key)
-        return False
+        return shown is not None and self._pending.is_replaced(key, shown.metadata.resource_version)
 
     def _object(self, key: Key) -> Service | KeepalivedGroup | VIPPool | None:
         match key.kind:
@@ -173,9 +194,11 @@ class Worker:
             case KeyKind.POOL:
                 return self._snapshot.pools.get(key.name)
 
-    async def _one(self, key: Key) -> None:
+    # --- one reconcile ------------------------------------------------------------------------------------------------
+    async def _reconcile_safely(self, key: Key) -> None:
+        """Reconcile *key*, count the result, and retry it where that fails."""
         started = self._clock()
-        since = self._since.pop(key, started)
+        since = self._dirty_since.pop(key, started)
         result = "error"
         try:
             await self._reconcile(key, since)
@@ -187,7 +210,7 @@ class Worker:
             log.info("write withheld", kind=key.kind, key=key.name, why=str(error))
         except Conflict:
             result = "conflict"
-            self._queue.add_rate_limited(key)  # the watch brings what we did not know; it may come first
+            self._queue.add_rate_limited(key)  # the watch brings the newer version, perhaps earlier
         except Throttled as error:
             self._queue.add_after(key, error.retry_after) if error.retry_after else self._queue.add_rate_limited(key)
         except ApiError as error:
@@ -196,145 +219,145 @@ class Worker:
         except Exception:  # the edge: one bad object must not stop the others
             self._queue.add_rate_limited(key)
             log.exception("plan failed", kind=key.kind, key=key.name)
-            self._snapshot.ledger.waiters.answer(key.name)  # what it was called for, the next may take
-            self.wake()
+            self._snapshot.ledger.waiters.answer(key.name)  # another Service may take what this one was called for
+            self.requeue_waiters()
         if result != "done":
-            self._since[key] = since
+            self._dirty_since[key] = since
         _RESULTS[key.kind, result].inc()
         _SECONDS[key.kind].observe(self._clock() - started)
 
     async def _reconcile(self, key: Key, since: float) -> None:
         started = self._clock()
-        decided = self._decide(key)
-        gives = self._gives(key, decided)
-        service = self._snapshot.services.get(key.name) if isinstance(decided, ServicePlan) and decided.writes else None
-        is_claimed = self._snapshot.ledger.is_expecting(key.name)
-        self._remember(key, decided)
-        self._rest(key, decided, spent=self._clock() - started)
-        if decided.writes:
-            try:
-                is_done = await self._writer.send(decided)
-            except (Conflict, Rejected, Forbidden, LeaseLost) as error:
-                if gives and isinstance(error, Conflict):
-                    ADDRESS_CONFLICTS.labels(Contest.WRITE_CONFLICT).inc()
-                if isinstance(decided, ServicePlan) and decided.claims is not None and not is_claimed:
-                    self._forget_claims(key)
-                raise
-            if service is not None:
-                self._restraint.spend(service, now=self._clock())
-            if not is_done:
-                self._queue.add(key)  # what stood in the way is known now, and belongs into the status
-                return
-        if gives:
+        plan = self._decide(key)
+        assigns, was_claimed = self._assigns(key, plan), self._snapshot.ledger.is_expecting(key.name)
+        self._record(key, plan)
+        self._postpone(key, plan, spent=self._clock() - started)
+        if isinstance(plan, ServicePlan) and plan.is_rewording and not self._queue.has_low_priority(key):
+            self._queue.add_low_priority(key)
+            return
+        if plan.writes and not await self._send(key, plan, assigns=assigns, was_claimed=was_claimed):
+            self._queue.add(key)  # the next plan writes into the status what was in the way
+            return
+        if assigns:
             ALLOCATION_SECONDS.observe(self._clock() - since)
-        for notice in decided.events:
+        for notice in plan.events:
             self._notify(key, notice)
-        for other in decided.also:
-            self._queue.add(other)
-        if decided.requeue_after is not None:
-            self._queue.add_after(key, decided.requeue_after)
-
-    def _gives(self, key: Key, decided: Plan) -> bool:
-        """Whether the Service gets an address that its status does not show."""
-        service = self._snapshot.services.get(key.name)
-        if service is None or not isinstance(decided, ServicePlan):
-            return False
-        return not set(decided.claims or ()).issubset(service.ingress_addresses)
+        self._requeue(key, plan)
 
     def _decide(self, key: Key) -> Plan:
-        if hindrance := self._rivals.hindrance(self._clock()):
-            return self._decide_hindered(key, hindrance)
-        observed = Observed(self._eye.agents, self._objects, self._records)
+        if blocked := self._operator.blocked(self._clock()):
+            return self._decide_blocked(key, blocked)
+        observed = Observed(self._prober.agents, self._objects, self._records)
+        now, options = self._now(), self._options
         match key.kind:
             case KeyKind.SERVICE:
-                return plan_service(
-                    self._snapshot,
-                    key.name,
-                    now=self._now(),
-                    observed=observed,
-                    options=self._options,
-                )
+                return plan_service(self._snapshot, key.name, now=now, observed=observed, options=options)
             case KeyKind.GROUP:
-                return plan_group(
-                    self._snapshot,
-                    key.name,
-                    now=self._now(),
-                    observed=observed,
-                    options=self._options,
-                )
+                return plan_group(self._snapshot, key.name, now=now, observed=observed, options=options)
             case KeyKind.POOL:
-                return plan_pool(self._snapshot, key.name, now=self._now())
+                return plan_pool(self._snapshot, key.name, now=now)
 
-    def _decide_hindered(self, key: Key, hindrance: WritesBlocked) -> Plan:
+    def _decide_blocked(self, key: Key, blocked: WritesBlocked) -> Plan:
         match key.kind:
             case KeyKind.SERVICE:
                 return ServicePlan()
             case KeyKind.GROUP:
-                return plan_while_operator_runs(self._snapshot, key.name, hindrance, now=self._now())
+                return plan_while_operator_runs(self._snapshot, key.name, blocked, now=self._now())
             case KeyKind.POOL:
                 return PoolPlan()
 
-    def _remember(self, key: Key, decided: Plan) -> None:
-        """Record what later decisions need. There is no `await` between the decision and this."""
-        match decided:
-            case ServicePlan():
-                self._remember_service(key.name, decided)
-            case GroupPlan():
-                self._remember_group(key.name, decided)
+    def _assigns(self, key: Key, plan: Plan) -> bool:
+        """Whether *plan* assigns an address that the Service's status does not show."""
+        service = self._snapshot.services.get(key.name)
+        if service is None or not isinstance(plan, ServicePlan):
+            return False
+        return not set(plan.claims or ()).issubset(service.ingress_addresses)
 
-    def _remember_service(self, key: str, decided: ServicePlan) -> None:
+    # --- what later decisions need ------------------------------------------------------------------------------------
+    def _record(self, key: Key, plan: Plan) -> None:
+        """Record what later decisions need. No ``await`` may come between the decision and this."""
+        match plan:
+            case ServicePlan():
+                self._record_service(key.name, plan)
+            case GroupPlan():
+                self._record_group(key.name, plan)
+
+    def _record_service(self, key: str, plan: ServicePlan) -> None:
         service, ledger = self._snapshot.services.get(key), self._snapshot.ledger
         if service is None:
             self._records.removals.pop(key, None)
-            self._restraint.forget(key)
+            self._budget.forget(key)
             return
-        if decided.claims is not None:
-            ledger.expect(key, decided.claims, resource_version=service.metadata.resource_version)
-        if decided.waits == () and not decided.unmet:
+        if plan.claims is not None:
+            ledger.expect(key, plan.claims, resource_version=service.metadata.resource_version)
+        if plan.waits == () and not plan.unmet:
             ledger.waiters.drop(key)
-        elif decided.waits is not None:
+        elif plan.waits is not None:
             request, _ = read_request(service, group=self._snapshot.group_of(service))
-            ledger.wait(request, decided.waits, reason=decided.unmet)
+            ledger.wait(request, plan.waits, reason=plan.unmet)
         ledger.waiters.answer(key)
-        self.wake()
-        if decided.removal is not None:
-            self._records.removals[key] = decided.removal
+        self.requeue_waiters()
+        if plan.removal is not None:
+            self._records.removals[key] = plan.removal
 
-    def _remember_group(self, key: str, decided: GroupPlan) -> None:
+    def _record_group(self, key: str, plan: GroupPlan) -> None:
         if key not in self._snapshot.groups:
             self._records.forget_group(key)
-            self._eye.aim(key, None)
-        if decided.record is not None:
-            self._records.groups[key] = decided.record
-        if decided.target is not None:
-            self._eye.aim(key, decided.target)
+            self._prober.set_target(key, None)
+        if plan.record is not None:
+            self._records.groups[key] = plan.record
+        if plan.target is not None:
+            self._prober.set_target(key, plan.target)
 
-    def wake(self) -> None:
-        """Add the Services that wait for what has become free; to be called after the Snapshot has changed."""
-        for name in self._snapshot.ledger.drain_requeues():
-            self.add(Key(KeyKind.SERVICE, name))
-
-    def _forget_claims(self, key: Key) -> None:
+    def _postpone(self, key: Key, plan: Plan, *, spent: float) -> None:
         """
-        The status write was surely not done, and it was the first.
+        Fold what comes next: the first change is written at once, those that follow it together.
 
-        One before it that timed out may have been done, and be the very reason of a conflict: claims that stood already
-        stay until the watch shows what became of them.
-        """
-        self._snapshot.ledger.abandon(key.name)
-        self.wake()
-
-    def _rest(self, key: Key, decided: Plan, *, spent: float) -> None:
-        """
-        Fold what comes next: a first change goes at once, those that follow it go together.
-
-        A group whose plan takes long, because it is large, rests in proportion: others want to be served as well.
+        A group whose plan takes long, because it is large, is postponed in proportion, so that other keys get a turn.
         """
         if key.kind is KeyKind.SERVICE:
             return
-        rest = spent * _BREATHS
-        if key.kind is KeyKind.POOL and decided.writes:
-            rest = POOL_REST if decided.requeue_after is None else FOLD
-        elif any(not isinstance(write, StatusPatch) for write in decided.writes):
-            rest = max(rest, FOLD)
-        self._rests[key] = self._clock() + rest
+        delay = spent * _GROUP_SHARE
+        if key.kind is KeyKind.POOL and plan.writes:
+            delay = POOL_INTERVAL if plan.requeue_after is None else FOLD
+        elif any(not isinstance(write, StatusPatch) for write in plan.writes):
+            delay = max(delay, FOLD)
+        self._not_before[key] = self._clock() + delay
+
+    # --- after the decision -------------------------------------------------------------------------------------------
+    async def _send(self, key: Key, plan: Plan, *, assigns: bool, was_claimed: bool) -> bool:
+        """Send the writes of *plan*; False: an object was in the way."""
+        service = self._snapshot.services.get(key.name) if isinstance(plan, ServicePlan) else None
+        try:
+            is_done = await self._writer.send(plan)
+        except (Conflict, Rejected, Forbidden, LeaseLost) as error:
+            if assigns and isinstance(error, Conflict):
+                ADDRESS_CONFLICTS.labels(Contest.WRITE_CONFLICT).inc()
+            if isinstance(plan, ServicePlan) and plan.claims is not None and not was_claimed:
+                self._abandon_claims(key)
+            raise
+        if service is not None:
+            self._budget.spend(service, now=self._clock())
+        return is_done
+
+    def _abandon_claims(self, key: Key) -> None:
+        """
+        Free what the status write was to assign: it was certainly not carried out, and it was the first one.
+
+        An earlier write that timed out may have been carried out, and may have caused the conflict. Claims of such a
+        write stay until the watch shows its result.
+        """
+        self._snapshot.ledger.abandon(key.name)
+        self.requeue_waiters()
+
+    def _requeue(self, key: Key, plan: Plan) -> None:
+        for other in plan.also:
+            self._queue.add(other)
+        for other in plan.also_low_priority if isinstance(plan, GroupPlan) else ():
+            self._queue.add_low_priority(other)
+        if plan.requeue_after is None:
+            return
+        if isinstance(plan, ServicePlan) and plan.is_rewording:
+            self._queue.add_low_priority_after(key, plan.requeue_after)
+        else:
+            self._queue.add_after(key, plan.requeue_after)

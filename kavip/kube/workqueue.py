@@ -5,7 +5,8 @@ The promises are those of client-go's ``util/workqueue``, on one event loop:
 
 * fair: keys are processed in the order in which they were added. A key that :attr:`can_defer <WorkQueue>` lets the
   others pass for at most :data:`MAX_DEFER_SECONDS`. Keys of low priority let all others pass, but every
-  :data:`LOW_PRIORITY_SHARE`-th key is one of them;
+  :data:`LOW_PRIORITY_SHARE`-th key is one of them, and at most :data:`LOW_PRIORITY_CONCURRENCY` of them are processed
+  at once, so that their writes do not slow down the writes of the others;
 * stingy: several adds before a key is processed count once, and a key is never processed by two workers at once;
 * safe: a key that is added while it is processed is processed again afterwards;
 * after :meth:`WorkQueue.close` no key is processed, and waiting workers get :class:`QueueClosed`. A key that is being
@@ -27,6 +28,8 @@ K = TypeVar("K", bound=Hashable)
 MAX_DEFER_SECONDS: Final = 3.0
 LOW_PRIORITY_SHARE: Final = 8
 """One of so many keys has low priority, if there is one."""
+LOW_PRIORITY_CONCURRENCY: Final = 4
+"""Keys of low priority that are processed at once."""
 
 
 class QueueItem(Generic[K]):
@@ -63,6 +66,8 @@ class WorkQueue(Generic[K]):
         self._ready: deque[K] = deque()
         self._deferred: deque[tuple[float, K]] = deque()  # with the time at which it may pass others
         self._low_priority: OrderedDict[K, None] = OrderedDict()
+        self._processing_low_priority: set[K] = set()
+        self._low_priority_when_done: set[K] = set()  # keys added with low priority while they are processed
         self._since_low_priority = 0  # keys taken since the last one of low priority
         self._can_defer = can_defer
         self._dirty: set[K] = set()
@@ -85,32 +90,33 @@ class WorkQueue(Generic[K]):
         if key in self._low_priority:
             del self._low_priority[key]
         elif key in self._dirty:
+            self._low_priority_when_done.discard(key)
             return
         self._dirty.add(key)
         if key not in self._processing:
             self._enqueue(key)
 
     def add_low_priority(self, key: K) -> None:
-        """Add *key* for which no work is known; :meth:`add` raises its priority."""
+        """Add *key* for which no urgent work is known; :meth:`add` raises its priority."""
         if self._closed or key in self._dirty:
             return
-        if key in self._processing:
-            self.add(key)
-            return
         self._dirty.add(key)
-        self._low_priority[key] = None
-        self._wake_one()
+        if key in self._processing:
+            self._low_priority_when_done.add(key)
+        else:
+            self._enqueue_low_priority(key)
 
     def add_after(self, key: K, delay: float) -> None:
         """Add *key* in *delay* seconds; the earlier of two times counts."""
-        loop = asyncio.get_running_loop()
-        when = loop.time() + delay
-        timer = self._timers.get(key)
-        if self._closed or key in self._dirty or (timer is not None and timer.when() <= when):
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timers[key] = loop.call_at(when, self.add, key)
+        self._call_after(key, delay, self.add)
+
+    def add_low_priority_after(self, key: K, delay: float) -> None:
+        """Add *key* with low priority in *delay* seconds; the earlier of two times counts."""
+        self._call_after(key, delay, self.add_low_priority)
+
+    def has_low_priority(self, key: K) -> bool:
+        """Whether *key*, which is processed now, had low priority."""
+        return key in self._processing_low_priority
 
     def add_rate_limited(self, key: K) -> float:
         """Count a failure of *key* and add it after a back-off, which is returned."""
@@ -139,6 +145,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         for container in (self._timers, self._ready, self._deferred, self._low_priority, self._dirty, self._failures):
             container.clear()
+        self._low_priority_when_done.clear()
         while self._waiters:
             self._wake_one()
 
@@ -155,20 +162,46 @@ class WorkQueue(Generic[K]):
         return key
 
     def _has_any(self) -> bool:
-        return bool(self._ready or self._deferred or self._low_priority)
+        return bool(self._ready or self._deferred or self._has_low_priority())
+
+    def _has_low_priority(self) -> bool:
+        return bool(self._low_priority) and len(self._processing_low_priority) < LOW_PRIORITY_CONCURRENCY
 
     def _pop(self) -> K:
         is_due = bool(self._deferred) and self._deferred[0][0] <= asyncio.get_running_loop().time()
         self._since_low_priority += 1
-        if self._low_priority and (self._since_low_priority >= LOW_PRIORITY_SHARE or not (self._ready or is_due)):
+        if self._has_low_priority() and (self._since_low_priority >= LOW_PRIORITY_SHARE or not (self._ready or is_due)):
             self._since_low_priority = 0
-            return self._low_priority.popitem(last=False)[0]
+            key = self._low_priority.popitem(last=False)[0]
+            self._processing_low_priority.add(key)
+            return key
         return self._deferred.popleft()[1] if is_due or not self._ready else self._ready.popleft()
 
     def _done(self, key: K) -> None:
         self._processing.discard(key)
-        if key in self._dirty:
+        had_low_priority = key in self._processing_low_priority
+        self._processing_low_priority.discard(key)
+        if key in self._low_priority_when_done:
+            self._low_priority_when_done.discard(key)
+            self._enqueue_low_priority(key)
+        elif key in self._dirty:
             self._enqueue(key)
+        if had_low_priority and self._low_priority:
+            self._wake_one()
+
+    def _call_after(self, key: K, delay: float, add: Callable[[K], None]) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + delay
+        timer = self._timers.get(key)
+        if self._closed or key in self._dirty or (timer is not None and timer.when() <= when):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timers[key] = loop.call_at(when, self._fire, key, add)
+
+    def _fire(self, key: K, add: Callable[[K], None]) -> None:
+        del self._timers[key]
+        add(key)
 
     async def _wait(self) -> None:
         """Wait for a wake-up; one that a cancelled waiter did not use wakes the next waiter."""
@@ -188,6 +221,10 @@ class WorkQueue(Generic[K]):
             self._deferred.append((asyncio.get_running_loop().time() + MAX_DEFER_SECONDS, key))
         else:
             self._ready.append(key)
+        self._wake_one()
+
+    def _enqueue_low_priority(self, key: K) -> None:
+        self._low_priority[key] = None
         self._wake_one()
 
     def _wake_one(self) -> None:

@@ -8,7 +8,7 @@ the writes. Without work to do it is empty: ``ServicePlan()``, ``GroupPlan()``, 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -52,21 +52,42 @@ class ReconcileOptions:
     prometheus_account: str = names.PROMETHEUS_ACCOUNT
 
 
+class ConditionChange(IntEnum):
+    """How a desired condition differs from the stored one. Only a change of STATE is urgent."""
+
+    NONE = 0
+    MESSAGE = 1
+    STATE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class ConditionState:
-    """A condition to be: *status*, *reason*, and a *message* that says what to do next, cut where it is endless."""
+    """
+    A desired condition: *status*, *reason*, and a *message* that names the next step. A longer message is cut.
+
+    *is_progress*: the message only counts how many nodes are ready.
+    """
 
     status: str
     reason: str
     message: str
+    is_progress: bool = False
 
     def __post_init__(self) -> None:
-        """Cut here, so that what is compared is what is written: the CRDs take 32,768 characters."""
+        """Cut here, so that the compared message is the written one: the CRDs allow 32,768 characters."""
         if len(self.message) > _LONGEST:
             object.__setattr__(self, "message", f"{self.message[:_LONGEST]}...")
 
+    def change(self, stored: Condition | None, metadata: Metadata) -> ConditionChange:
+        """How this differs from *stored*, which is on the object with *metadata*."""
+        if stored is None or (stored.status, stored.reason) != (self.status, self.reason):
+            return ConditionChange.STATE
+        if stored.observed_generation != metadata.generation:
+            return ConditionChange.STATE
+        return ConditionChange.NONE if stored.message == self.message else ConditionChange.MESSAGE
+
     def condition(self, metadata: Metadata, kind: str) -> Condition:
-        """The condition of type *kind* on the object with *metadata*; its time is for whoever merges it."""
+        """The condition of type *kind* on the object with *metadata*; merging it sets its transition time."""
         return Condition(
             type=kind,
             status=self.status,
@@ -180,12 +201,14 @@ class GroupRecord:
     What the worker records of the last plan of a group.
 
     *reservation*: what its writes will take, until the watch shows them. *excluded*: by Service, why the configuration
-    does not contain it. *unconfirmed*: by Service, instance or VIP.
+    does not contain it. *unconfirmed*: by Service, instance or VIP. *obstructed*: the Services whose stored
+    ``Programmed`` names an obstacle, and not only the progress.
     """
 
     reservation: Reservation = Reservation()
     excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     unconfirmed: Mapping[str, Unconfirmed] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    obstructed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,13 +232,15 @@ class ServicePlan(Plan):
 
     *claims*: the addresses that the Service holds from now on; None leaves the ledger unchanged. *waits*: the pools
     that it waits for; None leaves them unchanged. *unmet*: the reason why it lacks an address. *removal*: another
-    controller removed the addresses that kavip wrote; None leaves what is remembered of that unchanged.
+    controller removed the addresses that kavip wrote; None leaves the record of that unchanged. *is_rewording*: nothing
+    differs but messages, so the write and the requeue wait until no other key is ready.
     """
 
     claims: tuple[Address, ...] | None = None
     waits: tuple[str, ...] | None = None
     unmet: str = ""
     removal: AddressRemoval | None = None
+    is_rewording: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +248,12 @@ class GroupPlan(Plan):
     """
     The plan of one KeepalivedGroup.
 
+    *also_low_priority*: other keys to reconcile when no other key is ready, because only messages of theirs differ.
     *record*: what is recorded until the next plan; None leaves that unchanged. *target*: where the prober asks the
     agents; None leaves that unchanged.
     """
 
+    also_low_priority: tuple[Key, ...] = ()
     record: GroupRecord | None = None
     target: ProbeTarget | None = None
 

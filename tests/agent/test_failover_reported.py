@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from kavip import names
-from kavip.controller.prober import Probe
+from kavip.controller.prober import AgentProber
 from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
@@ -49,9 +49,9 @@ class Told:
     async def _follow(self, steps: tuple[Callable[[], object], ...]) -> None:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
             due = asyncio.Event()
-            probe = Probe(session, changed=lambda _: due.set(), clock=self._clock)
+            probe = AgentProber(session, changed=lambda _: due.set(), clock=self._clock)
             hosts = {each.host.name: each.host.ipv4 for each in self._pods}
-            probe.aim(GROUP, ProbeTarget(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
+            probe.set_target(GROUP, ProbeTarget(hosts, names.AGENT_PORT, self._pods[0].state()["configHash"]))
             watching = asyncio.create_task(probe.run())
             while not self._look(probe, due):
                 await asyncio.sleep(0.05)
@@ -66,7 +66,7 @@ class Told:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    def _look(self, probe: Probe, due: asyncio.Event) -> str:
+    def _look(self, probe: AgentProber, due: asyncio.Event) -> str:
         """Apply the plans; the last condition message."""
         self._world.now, self._world.agents = NOW + timedelta(seconds=self._clock()), probe.agents
         for key in self._world.group().also:

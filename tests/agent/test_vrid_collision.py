@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from kavip import names
-from kavip.controller.prober import Probe
+from kavip.controller.prober import AgentProber
 from kavip.reconcile.observed import collisions
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.plan import Key, KeyKind, ProbeTarget
@@ -31,8 +31,8 @@ def watched(pod: Pod, end: Callable[[], None]) -> tuple[AgentStates, AgentStates
 
     async def look() -> tuple[AgentStates, AgentStates]:
         async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE):
-            probe = Probe(session, changed=lambda _: None, interval=0.3)
-            probe.aim(GROUP, ProbeTarget({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
+            probe = AgentProber(session, changed=lambda _: None, interval=0.3)
+            probe.set_target(GROUP, ProbeTarget({"n1": pod.host.ipv4}, names.AGENT_PORT, ""))
             watching = asyncio.create_task(probe.run())
             while not any(each.collisions for each in probe.agents.states_of(GROUP).values()):
                 await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ import pytest
 from hack.testbed.controlplane import ControlPlane
 from kavip.api.address import parse_address
 from kavip.caches import Caches
-from kavip.controller.leadership import Leading
+from kavip.controller.leadership import Leadership
 from kavip.controller.worker import WORKERS
 from kavip.errors import LeaseLost
 from kavip.kube.client import Client
@@ -108,7 +108,7 @@ async def test_a_new_leader_knows_what_the_last_one_wrote(installation: Installa
     async with candidate(installation.plane) as (client, caches):
         client.late = True
         assign(installation, "one")
-        async with running(Leading(client, Settings(), caches).run(lambda: None)):
+        async with running(Leadership(client, Settings(), caches).run(lambda: None)):
             assert await reasons(installation, crowd) == {"PoolExhausted"}
         assert installation.addresses("one") == [VIP]
     installation.plane.kubectl("delete", "--raw", "/api/v1/namespaces/shop/services")  # all at once, which is quick
@@ -121,7 +121,7 @@ async def test_a_leader_that_leads_again_expects_nothing(installation: Installat
         version = caches.snapshot.services["shop/one"].metadata.resource_version
         caches.snapshot.ledger.expect("shop/one", [parse_address(VIP, "")], resource_version=version)
         assign(installation, "two")
-        async with running(Leading(client, Settings(), caches).run(lambda: None)):
+        async with running(Leadership(client, Settings(), caches).run(lambda: None)):
             assert (await answered(installation, "one"))["reason"] == "PoolExhausted"
         assert installation.addresses("one") == []
         assert installation.addresses("two") == [VIP]
@@ -137,7 +137,7 @@ async def test_a_write_that_slips_through_is_repaired_in_one_pass(installation: 
     await asyncio.sleep(1.1)  # creationTimestamp has whole seconds, and of two of one age the name decides
     installation.applied(a_service("another"))
     async with candidate(installation.plane) as (client, caches):
-        async with running(Leading(client, Settings(), caches).run(lambda: None)):
+        async with running(Leadership(client, Settings(), caches).run(lambda: None)):
             await asyncio.to_thread(installation.wait_told, "one", "another")
             assert (installation.addresses("one"), installation.addresses("another")) == ([VIP], ["192.0.2.129"])
             installation.plane.audit.mark()
@@ -164,7 +164,7 @@ async def test_a_term_without_its_lease_writes_nothing(installation: Installatio
     furnish(installation)
     async with candidate(installation.plane) as (client, caches):
         installation.plane.audit.mark()
-        async with running(Leading(client, Settings(), caches).run(gone)):
+        async with running(Leadership(client, Settings(), caches).run(gone)):
             await asyncio.sleep(1.0)
         own = [each for each in installation.plane.audit if each.agent.startswith("kavip/") and each.body is not None]
         assert own == []

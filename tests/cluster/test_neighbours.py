@@ -74,11 +74,11 @@ def test_a_refused_instance_leaves_its_neighbours_alone(story: Story) -> None:
     def verdict() -> tuple[str, str, str]:
         return told(story, "service", "shop/bad", names.Condition.SERVICE_PROGRAMMED)
 
-    wait_for("it is told", lambda: "leaves out instance" in verdict()[2], timeout=PATIENCE)
+    wait_for("it is told", lambda: "excludes instance" in verdict()[2], timeout=PATIENCE)
     serve(story, "after")
     for name in ("before", "after"):
         wait_for(f"{name} is programmed and answers", partial(is_programmed, story, name), timeout=PATIENCE)
-    words = f"node n1 leaves out instance shop/bad: {OWN} is node n1's own address (eth0)"
+    words = f"node n1 excludes instance shop/bad: {OWN} is node n1's own address (eth0)"
 
     def is_told() -> bool:  # in between it is Pending for the configuration that has the others
         status, reason, message = verdict()

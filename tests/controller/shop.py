@@ -48,7 +48,7 @@ class Eye:
         self.agents = AgentStates()
         self.targets: dict[str, ProbeTarget | None] = {}
 
-    def aim(self, group: str, target: ProbeTarget | None) -> None:
+    def set_target(self, group: str, target: ProbeTarget | None) -> None:
         """Note the target."""
         self.targets[group] = target
 
@@ -59,7 +59,7 @@ class Shop:
     def __init__(self, snapshot: Snapshot, *, ipam: str = "auto") -> None:
         """No real writer, a clock of its own."""
         self.snapshot, self.objects, self.writer, self.eye = snapshot, OwnedObjects(), Paper(), Eye()
-        self.records, self.pending, self.rivals = Records(), PendingWrites(), OperatorWatch()
+        self.records, self.pending, self.operator = Records(), PendingWrites(), OperatorWatch()
         self.queue: WorkQueue[Key] = WorkQueue(base=0.01, cap=0.05)
         self.told: list[tuple[Key, Notice]] = []
         self.seconds, self.now = 0.0, NOW
@@ -68,10 +68,10 @@ class Shop:
             objects=self.objects,
             records=self.records,
             pending=self.pending,
-            rivals=self.rivals,
+            operator=self.operator,
             queue=self.queue,
             writer=self.writer,  # type: ignore[arg-type]  # as much of it as the worker uses
-            eye=self.eye,
+            prober=self.eye,
             notify=lambda key, notice: self.told.append((key, notice)),
             options=ReconcileOptions(ipam=ipam),
             now=lambda: self.now,

@@ -105,5 +105,5 @@ async def test_who_waits_is_served_when_an_address_is_freed_and_not_when_its_bac
         shop.queue.add(LATE)
         await shop.until(lambda: shop.queue.failures(LATE) == 1)
         shop.snapshot.drop("Service", "shop/web")
-        shop.worker.wake()
+        shop.worker.requeue_waiters()
         await shop.until(lambda: any(plan.claims for plan in written(shop, LATE)))

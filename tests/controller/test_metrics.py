@@ -8,8 +8,7 @@ from prometheus_client.samples import Sample
 from kavip import names, telemetry
 from kavip.api.address import parse_address
 from kavip.api.service import Service
-from kavip.controller.meters import Masters
-from kavip.controller.metrics import Addresses
+from kavip.controller.metrics import GroupMetrics, PoolMetrics
 from kavip.ipam.ledger.ledger import Ledger
 from kavip.ipam.request import read_request
 from kavip.names import Contest
@@ -42,10 +41,10 @@ def waiting(ledger: Ledger, key: str, *pools: str, reason: str, names: str = "")
     ledger.wait(request, pools, reason=reason)
 
 
-def measured(snapshot: Snapshot, *, leads: bool = True) -> Addresses:
+def measured(snapshot: Snapshot, *, leads: bool = True) -> PoolMetrics:
     """The metrics of *snapshot*."""
-    addresses = Addresses()
-    addresses.measure(snapshot, leads=leads)
+    addresses = PoolMetrics()
+    addresses.update(snapshot, leads=leads)
     return addresses
 
 
@@ -61,7 +60,7 @@ def test_a_pool_is_measured_per_family_as_its_status_says() -> None:
     assert values["ipv6", "huge", "total"] == float(2**63 - 1)
     snapshot.drop("VIPPool", "edge")
     snapshot.drop("VIPPool", "huge")
-    addresses.measure(snapshot, leads=True)
+    addresses.update(snapshot, leads=True)
     assert not {pool for _, pool, _ in shown("kavip_pool_addresses")} & {"edge", "huge"}
 
 
@@ -87,10 +86,10 @@ def test_those_who_wait_are_counted_once_by_pool_and_reason() -> None:
     assert "shop/e" not in snapshot.ledger.waiters.by_age()  # nothing but its own edit helps it
     snapshot.ledger.observe("shop/b", None)
     snapshot.ledger.expect("shop/c", [parse_address("192.0.2.130")])
-    addresses.measure(snapshot, leads=True)
+    addresses.update(snapshot, leads=True)
     assert shown("kavip_services_waiting")["lab", "PoolExhausted"] == 1
     assert ("", "PoolNotFound") not in shown("kavip_services_waiting")
-    addresses.measure(snapshot, leads=False)
+    addresses.update(snapshot, leads=False)
     assert shown("kavip_services_waiting") == {}
 
 
@@ -101,7 +100,7 @@ def test_contests_are_counted_when_they_begin() -> None:
     addresses = measured(snapshot)
 
     def grown() -> dict[str, float]:
-        addresses.measure(snapshot, leads=True)
+        addresses.update(snapshot, leads=True)
         after = shown("kavip_address_conflicts_total")
         return {reason: after[reason,] - before[reason,] for reason in Contest if after[reason,] != before[reason,]}
 
@@ -123,16 +122,16 @@ def test_masters_collisions_and_silent_agents_are_measured_per_group() -> None:
     """Each moves with what it is about, and a group that is gone, or a term that is over, leaves no line."""
     service = told(web(), names.Condition.ADVERTISED, "False", "SplitBrain")
     snapshot = Snapshot.from_objects([build.group(), service])
-    shown_now = Masters()
-    shown_now.measure(snapshot, AgentStates())
+    shown_now = GroupMetrics()
+    shown_now.update(snapshot, AgentStates())
     assert shown("kavip_group_vrid_collisions") == {(GROUP,): 0}
     found = tuple(Collision(f"shop/{name}", number, "eth0", "x") for name, number in (("a", 7), ("b", 7), ("c", 8)))
     states = {"n1": NodeState(collisions=found), "n2": NodeState(collisions=found[:1])}
-    shown_now.measure(snapshot, AgentStates({GROUP: states}, contacts={GROUP: {"n2": Contact(is_silent=True)}}))
+    shown_now.update(snapshot, AgentStates({GROUP: states}, contacts={GROUP: {"n2": Contact(is_silent=True)}}))
     assert shown("kavip_group_vrid_collisions") == {(GROUP,): 2}
     assert shown("kavip_agents") == {(GROUP, "answering"): 1, (GROUP, "silent"): 1}
     assert {key: number for key, number in shown("kavip_services_advertised").items() if number} == {
         (GROUP, "SplitBrain"): 1
     }
-    shown_now.measure(Snapshot(), AgentStates())
+    shown_now.update(Snapshot(), AgentStates())
     assert not shown("kavip_agents") and not shown("kavip_services_advertised")

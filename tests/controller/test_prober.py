@@ -14,7 +14,7 @@ from aiohttp import web
 from kavip.api.address import parse_address
 from kavip.api.agent import AgentState, decode_state
 from kavip.controller import prober as probing
-from kavip.controller.prober import Probe
+from kavip.controller.prober import AgentProber
 from kavip.names import Reason
 from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.mastership import Mastership
@@ -80,11 +80,11 @@ async def serving(agent: Agent, host: str = "127.0.0.1", port: int = 0) -> Async
 @asynccontextmanager
 async def watching(
     interval: float = 3600.0, clock: Callable[[], float] = time.monotonic
-) -> AsyncIterator[tuple[Probe, "asyncio.Queue[str]"]]:
+) -> AsyncIterator[tuple[AgentProber, "asyncio.Queue[str]"]]:
     """A running probe, and the groups that it reports."""
     told: asyncio.Queue[str] = asyncio.Queue()
     async with aiohttp.ClientSession() as session:
-        probe = Probe(session, changed=told.put_nowait, interval=interval, clock=clock)
+        probe = AgentProber(session, changed=told.put_nowait, interval=interval, clock=clock)
         task = asyncio.create_task(probe.run())
         try:
             yield probe, told
@@ -97,7 +97,7 @@ async def test_an_answer_is_kept_and_told_once() -> None:
     """The state of a node is there after the first answer, and the same answer is no news."""
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             assert await told.get() == "lb/edge"
             while agent.asked < 5:
@@ -117,10 +117,10 @@ async def test_a_node_that_lags_is_asked_often_until_it_is_there() -> None:
     current = ["h1"]
     agent = Agent(lambda: web.json_response(state(current[0])))
     async with serving(agent) as port, watching() as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
-            probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h2"))
+            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h2"))
             while agent.asked < 3:
                 await asyncio.sleep(0.01)
             current[0] = "h2"
@@ -137,7 +137,7 @@ async def test_silence_keeps_the_last_answer() -> None:
 
     agent = Agent(answer)
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
             failing[0], before = True, agent.asked
@@ -155,7 +155,7 @@ async def test_a_daemon_that_ends_is_given_time_to_start_again() -> None:
     current = [runs]
     agent = Agent(lambda: web.json_response(current[0]))
     async with serving(agent) as port, watching(interval=0.01, clock=lambda: now[0]) as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
             current[0] = gone
@@ -179,7 +179,7 @@ async def test_long_silence_is_told_once_and_its_end_as_well(monkeypatch: pytest
 
     agent = Agent(answer)
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             for silent in (False, True, False):
                 failing[0] = silent
@@ -208,7 +208,7 @@ async def test_nodes_that_answer_do_not_wait_for_dead_ones(monkeypatch: pytest.M
     async with serving(alive) as port, watching(interval=0.01) as (probe, _):
         dead = [await asyncio.start_server(hold, f"127.0.0.{n}", port) for n in range(2, 10)]
         hosts = {f"n{n}": f"127.0.0.{n}" for n in range(1, 10)}
-        probe.aim("lb/edge", ProbeTarget(hosts, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget(hosts, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while asked[0] < 20:  # by now they are silent
                 await asyncio.sleep(0.01)
@@ -232,14 +232,14 @@ async def test_a_fail_over_is_told_as_one_change(monkeypatch: pytest.MonkeyPatch
 
     first, second = answering("127.0.0.1", 0.0), answering("127.0.0.2", 0.1)
     async with serving(first) as port, serving(second, "127.0.0.2", port), watching() as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while len(probe.agents.states_of("lb/edge")) < 2:
                 await told.get()
             while not told.empty():
                 told.get_nowait()
             masters[:] = ["127.0.0.2"]
-            probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1 "))
+            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1 "))
             await told.get()
         seen = {node: bool(each.masters) for node, each in probe.agents.states_of("lb/edge").items()}
         assert seen == {"n1": False, "n2": True}
@@ -251,14 +251,14 @@ async def test_two_masters_are_asked_again_until_it_is_certain() -> None:
     """With an hour between ordinary looks, their claims are soon known to overlap."""
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130", vrrp="MASTER")))
     async with serving(agent) as port, serving(agent, "127.0.0.2", port), watching() as (probe, _):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while True:
                 mastership = Mastership.of(build.group(), ("n1", "n2"), probe.agents, "lb/edge")
-                if mastership.held("shop/web").reason == Reason.SPLIT_BRAIN:
+                if mastership.master_of("shop/web").reason == Reason.SPLIT_BRAIN:
                     break
                 await asyncio.sleep(0.05)
-        assert mastership.held(parse_address("192.0.2.130")).nodes == ("n1", "n2")
+        assert mastership.master_of(parse_address("192.0.2.130")).nodes == ("n1", "n2")
         assert agent.asked < 40
 
 
@@ -273,7 +273,7 @@ async def test_an_answer_that_says_nothing_new_is_not_decoded(monkeypatch: pytes
     monkeypatch.setattr(probing, "decode_state", reading)
     agent = Agent(lambda: web.json_response(state("h1", "192.0.2.130")))
     async with serving(agent) as port, watching(interval=0.01) as (probe, _):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while agent.asked < 5:
                 await asyncio.sleep(0.01)
@@ -306,7 +306,7 @@ async def test_what_is_no_state_of_this_group_counts_as_silence(body: bytes) -> 
     """Garbage, an endless answer, lies that cost much and another group's agent on the port change nothing."""
     agent = Agent(lambda: web.Response(body=body))
     async with serving(agent) as port, watching(interval=0.01) as (probe, told):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             while agent.asked < 3:
                 await asyncio.sleep(0.01)
@@ -329,7 +329,7 @@ async def test_a_node_that_trips_the_controller_up_does_not_hide_the_others(monk
         serving(honest, "127.0.0.2", port),
         watching(interval=0.01) as (probe, told),
     ):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             assert await told.get() == "lb/edge"
             while min(liar.asked, honest.asked) < 3:
@@ -345,15 +345,15 @@ async def test_a_node_that_leaves_is_forgotten() -> None:
         serving(agent, "127.0.0.2", port),
         watching() as (probe, told),
     ):
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1", "n2": "127.0.0.2"}, port, "h1"))
         async with asyncio.timeout(PATIENCE):
             await told.get()
             while len(probe.agents.states_of("lb/edge")) < 2:
                 await told.get()
         assert sorted(probe.agents.states_of("lb/edge")) == ["n1", "n2"]
-        probe.aim("lb/edge", ProbeTarget({"n2": "127.0.0.2"}, port, "h1"))
+        probe.set_target("lb/edge", ProbeTarget({"n2": "127.0.0.2"}, port, "h1"))
         assert sorted(probe.agents.states_of("lb/edge")) == ["n2"]
-        probe.aim("lb/edge", None)
+        probe.set_target("lb/edge", None)
         assert not probe.agents.states
 
 
@@ -362,8 +362,8 @@ async def test_a_target_given_before_the_start_is_watched() -> None:
     agent = Agent(lambda: web.json_response(state("h1")))
     told: asyncio.Queue[str] = asyncio.Queue()
     async with serving(agent) as port, aiohttp.ClientSession() as session:
-        probe = Probe(session, changed=told.put_nowait)
-        probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
+        probe = AgentProber(session, changed=told.put_nowait)
+        probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, port, "h1"))
         task = asyncio.create_task(probe.run())
         async with asyncio.timeout(PATIENCE):
             await told.get()

@@ -12,7 +12,7 @@ from kavip.api.address import parse_address
 from kavip.api.lease import Lease, LeaseSpec
 from kavip.api.meta import Metadata
 from kavip.controller import worker
-from kavip.controller.worker import FOLD, POOL_REST
+from kavip.controller.worker import FOLD, POOL_INTERVAL
 from kavip.errors import Conflict, Forbidden, LeaseLost, Rejected, Unavailable
 from kavip.ipam.request import read_request
 from kavip.reconcile.observed.ownership import OwnerConflict
@@ -68,7 +68,7 @@ async def test_a_conflict_is_planned_again_and_its_claim_forgotten() -> None:
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Conflict(409, "Conflict", "stale")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
+        shop.worker.requeue_waiters = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]  # claimed, then given back
@@ -81,7 +81,7 @@ async def test_a_write_that_is_withheld_is_counted_and_its_claim_forgotten() -> 
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [LeaseLost("gone")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
+        shop.worker.requeue_waiters = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 2)
     assert held[:2] == [(VIP,), ()]
@@ -117,7 +117,7 @@ async def test_a_conflict_after_a_timeout_forgets_nothing() -> None:
     async with working(web(), build.group(), build.pool()) as shop:
         shop.writer.answers = [Unavailable(0, "Timeout", "no answer"), Conflict(409, "Conflict", "stale")]
         held: list[object] = []
-        shop.worker.wake = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
+        shop.worker.requeue_waiters = lambda: held.append(shop.snapshot.ledger.held("shop/web"))  # type: ignore[method-assign]  # noted
         shop.queue.add(WEB)
         await shop.until(lambda: len(shop.writer.sent) == 3)
     assert set(held) == {(VIP,)}
@@ -196,7 +196,7 @@ async def test_a_freed_address_wakes_the_oldest_that_waits() -> None:
         await shop.until(lambda: shop.writer.sent)
         assert shop.writer.sent[0].waits == ("edge",)
         shop.snapshot.drop(names.SERVICE, "shop/a")
-        shop.worker.wake()
+        shop.worker.requeue_waiters()
         await shop.until(lambda: len(shop.writer.sent) == 2)
         assert shop.writer.sent[1].claims == (VIP,)
 
@@ -208,7 +208,7 @@ async def test_a_service_that_leaves_frees_its_address_for_those_who_wait() -> N
         shop.queue.add(WEB)
         await shop.until(lambda: shop.writer.sent)
         shop.snapshot.put(build.service("shop/a", type="ClusterIP"))
-        shop.worker.wake()
+        shop.worker.requeue_waiters()
         await shop.until(lambda: len(shop.writer.sent) == 2)
 
 
@@ -257,7 +257,7 @@ async def test_the_counts_of_a_pool_are_folded() -> None:
             shop.queue.add(pool)
             await asyncio.sleep(0.01)
         assert len(shop.writer.sent) == 1
-        shop.seconds += POOL_REST
+        shop.seconds += POOL_INTERVAL
         await shop.until(lambda: len(shop.writer.sent) == 2)
         (patch,) = [write for write in shop.writer.sent[1].writes if isinstance(write, StatusPatch)]
         assert patch.body["status"]["ipv4"]["assigned"] == 5
@@ -326,7 +326,7 @@ async def test_a_service_that_cannot_be_planned_makes_way_for_the_next(monkeypat
         for each in (old, young):
             shop.snapshot.ledger.wait(read_request(each)[0], ["edge"])
         shop.snapshot.drop(names.SERVICE, "shop/h")
-        shop.worker.wake()
+        shop.worker.requeue_waiters()
         await shop.until(lambda: shop.writer.sent)
         assert [(plan.writes[0].key, plan.claims) for plan in shop.writer.sent] == [("shop/b", (VIP,))]
 
@@ -345,7 +345,7 @@ async def test_a_waiter_that_is_being_deleted_makes_way_for_the_next() -> None:
             shop.snapshot.ledger.wait(read_request(each)[0], ["edge"])
         shop.snapshot.put(leaving)
         shop.snapshot.drop(names.SERVICE, "shop/h")
-        shop.worker.wake()
+        shop.worker.requeue_waiters()
         await shop.until(lambda: shop.writer.sent)
         assert [plan.claims for plan in shop.writer.sent] == [(VIP,)]
 
@@ -399,7 +399,7 @@ async def test_services_and_pools_are_not_written_while_the_old_operator_may_run
     """Services get no address and pools no status."""
     async with working(web(), build.group(), build.pool()) as shop:
         lease = Lease(metadata=Metadata(name="x", namespace="old"), spec=LeaseSpec(holder_identity="old"))
-        shop.rivals.see(None, lease, at=0.0)
+        shop.operator.store(None, lease, at=0.0)
         shop.queue.add(key)
         await shop.until(lambda: not len(shop.queue))
         assert shop.writer.sent == []

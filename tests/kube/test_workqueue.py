@@ -1,11 +1,12 @@
 """The work queue, on virtual time."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
 from kavip.errors import QueueClosed
-from kavip.kube.workqueue import LOW_PRIORITY_SHARE, MAX_DEFER_SECONDS, WorkQueue
+from kavip.kube.workqueue import LOW_PRIORITY_CONCURRENCY, LOW_PRIORITY_SHARE, MAX_DEFER_SECONDS, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -19,10 +20,10 @@ async def taken(queue: WorkQueue[str], count: int) -> list[str]:
     return keys
 
 
-async def is_idle(queue: WorkQueue[str]) -> bool:
-    """Whether no key is processed for a minute."""
+async def is_idle(queue: WorkQueue[str], seconds: float = 60.0) -> bool:
+    """Whether no key is processed for so many *seconds*."""
     try:
-        async with asyncio.timeout(60), queue.get():
+        async with asyncio.timeout(seconds), queue.get():
             return False
     except TimeoutError:
         return True
@@ -90,6 +91,55 @@ async def test_an_add_raises_the_priority() -> None:
         assert await is_idle(queue)
     assert await taken(queue, 1) == ["a"]
     assert await is_idle(queue)
+
+
+async def test_few_low_priority_keys_are_processed_at_once() -> None:
+    """Other keys find a worker at once, and their writes do not queue behind the writes of low priority."""
+    queue = WorkQueue[str]()
+    for number in range(LOW_PRIORITY_CONCURRENCY + 1):
+        queue.add_low_priority(f"low {number}")
+    async with AsyncExitStack() as stack:
+        for number in range(LOW_PRIORITY_CONCURRENCY - 1):
+            assert await stack.enter_async_context(queue.get()) == f"low {number}"
+        async with queue.get() as key:
+            assert queue.has_low_priority(key)
+            assert await is_idle(queue)
+            queue.add("new")
+            assert await taken(queue, 1) == ["new"]
+        assert not queue.has_low_priority(key)
+        assert await taken(queue, 1) == [f"low {LOW_PRIORITY_CONCURRENCY}"]
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+async def test_a_key_may_lower_its_priority_while_it_is_processed(urgent: bool) -> None:
+    """A worker that finds nothing urgent to do lets the other keys pass; an add raises the priority again."""
+    queue = WorkQueue[str]()
+    queue.add("a")
+    async with queue.get() as key:
+        queue.add_low_priority(key)
+        if urgent:
+            queue.add(key)
+        assert len(queue) == 1
+    queue.add("b")
+    assert await taken(queue, 2) == (["a", "b"] if urgent else ["b", "a"])
+    assert await is_idle(queue)
+
+
+async def test_a_key_may_be_added_with_low_priority_later() -> None:
+    """After its time it lets the others pass; an add cancels the timer, as for any other key."""
+    queue = WorkQueue[str]()
+    queue.add_low_priority_after("a", 5.0)
+    assert await is_idle(queue, 4.9)
+    queue.add("b")
+    await asyncio.sleep(1.0)
+    assert await taken(queue, 2) == ["b", "a"]
+    queue.add_low_priority_after("a", 5.0)
+    queue.add("a")
+    assert await taken(queue, 1) == ["a"]
+    assert await is_idle(queue)
+    queue.add_low_priority_after("a", 1.0)
+    await asyncio.sleep(2.0)
+    assert await taken(queue, 1) == ["a"]
 
 
 async def test_deferred_keys_come_before_low_priority_after_a_while() -> None:

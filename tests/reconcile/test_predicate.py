@@ -101,10 +101,10 @@ def test_the_caches_know_an_echo_once() -> None:
     _, sent, before, after = written()
     caches, woken = Caches(cast(Client, None), owned=False), set[Key]()
     for each in (build.group(), build.pool(), before):
-        caches._take(None, each)
-    caches.wake = woken.add
+        caches._update(None, each)
+    caches.lead(woken.add)
     caches.pending.send(sent)
-    caches._take(before, after)
+    caches._update(before, after)
     assert woken == {EDGE, POOL}
-    caches._take(before, after)
+    caches._update(before, after)
     assert woken == {WEB, EDGE, POOL}

@@ -24,12 +24,12 @@ from kavip.snapshot import Snapshot
 _OTHERS: Final = (ConditionType.PROGRAMMED, ConditionType.READY)
 
 
-def plan_while_operator_runs(snapshot: Snapshot, key: str, hindrance: WritesBlocked, *, now: datetime) -> GroupPlan:
+def plan_while_operator_runs(snapshot: Snapshot, key: str, blocked: WritesBlocked, *, now: datetime) -> GroupPlan:
     """The plan of the group with *key* while keepalived-operator runs: its ``Accepted`` reports that."""
-    group = snapshot.groups.get(key) if hindrance.who else None
+    group = snapshot.groups.get(key) if blocked.by else None
     if group is None or group.metadata.deletion_timestamp:
         return GroupPlan()
-    return _plan(group, hindrance.verdict, [ConditionType.ACCEPTED], now=now)
+    return _plan(group, blocked.accepted, [ConditionType.ACCEPTED], now=now)
 
 
 def plan_outside(snapshot: Snapshot, group: KeepalivedGroup, pods: Iterable[Pod], *, now: datetime) -> GroupPlan:

@@ -12,13 +12,16 @@ from typing import Final, NamedTuple
 
 from kavip.api.address import Address
 from kavip.api.service import Service
+from kavip.names import Condition as ConditionType
 from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.group.status import subjects_of
 from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.nodes import NO_STATES, ExcludedInstance, NodeState
-from kavip.reconcile.plan import Key, KeyKind, Unconfirmed
-from kavip.reconcile.service import advertised, programmed, throttle
-from kavip.reconcile.service.programmed import Case, Ground
+from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
+from kavip.reconcile.service import throttle
+from kavip.reconcile.service.advertised import advertised_state
+from kavip.reconcile.service.programmed import programmed_state
+from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
 
 _SPARE: Final = 1000
 _NAME: Final = attrgetter("name")
@@ -26,14 +29,20 @@ _NAME: Final = attrgetter("name")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The Services whose conditions are *wrong*, what is told only if it lasts, and when to look again."""
+    """
+    The Services whose conditions are *wrong*, or only *reworded*, and when to evaluate the group again.
+
+    *doubts* and *obstructed*: see :class:`~kavip.reconcile.plan.GroupRecord`.
+    """
 
     wrong: tuple[Key, ...]
+    reworded: tuple[Key, ...]
     doubts: Mapping[str, Unconfirmed]
+    obstructed: frozenset[str]
     waits: tuple[float, ...]
 
 
-def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mapping[str, Unconfirmed]) -> Judged:
+def judge(ground: ServingGroup, roster: Roster, mastership: Mastership, record: GroupRecord) -> Judged:
     """Compare what is so with what Services say; new ones have a plan of their own."""
     problems = dict(roster.model.problems) if roster.model else {}
     problems |= {member.key: member.problem for member in roster.members.troubled if member.problem}
@@ -41,31 +50,42 @@ def judge(ground: Ground, roster: Roster, mastership: Mastership, before: Mappin
     members = ground.snapshot.parts(ground.key)
     special = problems.keys() | ground.snapshot.ledger.disputing()
     memory = _recalled(ground, mastership, sum(map(len, members.values())))
-    wrong, waits, doubts = [], [], {}
+    before, wrong, reworded, waits, doubts, obstructed = record.unconfirmed, [], [], [], {}, set()
     for service in _unknown(members, memory, special):
-        if not throttle.was_judged(service):
+        if throttle.stored_condition(service, ConditionType.SERVICE_PROGRAMMED) is None:
             continue
         given = service.ingress_addresses if service.is_load_balancer else ()
-        case = Case.of(service, given, ground, problems)
-        found = advertised.look(case, mastership)
-        held = advertised.doubt_of(service, found, before.get(service.key), at=mastership.at)
+        vips = ServiceVIPs.of(service, given, ground, problems=problems)
+        found = advertised_state(vips, mastership)
+        held = throttle.unconfirmed_of(service, found, before.get(service.key), at=mastership.at)
         if held:
             doubts[service.key] = held
-        told = advertised.news_of(service, found, held, mastership)
-        verdict = programmed.verdict(case)
-        if throttle.is_wrong(service, verdict) or advertised.is_wrong(service, told):
+        confirmed, state = throttle.confirmed_state(service, found, held, mastership), programmed_state(vips)
+        progress = throttle.programmed_change(service, state, record)
+        change = max(progress, throttle.advertised_change(service, confirmed))
+        if state.status == "False" and (progress or not state.is_progress):
+            obstructed.add(service.key)
+        if change is ConditionChange.STATE:
             wrong.append(Key(KeyKind.SERVICE, service.key))
-        elif told is None and (wait := advertised.wait(service, found, held, mastership)):
+        elif confirmed is None and (wait := throttle.next_confirmation(service, found, held, mastership)):
             waits.append(wait)
-        elif told and (verdict.status, told.status) == ("True", "True") and service.key not in special:
-            memory.fine[id(service)] = _Fine(service, case.vips)
+        elif change:
+            reworded.append(Key(KeyKind.SERVICE, service.key))
+        elif confirmed and (state.status, confirmed.status) == ("True", "True") and service.key not in special:
+            memory.fine[id(service)] = _Fine(service, vips.addresses)
     for name, subject in subjects_of(ground.group, roster):
-        held_by = mastership.held(subject)
-        if held_by.reason in advertised.DOUBTED:
-            doubts[name] = advertised.doubt(held_by.reason, before.get(name), at=mastership.at)
-        if wait := advertised.wait_for(held_by, doubts.get(name), mastership):
+        held_by = mastership.master_of(subject)
+        if held_by.reason in throttle.UNCERTAIN:
+            doubts[name] = throttle.unconfirmed(held_by.reason, before.get(name), at=mastership.at)
+        if wait := throttle.next_master_check(held_by, doubts.get(name), mastership):
             waits.append(wait)
-    return Judged(tuple(sorted(wrong, key=_NAME)), doubts, tuple(waits))
+    return Judged(
+        wrong=tuple(sorted(wrong, key=_NAME)),
+        reworded=tuple(sorted(reworded, key=_NAME)),
+        doubts=doubts,
+        obstructed=frozenset(obstructed),
+        waits=tuple(waits),
+    )
 
 
 class _Fine(NamedTuple):
@@ -97,7 +117,7 @@ class _Memory:
         """Shares of members that are all fine."""
 
 
-def _recalled(ground: Ground, mastership: Mastership, members: int) -> _Memory:
+def _recalled(ground: ServingGroup, mastership: Mastership, members: int) -> _Memory:
     """Those that are fine still; whoever finds more enters them."""
     kept = ground.snapshot.memory(ground.key)
     if not mastership.is_undisputed(kept):
@@ -137,7 +157,7 @@ def _unknown(members: Mapping[str, Sequence[Service]], memory: _Memory, special:
     return found
 
 
-def _world(ground: Ground) -> _World:
+def _world(ground: ServingGroup) -> _World:
     group, snapshot, allowed = ground.group, ground.snapshot, None
     if group and group.spec.allowed_namespaces is not None:
         allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))

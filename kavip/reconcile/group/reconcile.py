@@ -33,7 +33,6 @@ from kavip.reconcile.mergepatch import merge_patch
 from kavip.reconcile.migration.progress import Takeover, takeover_of
 from kavip.reconcile.migration.replacement import plan_replacement, with_leaders
 from kavip.reconcile.observed import neighbours
-from kavip.reconcile.observed.mastership import Mastership
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import (
     Apply,
@@ -52,7 +51,7 @@ from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, sett
 from kavip.reconcile.rollout.peers import Scene, scene_of
 from kavip.reconcile.rollout.readiness import Assembly, since, voters_of
 from kavip.reconcile.rollout.switchover import Switching, Voter, decide
-from kavip.reconcile.service.programmed import Ground
+from kavip.reconcile.service.vips import ServingGroup
 from kavip.snapshot import Snapshot
 
 _SEEN: Final = Observed()
@@ -102,10 +101,10 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Re
     if needed.refused:
         bodies = ()
     monitored, watched = _monitoring(owned, options) if bodies else (Trouble(None, ""), ())
-    ground = Ground.of(snapshot, group.key, observed.agents)
+    serving = ServingGroup.of(snapshot, group.key, observed)
     pods = objects.pods_of(group.key)
-    mastership = Mastership.of(group, ground.expected(pods), observed.agents, group.key)
-    judged = judge(ground, roster, mastership, observed.records.group(group.key).unconfirmed)
+    mastership = serving.mastership(observed)
+    judged = judge(serving, roster, mastership, observed.records.group(group.key))
     config_hash = wanted.current.hash if wanted and bodies else group.status.config_hash
     applies = owned.applies((*bodies, *watched)) if roster.is_settled else ()
     is_written = bool(bodies) and roster.is_settled and not applies
@@ -139,10 +138,11 @@ def _plan(snapshot: Snapshot, owned: Belongings, observed: Observed, options: Re
             *_status(view, now),
         ),
         events=accepted_events(group, view.accepted),
-        record=GroupRecord(roster.reserved, roster.left_out, judged.doubts),
+        record=GroupRecord(roster.reserved, roster.left_out, judged.doubts, judged.obstructed),
         target=_target(roster, config_hash, wanted, owned.taken, pods) if config_hash else None,
         requeue_after=min((*judged.waits, *pauses), default=None),
         also=judged.wrong,
+        also_low_priority=judged.reworded,
     )
 
 

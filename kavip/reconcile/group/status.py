@@ -25,7 +25,7 @@ from kavip.reconcile.group.desired import Roster
 from kavip.reconcile.observed.mastership import Mastership, VipOrInstance
 from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER, NodeState
 from kavip.reconcile.plan import ConditionState, Unconfirmed
-from kavip.reconcile.service import advertised
+from kavip.reconcile.service import throttle
 from kavip.reconcile.text import few
 from kavip.snapshot import Snapshot
 from kavip.vrrp.instances import Instance
@@ -267,8 +267,8 @@ class _Seat:
 
 def _seat(view: View, name: str, subject: VipOrInstance, before: _Seat | None) -> _Seat:
     """Where *subject* is; *before* as long as what is seen now may be a passing moment."""
-    held, doubt = view.mastership.held(subject), view.doubts.get(name)
-    if held.reason is None or (doubt is not None and advertised.patience(doubt, view.mastership) > 0):
+    held, doubt = view.mastership.master_of(subject), view.doubts.get(name)
+    if held.reason is None or (doubt is not None and throttle.seconds_to_confirm(doubt, view.mastership) > 0):
         return before or _Seat("", Reason.UNKNOWN)
     if held.reason == Reason.MASTER:
         return _Seat(held.nodes[0], MASTER)
@@ -289,7 +289,7 @@ def _instances(view: View) -> list[InstanceStatus]:
 
 def _instance(view: View, instance: Instance, before: _Seat | None, worst: str) -> InstanceStatus:
     seat = _seat(view, f"instance {instance.name}", instance.name, before or _Seat("", worst))
-    if seat.state in advertised.DOUBTED:
+    if seat.state in throttle.UNCERTAIN:
         seat = _Seat("", worst)
     return InstanceStatus(
         name=instance.name,

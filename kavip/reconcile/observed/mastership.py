@@ -51,7 +51,7 @@ class MasterState:
     nodes: tuple[str, ...]
     reason: Reason | None
     wait: float = 0.0
-    unheard: tuple[str, ...] = ()  # nodes whose answer would be needed
+    silent: tuple[str, ...] = ()  # nodes whose answer would be needed
     is_run: bool = True  # by any node
 
 
@@ -86,7 +86,7 @@ class Mastership:
             gap=max(_SHORTEST, 4 * seconds + _SPARE),
         )
 
-    def held(self, subject: VipOrInstance) -> MasterState:
+    def master_of(self, subject: VipOrInstance) -> MasterState:
         """Who has *subject*."""
         every = [self._claim(node, subject) for node in self._masters(subject)]
         claims = [each for each in every if not each.is_silent] or every
@@ -131,13 +131,13 @@ class Mastership:
     def _alone(self, subject: VipOrInstance, claim: MasterClaim) -> MasterState:
         if not claim.is_silent or any(self._hears(node, subject) for node in self.states):
             return MasterState((claim.node,), Reason.MASTER)
-        return MasterState((), Reason.UNKNOWN, unheard=(claim.node,))
+        return MasterState((), Reason.UNKNOWN, silent=(claim.node,))
 
     def _unclaimed(self, subject: VipOrInstance) -> MasterState:
         is_run = any(_runs(state, subject) for state in self.states.values())
-        unheard = tuple(node for node in self.expected if node not in self.states or self._is_silent(node))
-        if unheard or not is_run:
-            return MasterState((), Reason.UNKNOWN, unheard=unheard, is_run=is_run)
+        silent = tuple(node for node in self.expected if node not in self.states or self._is_silent(node))
+        if silent or not is_run:
+            return MasterState((), Reason.UNKNOWN, silent=silent, is_run=is_run)
         return MasterState((), Reason.NO_MASTER)
 
     def _hears(self, node: str, subject: VipOrInstance) -> bool:

@@ -1,14 +1,19 @@
 """
-What becomes of a Service's addresses: what the IPAM decides, and whether it is to be written now.
+``AddressAssigned``: the addresses that a Service has from now on, by the decision of the IPAM.
+
+Where another controller removed what kavip wrote, the addresses are written again: at once the first time, since that
+may be a slip, and then ever more rarely. A second controller that wants the same Service would remove them for ever.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from kavip.api import conditions
 from kavip.api.address import Address
 from kavip.api.refusal import Refusal
 from kavip.api.service import Service
+from kavip.ipam import messages
 from kavip.ipam.allocate import left_to_platform, loss, settle_request, waits_for
 from kavip.ipam.ledger.waiters import ANY_POOL
 from kavip.ipam.record import ASSIGNED_REASONS
@@ -16,71 +21,98 @@ from kavip.ipam.request import read_request
 from kavip.names import Condition as ConditionType
 from kavip.names import Reason
 from kavip.reconcile.plan import AddressRemoval, ConditionState, ReconcileOptions
-from kavip.reconcile.service import removals
 from kavip.snapshot import Snapshot
+
+FIRST: Final = 1.0
+"""Seconds between the first two attempts to write removed addresses again, at least."""
+LONGEST: Final = 300.0
+"""Seconds between two attempts, at most."""
+FORGOTTEN: Final = 600.0
+"""Seconds without a removal after which the next one counts as the first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Addressing:
+class AddressAssignment:
     """
-    What becomes of a Service's addresses, and the pools that it *waits* for.
+    The *addresses* that a Service has from now on, with the condition that explains them.
 
-    *change*: which it had before, where that is not the same; *is_driven*: somebody else has one of those. *removal*:
-    somebody has taken them out of the status.
+    *waits*: the pools that it waits for. *change*: which addresses it had before, and why that changed. *is_displaced*:
+    another Service or controller has one of those. *removal*: another controller removed them from the status.
     """
 
     addresses: tuple[Address, ...]
-    verdict: ConditionState
+    state: ConditionState
     waits: tuple[str, ...] = ()
     change: str = ""
-    is_driven: bool = False
+    is_displaced: bool = False
     removal: AddressRemoval | None = None
 
 
-def addressing_of(
+def assign(
     snapshot: Snapshot,
     service: Service,
     group: str,
     *,
     options: ReconcileOptions,
-    before: AddressRemoval | None,
+    removal: AddressRemoval | None,
     now: datetime,
-) -> Addressing:
-    """What becomes of the addresses, with what is to be remembered where somebody has removed them *before*."""
-    told = told_of(service)
-    if told not in ASSIGNED_REASONS and told != Reason.FOREIGN_STATUS:
-        before = None
-    found = _decided(snapshot, service, group, options=options, lost=before.addresses if before else ())
+) -> AddressAssignment:
+    """The addresses of *service*; *removal*: the last time that another controller removed them."""
+    reason = assigned_reason(service)
+    if reason not in ASSIGNED_REASONS and reason != Reason.FOREIGN_STATUS:
+        removal = None
+    found = _decide(snapshot, service, group, options=options, removed=removal.addresses if removal else ())
     if not found.addresses or service.ingress_addresses or snapshot.ledger.is_expecting(service.key):
         return found
-    if before is not None and now < before.until:
-        return Addressing((), removals.verdict(before), removal=before)
-    if before is not None or told in ASSIGNED_REASONS:
-        return replace(found, removal=removals.removal(before, found.addresses, now=now))
+    if removal is not None and now < removal.until:
+        return AddressAssignment((), removed_state(removal), removal=removal)
+    if removal is not None or reason in ASSIGNED_REASONS:
+        return replace(found, removal=next_removal(removal, found.addresses, now=now))
     return found
 
 
-def _decided(
-    snapshot: Snapshot, service: Service, group: str, *, options: ReconcileOptions, lost: tuple[Address, ...]
-) -> Addressing:
+def assigned_reason(service: Service) -> str:
+    """The reason of the stored ``AddressAssigned``; "" without the condition."""
+    stored = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
+    return stored.reason if stored else ""
+
+
+def _decide(
+    snapshot: Snapshot, service: Service, group: str, *, options: ReconcileOptions, removed: tuple[Address, ...]
+) -> AddressAssignment:
     labels = snapshot.namespace_labels(service.metadata.namespace)
-    parsed = snapshot.parsed_pools
+    pools = snapshot.parsed_pools
     request, findings = read_request(service, group=group)
-    if why := left_to_platform(request, parsed, snapshot.ledger, snapshot.network, ipam=options.ipam):
-        verdict = ConditionState(
-            "Unknown", Reason.LEFT_TO_PLATFORM, why
-        )  # unless a pool gets the address that it asks for
-        return Addressing(service.ingress_addresses, verdict, (ANY_POOL,) if request.wanted else ())
-    outcome = settle_request(request, findings, parsed, snapshot.ledger, namespace_labels=labels, lost=lost)
-    waits = () if findings else waits_for(request, outcome, parsed, namespace_labels=labels)
+    if why := left_to_platform(request, pools, snapshot.ledger, snapshot.network, ipam=options.ipam):
+        state = ConditionState("Unknown", Reason.LEFT_TO_PLATFORM, why)
+        any_pool = (ANY_POOL,) if request.wanted else ()  # a pool may come to contain the requested address
+        return AddressAssignment(service.ingress_addresses, state, any_pool)
+    outcome = settle_request(request, findings, pools, snapshot.ledger, namespace_labels=labels, lost=removed)
+    waits = () if findings else waits_for(request, outcome, pools, namespace_labels=labels)
     if isinstance(outcome, Refusal):
-        change = loss(request, parsed, snapshot.ledger, namespace_labels=labels)
-        return Addressing((), ConditionState("False", outcome.reason, outcome.message), waits, change)
-    verdict = ConditionState("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
-    return Addressing(outcome.addresses, verdict, waits, outcome.note, outcome.is_displaced)
+        change = loss(request, pools, snapshot.ledger, namespace_labels=labels)
+        return AddressAssignment((), ConditionState("False", outcome.reason, outcome.message), waits, change)
+    state = ConditionState("True" if outcome.is_assigned else "False", outcome.reason, outcome.message)
+    return AddressAssignment(outcome.addresses, state, waits, outcome.note, outcome.is_displaced)
 
 
-def told_of(service: Service) -> str:
-    """The reason of our own ``AddressAssigned``; "" where kavip has not written it."""
-    found = conditions.find(service.status.conditions, ConditionType.ADDRESS_ASSIGNED)
-    return found.reason if found else ""
+# --- removed by another controller ------------------------------------------------------------------------------------
+def next_removal(before: AddressRemoval | None, addresses: tuple[Address, ...], *, now: datetime) -> AddressRemoval:
+    """The removal of *addresses* that is found *now*, after the one *before*."""
+    is_first = before is None or (now - before.until).total_seconds() > FORGOTTEN
+    times = 1 if is_first or before is None else before.times + 1
+    return AddressRemoval(addresses, times, now + timedelta(seconds=min(FIRST * 2.0 ** (times - 1), LONGEST)))
+
+
+def seconds_until_rewrite(removal: AddressRemoval, now: datetime) -> float:
+    """The seconds until the removed addresses are written again."""
+    return (removal.until - now).total_seconds()
+
+
+def removed_state(removal: AddressRemoval) -> ConditionState:
+    """``AddressAssigned`` until then."""
+    message = (
+        f"another controller removes {messages.join_addresses(removal.addresses)}, which kavip assigned; kavip writes "
+        "them again every few minutes: exclude this Service from the other controller (MetalLB: --lb-class)"
+    )
+    return ConditionState("False", Reason.FOREIGN_STATUS, message)

@@ -88,7 +88,7 @@ def test_its_services_report_it() -> None:
     world.service(WEB)
     assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "GroupNotFound")
     messages = [each.message for each in world.snapshot.services[WEB].status.conditions or ()]
-    assert f"KeepalivedGroup {GROUP} does not count: name one in namespace infra" in messages
+    assert f"kavip does not serve KeepalivedGroup {GROUP}: name a group in namespace infra" in messages
 
 
 def test_it_is_no_default_group_and_reserves_no_address() -> None:

@@ -16,9 +16,10 @@ from kavip import names
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
+from kavip.reconcile.group import members
 from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
-from kavip.reconcile.service import programmed
+from kavip.reconcile.service.programmed import programmed_state
 from kavip.snapshot import Snapshot
 from kavip.vrrp import units
 from kavip.vrrp.running import running_instances
@@ -171,6 +172,6 @@ def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
     before = world.snapshot.services[SERVICES[3]]
     metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
     world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
-    with patch.object(programmed, "verdict", wraps=programmed.verdict) as judged:
+    with patch.object(members, "programmed_state", wraps=programmed_state) as judged:
         assert world.plan_group().also == (Key(KeyKind.SERVICE, SERVICES[3]),)
     assert judged.call_count == 1

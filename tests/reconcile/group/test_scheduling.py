@@ -8,8 +8,9 @@ import pytest
 from kavip import names
 from kavip.api.cluster import NodeCondition
 from kavip.reconcile import enqueue
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind
-from kavip.reconcile.service.programmed import Ground
+from kavip.reconcile.service.vips import ServingGroup
 from tests.reconcile.group.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
 from tests.support import build
@@ -117,5 +118,6 @@ def test_nobody_waits_for_the_word_of_a_node_that_is_down(taints: list[str]) -> 
     node = build.node("n1", "192.0.2.11", taints=taints)
     down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
     world.snapshot.put(msgspec.structs.replace(node, status=down))
-    ground = Ground.of(world.snapshot, GROUP, world.agents)
-    assert ground.expected(world.objects.pods[GROUP].values()) == ("n2",)
+    observed = Observed(world.agents, world.objects)
+    serving = ServingGroup.of(world.snapshot, GROUP, observed)
+    assert serving.mastership(observed).expected == ("n2",)

@@ -61,7 +61,9 @@ def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
     assert "192.0.2.128/32" in world.text()
     assert "203.0.113.1" not in world.text()
     assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
-    assert "annotate it with keepalived-operator.redhat-cop.io/keepalivedgroup: lb/edge" in message_of(world, WEB)
+    assert "annotate the Service with keepalived-operator.redhat-cop.io/keepalivedgroup: lb/edge" in message_of(
+        world, WEB
+    )
 
 
 def test_what_stands_in_status_comes_before_external_ips() -> None:
@@ -124,7 +126,7 @@ def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world.snapshot.drop(names.SERVICE, "shop/s000")
     world.group()
     plan = world.group()
-    assert young in plan.also
+    assert young in plan.also_low_priority
     world.settle(young, Key(KeyKind.GROUP, GROUP))
     assert message_of(world, young.name).startswith("0 of 2 nodes")
     assert " 198.18.0.6/32" in world.text()

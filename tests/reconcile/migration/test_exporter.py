@@ -34,7 +34,9 @@ async def test_the_old_pod_is_asked_and_then_the_new_one(monkeypatch: pytest.Mon
     monkeypatch.setattr(exporter, "PORT", port)
     try:
         async with serving(new) as own, watching(interval=0.05) as (probe, told), asyncio.timeout(PATIENCE):
-            probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1", old=frozenset({"n1"}), instances=OLD))
+            probe.set_target(
+                "lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1", old=frozenset({"n1"}), instances=OLD)
+            )
             await told.get()
             seen = probe.agents.states_of("lb/edge")["n1"]
             assert [(each.name, each.state) for each in seen.instances] == [("shop/web", "MASTER")]
@@ -43,7 +45,7 @@ async def test_the_old_pod_is_asked_and_then_the_new_one(monkeypatch: pytest.Mon
             await told.get()
             assert probe.agents.states_of("lb/edge")["n1"] == exporter.SILENT
             assert new.asked == 0
-            probe.aim("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1"))
+            probe.set_target("lb/edge", ProbeTarget({"n1": "127.0.0.1"}, own, "h1"))
             await told.get()
             assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h1"
     finally:

@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.address import parse_address
 from kavip.api.agent import NodeProblem, ProblemCode
 from kavip.api.service import Service, ServicePort
-from kavip.controller.prober import since
+from kavip.controller.prober import steady_since
 from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object
@@ -56,7 +56,8 @@ def say(world: World, *, heard: dict[str, Contact] | None = None, **states: Node
 def work(world: World) -> None:
     """What the group's plan finds wrong is put right."""
     for _ in range(3):
-        for key in world.group().also:
+        plan = world.group()
+        for key in (*plan.also, *plan.also_low_priority):
             world.service(key.name)
 
 
@@ -111,7 +112,7 @@ def test_a_fail_over_is_one_write_and_no_event() -> None:
     assert plan.also == () and plan.requeue_after == pytest.approx(5.0)
     assert not world.service(WEB).writes
     world.agents = AgentStates({GROUP: {"n1": node("FAULT"), "n2": node("MASTER")}})
-    assert world.group().also == (SERVICE,)
+    assert world.group().also_low_priority == (SERVICE,)
     moved = world.service(WEB)
     assert body_of(moved)["conditions"][0]["message"] == f"node n2 holds {VIP}"
     assert not moved.events
@@ -145,7 +146,7 @@ def test_no_master_says_what_a_faulty_node_notes() -> None:
     work(world)
     told = condition(world)
     assert told is not None
-    assert told[2] == f"no node holds {VIP}; keepalived is in FAULT on n1, n2: n1 says: health check web fails"
+    assert told[2] == f"no node holds {VIP}; keepalived is in FAULT on n1, n2: n1 reports: health check web fails"
 
 
 def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
@@ -156,7 +157,7 @@ def test_a_node_that_was_deleted_may_still_be_the_master() -> None:
     say(world, n2=node())
     world.later(30)
     work(world)
-    told = f"who holds {VIP} is not known: no answer from the agents on n1"
+    told = f"the master of {VIP} is unknown: no answer from the agents on n1"
     assert condition(world) == ("Unknown", "Unknown", told)
     world.objects.pods.clear()
     work(world)
@@ -194,7 +195,7 @@ def test_two_masters_at_one_time_are_a_split_brain() -> None:
     assert f"{VIP} is held by nodes n1, n2 at once" in found[2]
     say(world, heard=heard, n1=node("MASTER"), n2=replace(node("MASTER"), notes=noted("VRRP goes out by eth9")))
     found = condition(world)
-    assert found is not None and found[2].endswith("between them; n2 says: VRRP goes out by eth9")
+    assert found is not None and found[2].endswith("between them; n2 reports: VRRP goes out by eth9")
     say(world, n1=node("MASTER"), n2=node())
     assert condition(world) == ("True", "Master", f"node n1 holds {VIP}")
 
@@ -222,7 +223,7 @@ def test_a_silent_master_is_believed_while_another_node_hears_it(other: str, aft
     found = condition(world)
     assert found is not None and found[1] == after
     if after == "Unknown":
-        assert found[2] == f"who holds {VIP} is not known: no answer from the agents on n1"
+        assert found[2] == f"the master of {VIP} is unknown: no answer from the agents on n1"
 
 
 def test_a_silent_claim_counts_no_more_beside_another() -> None:
@@ -332,9 +333,9 @@ def test_instances_keep_their_node_through_a_fail_over() -> None:
 def test_a_master_that_was_away_between_two_answers_begins_anew() -> None:
     """A stay that was interrupted proves no overlap."""
     old, same = node("MASTER"), replace(node("MASTER"), refused="x")
-    assert since(old, same, Contact(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
-    assert since(old, node("MASTER", since="u"), Contact(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
-    assert since(None, old, Contact(), at=5.0) == {WEB: 5.0}
+    assert steady_since(old, same, Contact(since={WEB: 1.0}), at=5.0) == {WEB: 1.0}
+    assert steady_since(old, node("MASTER", since="u"), Contact(since={WEB: 1.0}), at=5.0) == {WEB: 5.0}
+    assert steady_since(None, old, Contact(), at=5.0) == {WEB: 5.0}
 
 
 def test_a_vip_that_nobody_answers_on_says_so() -> None:

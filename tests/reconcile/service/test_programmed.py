@@ -32,7 +32,7 @@ def test_programmed_group_not_found() -> None:
     classy = build.service(WEB, load_balancer_class=names.LOAD_BALANCER_CLASS)
     plan = plan_service(cluster(classy, build.pool()), WEB, now=NOW)
     assert reason_of(plan) == Reason.GROUP_NOT_FOUND
-    assert "none is the default one" in body_of(plan)["conditions"][-1]["message"]
+    assert "there is no default group" in body_of(plan)["conditions"][-1]["message"]
 
 
 def test_programmed_group_is_being_deleted() -> None:
@@ -105,8 +105,13 @@ LINES = {names.VERBATIM_ANNOTATION: '{"garp_master_delay": "5"}'}
             Reason.INVALID_VERBATIM,
             f"line 9 of the instance; correct or remove metadata.annotations[{names.VERBATIM_ANNOTATION}]",
         ),
-        (LINES, {**LEFT_OUT, "kept": True}, Reason.INVALID_VERBATIM, "; until then it runs there as it last did"),
-        ({}, LEFT_OUT, Reason.PENDING, "node n2 leaves out instance shop/web/v6: keepalived --config-test: exit"),
+        (
+            LINES,
+            {**LEFT_OUT, "kept": True},
+            Reason.INVALID_VERBATIM,
+            "; until then the node keeps the previous version of the instance",
+        ),
+        ({}, LEFT_OUT, Reason.PENDING, "node n2 excludes instance shop/web/v6: keepalived --config-test: exit"),
         (LINES, {**LEFT_OUT, "by_keepalived": False}, Reason.PENDING, "line 9 of the instance"),
         (LINES, {**LEFT_OUT, "name": "group/3", "virtual_ips": frozenset({parse_address(VIP)})}, Reason.PENDING, "/3:"),
     ],
@@ -134,7 +139,7 @@ def test_a_vip_that_is_a_nodes_own_address_is_never_programmed() -> None:
     world = World(cluster(service, build.group(router_ids={WEB: 1})))
     world.service(WEB)
     assert world.condition(WEB, PROGRAMMED) == ("False", "Pending")
-    assert programmed_of(world) == "192.0.2.12 belongs to Node n2 itself: take it out of spec.externalIPs"
+    assert programmed_of(world) == "192.0.2.12 belongs to Node n2 itself: remove it from spec.externalIPs"
 
 
 def test_a_node_that_is_down_is_not_waited_for() -> None:

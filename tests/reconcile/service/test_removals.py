@@ -11,7 +11,7 @@ from kavip.api.service import Ingress, LoadBalancer, Service, ServiceStatus
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import ServicePlan
-from kavip.reconcile.service import removals
+from kavip.reconcile.service import allocation
 from kavip.reconcile.service.reconcile import plan_service
 from tests.reconcile.scenes import NOW, body_of, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, conditions_of, web
@@ -61,15 +61,15 @@ def test_whoever_removes_it_again_is_met_ever_more_rarely() -> None:
         assert given(silent) == []
         assert silent.claims is None
         found = memory.removals[WEB]
-        rests.append(removals.rest(found, NOW + timedelta(seconds=moment)))
+        rests.append(allocation.seconds_until_rewrite(found, NOW + timedelta(seconds=moment)))
         assert 0 < (silent.requeue_after or 0) <= rests[-1]
         moment += rests[-1]
-        words = removals.verdict(found)
+        words = allocation.removed_state(found)
         again = planned(spoken(words.reason, words.message, "False"), records=memory, after=moment)
         assert given(again) == [GIVEN]
     assert rests[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert rests[-1] == removals.LONGEST
-    late = planned(spoken(), records=memory, after=moment + removals.LONGEST + removals.FORGOTTEN + 1)
+    assert rests[-1] == allocation.LONGEST
+    late = planned(spoken(), records=memory, after=moment + allocation.LONGEST + allocation.FORGOTTEN + 1)
     assert (given(late), memory.removals[WEB].times) == ([GIVEN], 1)
 
 

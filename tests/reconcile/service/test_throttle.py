@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from kavip import names
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.plan import Key, KeyKind
 from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
-from tests.reconcile.service.planning import PROGRAMMED, VIP, WEB, programmed_of, web
+from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, web
 from tests.support import build
 
 
@@ -26,7 +27,7 @@ def test_the_first_message_is_still_true_when_the_vrid_is_there() -> None:
     first = programmed_of(world)
     assert first == (
         "0 of 2 nodes run a configuration with 192.0.2.128; waiting for n1, n2; "
-        "why no agent answers, Ready of KeepalivedGroup lb/edge says"
+        "no agent answers: see Ready of KeepalivedGroup lb/edge"
     )
     world.group()
     assert world.snapshot.groups[GROUP].status.router_ids == {WEB: 1}
@@ -41,8 +42,9 @@ def test_a_message_of_another_kind_is_written_at_once() -> None:
     world.snapshot.put(build.node("n3", "192.0.2.13"))
     world.service(WEB)
     assert programmed_of(world).startswith("192.0.2.13 belongs to Node n3 itself")
+    world.group()
     world.snapshot.drop(names.NODE, "n3")
-    assert Key(KeyKind.SERVICE, WEB) in world.group().also
+    assert Key(KeyKind.SERVICE, WEB) in world.group().also_low_priority
     world.service(WEB)
     assert programmed_of(world).startswith("0 of 2 nodes")
 
@@ -84,3 +86,58 @@ def test_a_start_rewrites_no_message() -> None:
     (condition,) = body_of(world.service(WEB))["conditions"]
     assert condition["type"] == PROGRAMMED
     assert condition["message"].endswith("waiting for n1, n2; n2 refuses the configuration: line 9")
+
+
+# --- messages alone ---------------------------------------------------------------------------------------------------
+def reworded(*kinds: str) -> World:
+    """A Service with all conditions, of which *kinds* have the message of another version."""
+    world = pending()
+    world.agents = seen(n1=running("h", VIP, master=True), n2=running("h", VIP))
+    world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
+    service = world.snapshot.services[WEB]
+    conditions = [
+        msgspec.structs.replace(each, message=f"{each.message}, once") if each.type in kinds else each
+        for each in service.status.conditions or ()
+    ]
+    status = msgspec.structs.replace(service.status, conditions=conditions)
+    world.snapshot.put(msgspec.structs.replace(service, status=status))
+    return world
+
+
+@pytest.mark.parametrize("kinds", [(ASSIGNED,), (PROGRAMMED,), (names.Condition.ADVERTISED,), (ASSIGNED, PROGRAMMED)])
+def test_messages_alone_are_no_urgent_write(kinds: tuple[str, ...]) -> None:
+    """One write has all of them; a changed reason makes it urgent."""
+    world = reworded(*kinds)
+    plan = world.plan_service(WEB)
+    assert plan.is_rewording and not plan.events
+    assert set(conditions_of(plan)) == set(kinds)
+    world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)
+    assert not world.plan_service(WEB).is_rewording
+
+
+def test_messages_alone_wait_until_the_agents_have_answered() -> None:
+    """After a start Advertised is not known yet: its message would be a second write."""
+    world = reworded(ASSIGNED)
+    answers, world.agents = world.agents, AgentStates(asked_from=NOW)
+    plan = world.plan_service(WEB)
+    assert (plan.writes, plan.is_rewording, plan.requeue_after) == ((), True, 10.0)
+    world.agents = answers
+    assert world.plan_service(WEB).writes
+
+
+def test_a_group_requeues_reworded_services_behind_all_others() -> None:
+    """It sees Programmed and Advertised; Services whose reason is another come first."""
+    world = reworded(PROGRAMMED)
+    plan = world.plan_group()
+    assert (plan.also, plan.also_low_priority) == ((), (Key(KeyKind.SERVICE, WEB),))
+    world.agents = seen(n1=running("h", VIP, master=True), n2=running("g"))
+    plan = world.plan_group()
+    assert (plan.also, plan.also_low_priority) == ((Key(KeyKind.SERVICE, WEB),), ())
+
+
+def test_a_write_that_settles_an_earlier_one_is_urgent() -> None:
+    """Its addresses stay reserved until the earlier write is known to be done or not."""
+    world = reworded(PROGRAMMED)
+    held = world.snapshot.services[WEB].ingress_addresses
+    world.snapshot.ledger.expect(WEB, held, resource_version="old")
+    assert not world.plan_service(WEB).is_rewording

@@ -4,7 +4,7 @@ import asyncio
 
 from kavip.errors import Throttled
 from kavip.reconcile.plan import Key, KeyKind
-from kavip.reconcile.service import budget
+from kavip.reconcile.service import throttle
 from tests.controller.shop import web, working
 from tests.support import build
 
@@ -18,38 +18,38 @@ async def test_a_service_that_only_agents_speak_of_is_written_ever_more_rarely()
         def written(key: str = "shop/web") -> int:
             return sum(write.key == key for plan in shop.writer.sent for write in plan.writes)
 
-        for number in range(1, budget.BURST + 1):  # nothing comes back from a watch: each look writes the same again
+        for number in range(1, throttle.BURST + 1):  # nothing comes back from a watch: each look writes the same again
             shop.queue.add(WEB)
             await shop.until(lambda: written() == number)  # noqa: B023 - awaited in the same turn
         shop.queue.add(WEB)
         shop.queue.add(Key(KeyKind.SERVICE, "shop/other"))
         await shop.until(lambda: written("shop/other"))
-        assert written() == budget.BURST
+        assert written() == throttle.BURST
         shop.snapshot.put(web(labels={"edited": "yes"}))
         shop.queue.add(WEB)
-        await shop.until(lambda: written() == budget.BURST + 1)
+        await shop.until(lambda: written() == throttle.BURST + 1)
 
 
 def test_the_burst_comes_back_with_time() -> None:
     """One write in 15 s is always allowed, and after a while of peace as many at once as ever."""
-    found, service = budget.Restraint(), web()
-    for _ in range(budget.BURST):
-        assert found.pause(service, now=0.0) == 0.0
+    found, service = throttle.WriteBudget(), web()
+    for _ in range(throttle.BURST):
+        assert found.delay(service, now=0.0) == 0.0
         found.spend(service, now=0.0)
-    assert found.pause(service, now=5.0) == budget.REST - 5.0
-    found.spend(service, now=budget.REST)
-    assert found.pause(service, now=budget.REST) == budget.REST
-    later = budget.REST * (budget.BURST + 1)
-    for _ in range(budget.BURST):
-        assert found.pause(service, now=later) == 0.0
+    assert found.delay(service, now=5.0) == throttle.INTERVAL - 5.0
+    found.spend(service, now=throttle.INTERVAL)
+    assert found.delay(service, now=throttle.INTERVAL) == throttle.INTERVAL
+    later = throttle.INTERVAL * (throttle.BURST + 1)
+    for _ in range(throttle.BURST):
+        assert found.delay(service, now=later) == 0.0
         found.spend(service, now=later)
     found.forget(service.key)
-    assert found.pause(service, now=later) == 0.0
+    assert found.delay(service, now=later) == 0.0
 
 
 def test_services_that_rest_are_forgotten() -> None:
     """A leader of many months has written every Service there is, and remembers those of the last minutes."""
-    found = budget.Restraint()
+    found = throttle.WriteBudget()
     for number in range(10_000):
         found.spend(web(f"shop/s{number}"), now=float(number))
     assert len(found) < 2_000

@@ -1,0 +1,112 @@
+"""
+The VIPs of one Service and the group that serves them: what its conditions are evaluated on.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from kavip import names
+from kavip.api.address import Address
+from kavip.api.cluster import Pod
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.reconcile import vrids
+from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.observed.observed import Observed
+from kavip.snapshot import Snapshot
+from kavip.vrrp import members
+from kavip.vrrp.units import UnitBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGroup:
+    """
+    What all Services of the group *key* have in common.
+
+    *group*: None where it does not exist. *ready*: its nodes that are ready. *states*: what their agents reported.
+    """
+
+    snapshot: Snapshot
+    key: str
+    group: KeepalivedGroup | None
+    has_nodes: bool
+    ready: tuple[str, ...]
+    states: Mapping[str, NodeState]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, key: str, observed: Observed) -> "ServingGroup":
+        """The group *key*, as it serves now."""
+        group, states = snapshot.groups.get(key), observed.agents.states_of(key)
+        if group is None:
+            return cls(snapshot, key, None, has_nodes=False, ready=(), states=states)
+        # A node that is down would keep every new Service pending for as long as it takes to repair it.
+        ready, has_nodes = snapshot.ready_nodes(group), bool(snapshot.group_nodes(group))
+        return cls(snapshot, key, group, has_nodes, ready, states)
+
+    @property
+    def has_free_router_id(self) -> bool:
+        """Whether the group has a VRID left."""
+        return self.group is not None and vrids.room(self.snapshot, self.group) > 0
+
+    def mastership(self, observed: Observed) -> Mastership:
+        """Which node is master of what."""
+        nodes = self._reporting_nodes(observed.objects.pods_of(self.key))
+        return Mastership.of(self.group, nodes, observed.agents, self.key)
+
+    def _reporting_nodes(self, pods: Iterable[Pod]) -> tuple[str, ...]:
+        """The nodes whose agents must answer: the ready ones, and former ones that still run one of *pods*."""
+        former = {pod.spec.node_name for pod in pods}.difference(self.ready, [""])
+        return (*self.ready, *sorted(name for name in former if not self._is_down(name)))
+
+    def _is_down(self, node: str) -> bool:
+        known = self.snapshot.nodes.get(node)
+        return known is not None and not known.is_ready
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceVIPs:
+    """
+    One Service with the VIPs that it should have.
+
+    *problem*: why the configuration of its group does not contain it. *surplus*: the number of its VIPs that are not
+    served because it has too many.
+    """
+
+    service: Service
+    addresses: tuple[Address, ...]
+    problem: Refusal | None
+    serving: ServingGroup
+    surplus: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        service: Service,
+        assigned: Iterable[Address],
+        serving: ServingGroup,
+        *,
+        problems: Mapping[str, Refusal] | None = None,
+    ) -> "ServiceVIPs":
+        """
+        The VIPs of *service*, which has the addresses *assigned* from pools.
+
+        *problems*: by Service, those of the group's configuration; without them, *service* is evaluated alone.
+        """
+        every = tuple(dict.fromkeys((*assigned, *service.judged_addresses)))
+        vips = members.served(every)
+        problem = problem_of(service, vips, serving) if problems is None else problems.get(service.key)
+        unread = max(0, len(service.spec.external_ips or ()) - names.MAX_EXTERNAL_IPS)
+        return cls(service, vips, problem, serving, len(every) - len(vips) + unread)
+
+
+def problem_of(service: Service, vips: tuple[Address, ...], serving: ServingGroup) -> Refusal | None:
+    """Why a configuration of *service* alone, with *vips*, would not contain it."""
+    group = serving.group
+    if group is None:
+        return None
+    member = replace(members.member_of(service, group), addresses=vips)
+    builder = UnitBuilder(group, (), group.status.router_ids or {})
+    builder.add_member(member)
+    return member.problem or builder.problems.get(service.key)  # first what the owner of the Service can correct
