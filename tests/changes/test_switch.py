@@ -96,7 +96,7 @@ def test_multicast_to_unicast_and_back(make_rig: MakeRig, monkeypatch: pytest.Mo
                 slow.setattr(switchover, name, seconds)
             rig.step()
             process.wait_for("it is announced", lambda: bool(stepped(rig).switch_at), timeout=PATIENCE)
-            process.wait_for("it is called off", lambda: bool(stepped(rig).tries), timeout=PATIENCE)
+            process.wait_for("it is called off", lambda: bool(stepped(rig).aborts), timeout=PATIENCE)
         reason, message = condition(rig.world, PROGRAMMED)[1:]
         assert reason == "Pending"
         assert message.endswith("(multicast to unicast) waits for node n2: it has not seen the announcement")

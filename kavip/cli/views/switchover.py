@@ -13,8 +13,8 @@ import msgspec
 from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.api.workload import ConfigMap, Written
-from kavip.reconcile.rollout import switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
+from kavip.reconcile.rollout.difference import may_roll, switched_fields
 
 _SWITCH_FIELDS: Final = ("blame", "next", "nextHash", "switchAt", "tries")
 _NEXT_FIELDS: Final = ("configHash", "interfaceFromIP", "password", "secret", "secretKey")
@@ -43,9 +43,9 @@ def switchover_of(group: KeepalivedGroup, found: Written, body: Mapping[str, Any
     after = read_published(ConfigMap(data=body["data"], binary_data=body.get("binaryData")), settings)
     if before is None or after is None:
         return None
-    is_pending = before.next is not None and not switchover.difference(before.next, after.current)
+    is_pending = before.next is not None and may_roll(before.next, after.current)
     goal = before.next if is_pending and before.next else after.current
-    what = switchover.difference(before.current, goal)
+    what = switched_fields(before.current, goal)
     return GroupSwitchover(group.key, what, is_pending=is_pending) if what else None
 
 

@@ -1,14 +1,20 @@
 """
-Reconciles one KeepalivedGroup: its objects, its status, and which of its Services are looked at again. PURE.
+Reconciles one KeepalivedGroup. PURE.
 
-* :mod:`~kavip.reconcile.group.reconcile`: the plan of one group;
-* :mod:`~kavip.reconcile.group.inactive`: groups that kavip does not serve;
-* :mod:`~kavip.reconcile.group.desired`: members, nodes, VRIDs, port, model and text;
+* :mod:`~kavip.reconcile.group.reconcile`: the plan of one group, in these steps;
+* :mod:`~kavip.reconcile.group.inactive`: the plan of a group that kavip does not serve;
+* :mod:`~kavip.reconcile.group.existing`: what exists: pods, running revision, foreign objects;
+* :mod:`~kavip.reconcile.group.desired`: what should run:
+  :mod:`~kavip.reconcile.group.members`: its Services, each with its VIPs;
+  :mod:`~kavip.reconcile.group.routerids`: the VRID of each instance;
+  :mod:`~kavip.reconcile.group.configuration`: the text, and what of it may roll from node to node;
   :mod:`~kavip.reconcile.group.sizing`: what fits into one ConfigMap;
-  :mod:`~kavip.reconcile.group.endpoints`: Services with policy ``Local``;
-* :mod:`~kavip.reconcile.group.objects`: the objects that exist, and which are applied;
-  :mod:`~kavip.reconcile.group.manifests`, :mod:`~kavip.reconcile.group.monitoring`: these objects as data;
-* :mod:`~kavip.reconcile.group.pods`: the annotations of its pods;
-* :mod:`~kavip.reconcile.group.accepted`: its condition ``Accepted``; :mod:`~kavip.reconcile.group.status`: its status;
-* :mod:`~kavip.reconcile.group.members`: which of its Services have outdated conditions.
+  :mod:`~kavip.reconcile.group.localpolicy`: how nodes learn of endpoints for ``externalTrafficPolicy: Local``;
+* :mod:`~kavip.reconcile.group.rollout`: what to publish, apply and replace now:
+  :mod:`~kavip.reconcile.group.objects`: the objects to apply and the pods to annotate;
+  :mod:`~kavip.reconcile.group.manifests`: these objects as data;
+* :mod:`~kavip.reconcile.group.outdated`: the Services whose conditions are outdated;
+* :mod:`~kavip.reconcile.group.status`: the status, and its conditions :mod:`~kavip.reconcile.group.accepted`,
+  :mod:`~kavip.reconcile.group.programmed`, :mod:`~kavip.reconcile.group.ready`;
+  :mod:`~kavip.reconcile.group.instances`: which node is master of each instance and VIP.
 """

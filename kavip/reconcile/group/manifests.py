@@ -1,8 +1,8 @@
 """
-The objects of one group as data: ConfigMap and DaemonSet, ready for server-side apply.
+The objects of one group as data, for server-side apply: ConfigMap, DaemonSet, and the objects for Prometheus.
 
-Pure. Every value that comes from a user stays a string where Kubernetes wants one; nothing is ever pasted into text.
-A field that is absent from the group is absent here too, so that server-side apply gives it up.
+Every value from a user stays a string where Kubernetes wants one; no value is ever inserted into text. A field that is
+absent from the group is absent here too, so that server-side apply removes it.
 """
 
 import hashlib
@@ -37,13 +37,20 @@ KEEPALIVED_COMMAND: Final = (
     "--config-id=$(NODE_NAME)",
 )
 _CLUSTER_CA: Final = CaFrom(name="kube-root-ca.crt")
-"""What every namespace has: the CA of the cluster's own API server."""
+"""The ConfigMap with the CA of the API server, which every namespace has."""
 _READABLE: Final = 0o444  # keepalived refuses a configuration file with an x bit
 _OWNER_ONLY: Final = 0o400
 _DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 _TOLERATE_ALL: Final = [{"operator": "Exists"}]
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+MONITORING: Final = (names.POD_MONITOR, names.ROLE, names.ROLE_BINDING)
+"""The kinds of the objects for Prometheus."""
+PROMETHEUS_ACCESS: Final = frozenset({names.ROLE, names.ROLE_BINDING})
+"""Those of them whose name has a suffix after the group's name."""
+
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 Manifest = dict[str, Any]
 
@@ -53,21 +60,21 @@ def config_map(
     published: PublishedRevisions,
     *,
     key: str = names.CONFIG_KEY,
-    leads: Collection[str] = (),
-    followed: Sequence[LocalTrack] = (),
+    leaders: Collection[str] = (),
+    tracks: Sequence[LocalTrack] = (),
 ) -> Manifest:
     """
-    The ConfigMap with keepalived's text under *key*, the one that is next, and what the agent must know beside them.
+    The ConfigMap: keepalived's text under *key*, the next text, and ``agent.json`` for the agents.
 
-    *leads* is kavip's own record (:mod:`~kavip.reconcile.migration.replacement`); *followed* are the ``locals``.
+    *leaders*: see :mod:`~kavip.reconcile.migration.progress`. *tracks*: the ``locals`` of ``agent.json``.
     """
     current, following = published.current, published.next
     config = msgspec.structs.replace(
         agent_config(published),
         group=group.key,
-        leads=tuple(sorted(leads)),
+        leads=tuple(sorted(leaders)),
         checks=tuple(tracking.checks_of(group.spec)),
-        locals=tuple(followed),
+        locals=tuple(tracks),
     )
     data = {names.AGENT_KEY: encode_config(config), key: current.text}
     metadata = metadata_of(group)
@@ -92,17 +99,17 @@ def daemon_set(
     """
     The DaemonSet: keepalived and its agent on every node of the group.
 
-    *image* is kavip's own; *allowed_cidrs*, comma-separated, are those whose clients the agents answer; *metrics* says
-    whose names their metrics bear; *strategy* of updates counts before the group's own. *secrets*: those with a
-    password that runs, or that the nodes switch to.
+    *image*: kavip's own. *allowed_cidrs*: the clients that the agents answer, comma-separated. *metrics*: the exporter
+    whose metric names the agents use. *strategy*: an update strategy that overrides the group's own. *secrets*: the
+    Secrets with the passwords that nodes run, or switch to.
     """
-    told = {"KAVIP_AGENT_PORT": str(port)}
+    settings = {"KAVIP_AGENT_PORT": str(port)}
     if allowed_cidrs:
-        told["KAVIP_AGENT_ALLOWED_CIDRS"] = allowed_cidrs
-    if metrics != names.Exporter.GEN2BRAIN:  # what goes without saying is not said: a change would restart all agents
-        told["KAVIP_AGENT_METRICS"] = metrics
+        settings["KAVIP_AGENT_ALLOWED_CIDRS"] = allowed_cidrs
+    if metrics != names.Exporter.GEN2BRAIN:  # the default is left out: adding it would restart all agents
+        settings["KAVIP_AGENT_METRICS"] = metrics
     spec, labels = group.spec, {names.GROUP_LABEL: group.metadata.name}
-    pod = _pod(group, image=image, port=port, told=told, secrets=sorted(secrets))
+    pod = _pod(group, image=image, port=port, settings=settings, secrets=sorted(secrets))
     template: Manifest = {"metadata": {"labels": labels}, "spec": pod}
     if spec.daemonset_pod_annotations:
         template["metadata"]["annotations"] = dict(sorted(spec.daemonset_pod_annotations.items()))
@@ -110,6 +117,42 @@ def daemon_set(
     if strategy or spec.update_strategy:
         body["updateStrategy"] = strategy or spec.update_strategy
     return {"apiVersion": "apps/v1", "kind": names.DAEMON_SET, "metadata": metadata_of(group), "spec": body}
+
+
+def monitoring(group: KeepalivedGroup, *, account: str) -> tuple[Manifest, ...]:
+    """
+    PodMonitor, Role and RoleBinding for the Prometheus that runs as *account* (``ns/name``).
+
+    They are as keepalived-operator made them. The Role lets Prometheus discover pods in the group's namespace.
+    """
+    named = f"{group.metadata.name}{names.PROMETHEUS_ROLE_SUFFIX}"
+    namespace, _, name = account.partition("/")
+    return (
+        {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": names.POD_MONITOR,
+            "metadata": metadata_of(group, labels={names.METRICS_LABEL: names.METRICS_LABEL_VALUE}),
+            "spec": {
+                "selector": {"matchLabels": {names.GROUP_LABEL: group.metadata.name}},
+                "podMetricsEndpoints": [{"port": names.METRICS_PORT_NAME}],
+            },
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": names.ROLE,
+            "metadata": metadata_of(group, name=named),
+            "rules": [
+                {"apiGroups": [""], "resources": ["endpoints", "pods", "services"], "verbs": ["get", "list", "watch"]}
+            ],
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": names.ROLE_BINDING,
+            "metadata": metadata_of(group, name=named),
+            "roleRef": {"apiGroup": _RBAC, "kind": names.ROLE, "name": named},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+    )
 
 
 def digest(value: object) -> str:
@@ -122,14 +165,14 @@ def _json(value: object) -> str:
 
 
 def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, str] = NO_LABELS) -> Manifest:
-    """Metadata of an object that *group* owns; *name* is the group's own where it is not given."""
+    """Metadata of an object that *group* owns; its name is *name*, else the group's."""
     owner = {
         "apiVersion": f"{names.REDHATCOP_GROUP}/{names.VERSION}",
         "kind": names.KEEPALIVED_GROUP,
         "name": group.metadata.name,
         "uid": group.metadata.uid,
         "controller": True,
-        "blockOwnerDeletion": True,  # OpenShift asks for `update` on the group's finalizers: config/rbac
+        "blockOwnerDeletion": True,  # on OpenShift this needs `update` on the group's finalizers: config/rbac
     }
     return {
         "name": name or group.metadata.name,
@@ -139,13 +182,15 @@ def metadata_of(group: KeepalivedGroup, *, name: str = "", labels: Mapping[str, 
     }
 
 
-def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, str], secrets: Sequence[str]) -> Manifest:
+def _pod(
+    group: KeepalivedGroup, *, image: str, port: int, settings: Mapping[str, str], secrets: Sequence[str]
+) -> Manifest:
     spec = group.spec
     agent_image = spec.agent_image or image
     daemon_image = image if spec.image == names.DEFAULT_IMAGE else spec.image
     if secrets:
-        told = {**told, "KAVIP_AGENT_PASSWORD_DIR": PASSWORD_DIR}
-    agent_env = _agent_env(told)
+        settings = {**settings, "KAVIP_AGENT_PASSWORD_DIR": PASSWORD_DIR}
+    agent_env = _agent_env(settings)
     config = [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": True}]
     mounts = [*config, *(_password_mount(secret) for secret in secrets)]
     if _ca_sources(spec):
@@ -159,7 +204,7 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
     }
     return {
         "hostNetwork": True,
-        "dnsPolicy": "Default",  # the node's resolver: nothing here may hang on the cluster's DNS
+        "dnsPolicy": "Default",  # the node's resolver: nothing here may depend on the cluster's DNS
         "shareProcessNamespace": True,  # the agent signals keepalived
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -184,7 +229,7 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
                     command=list(KEEPALIVED_COMMAND),
                     env=_keepalived_env(),
                 ),
-                # The agent asks keepalived for a fresh dump. Patience: a restart moves VIPs.
+                # The agent asks keepalived for a new dump. A minute of patience: a restart moves VIPs.
                 "livenessProbe": _probe(names.LIVE_PATH, port, period=10, failures=6),
             },
             {
@@ -194,7 +239,7 @@ def _pod(group: KeepalivedGroup, *, image: str, port: int, told: Mapping[str, st
                 "ports": [
                     {"name": names.METRICS_PORT_NAME, "containerPort": port, "hostPort": port, "protocol": "TCP"}
                 ],
-                "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # it answers at all
+                "livenessProbe": _probe(names.STATE_PATH, port, period=10, failures=6),  # any answer
                 "readinessProbe": _probe(names.READY_PATH, port, period=2, failures=3),
             },
         ],
@@ -220,8 +265,8 @@ def _container(
         "command": command,
         "env": env,
         "resources": _DEFAULT_RESOURCES if spec.resources is None else spec.resources,
-        # One uid for agent and daemon: signals and dump files (0600) need no further capability. Root, because
-        # Kubernetes gives no ambient capabilities to another. The agent deletes VIPs that a killed daemon left.
+        # One uid for agent and daemon: signals and dump files (0600) need no further capability. It is root, because
+        # Kubernetes gives no ambient capabilities to other users. The agent deletes the VIPs of a killed daemon.
         "securityContext": {
             "runAsUser": 0,
             "runAsGroup": 0,
@@ -241,8 +286,8 @@ def _keepalived_env() -> list[Manifest]:
     return [_field_env("NODE_NAME", "spec.nodeName"), {"name": "TMPDIR", "value": RUN_DIR}]
 
 
-def _agent_env(told: Mapping[str, str]) -> list[Manifest]:
-    plain: Mapping[str, str] = {"KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR, "KAVIP_AGENT_RUN_DIR": RUN_DIR, **told}
+def _agent_env(settings: Mapping[str, str]) -> list[Manifest]:
+    plain: Mapping[str, str] = {"KAVIP_AGENT_CONFIG_DIR": CONFIG_DIR, "KAVIP_AGENT_RUN_DIR": RUN_DIR, **settings}
     return [
         _field_env("KAVIP_AGENT_NODE_NAME", "spec.nodeName"),
         _field_env("KAVIP_AGENT_NODE_IP", "status.hostIP"),
@@ -274,7 +319,7 @@ def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:
         {"name": "run", "emptyDir": {"medium": "Memory"}},
     ]
     for name in secrets:
-        # Optional: a pod without its password starts, and its agent says what is missing.
+        # Optional: a pod without its password starts, and its agent reports what is missing.
         secret = {"secretName": name, "optional": True, "defaultMode": _OWNER_ONLY}
         volumes.append({"name": _password_volume(name), "secret": secret})
     if sources := _ca_sources(group.spec):
@@ -283,7 +328,7 @@ def _volumes(group: KeepalivedGroup, secrets: Sequence[str]) -> list[Manifest]:
 
 
 def _ca_sources(spec: GroupSpec) -> list[Manifest]:
-    """The CAs of the checks, as CHECK.crt; optional, so that a pod without one starts, and its agent says so."""
+    """The CAs of the checks, as CHECK.crt. They are optional: a pod without one starts, and its agent reports it."""
     found: list[Manifest] = []
     for check in tracking.checks_of(spec):
         origin = _CLUSTER_CA if check.url == targets.KUBE_APISERVER else check.ca_from

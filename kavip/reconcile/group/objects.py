@@ -1,8 +1,8 @@
 """
-The objects of a group: which are there, whose they are, and which have to be applied.
+The objects of a group: which of them must be applied, and which pods must be annotated.
 
-ConfigMap and DaemonSet are what a group is for: where one of them is somebody else's, or the API server refuses it,
-neither is written. What Prometheus needs (:mod:`.monitoring`) comes after them and stops nothing.
+A group needs its ConfigMap and its DaemonSet: where one of them belongs to another program, or the API server rejects
+it, neither is written. The objects for Prometheus come after them and never stop the group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,185 +13,227 @@ from typing import Any, Final
 import msgspec
 
 from kavip import names
+from kavip.api.agent import ProblemCode
+from kavip.api.cluster import Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.api.workload import ConfigMap, Role, RoleBinding
-from kavip.reconcile.group import manifests, monitoring
-from kavip.reconcile.group.desired import Roster
+from kavip.api.refusal import Refusal
+from kavip.api.workload import ConfigMap, Role, RoleBinding, controller_of
+from kavip.names import Reason
+from kavip.reconcile.group import manifests
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.group.existing import RECHECK, Existing, find_conflict
 from kavip.reconcile.group.manifests import Manifest, digest
-from kavip.reconcile.migration.progress import Takeover
+from kavip.reconcile.migration.progress import is_old
+from kavip.reconcile.observed.nodes import NodeState
 from kavip.reconcile.observed.observed import Observed
-from kavip.reconcile.observed.ownership import OLD_OPERATOR, Made, OwnerConflict, owner_conflict
-from kavip.reconcile.plan import Apply, ReconcileOptions
-from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
+from kavip.reconcile.observed.ownership import Made
+from kavip.reconcile.plan import Apply, PodAnnotation, ReconcileOptions
+from kavip.reconcile.rollout.configmap import PublishedRevisions
+from kavip.vrrp.groups import check_group
 
-RECHECK: Final = 60.0
-"""Seconds after which an object that stood in the way, or a body that was refused, is tried again."""
+LONGEST_NAME: Final = 63  # the name becomes the value of a label
+NUDGE: Final = 10.0
+"""
+Seconds after which pods without a usable password are annotated again, so that kubelet refreshes the mounted Secret. By
+itself it takes more than a minute. kavip cannot read Secrets, so it cannot know when the password is there.
+"""
 
 _OURS: Final = frozenset({names.CONFIG_KEY, names.TAKE_OVER_KEY, names.AGENT_KEY})
-_ON_DEMAND: Final = {"type": "OnDelete"}
+_ON_DELETE: Final = {"type": "OnDelete"}
+_PASSWORD_CODES: Final = frozenset({ProblemCode.PASSWORD_MISSING, ProblemCode.PASSWORD_MISMATCH})
+_VITAL: Final = ("spec.interface", "spec.vrrpInterface", "spec.interfaceFromIP")
+"""Fields without which there is no configuration. A fault in another field costs only what that field is about."""
 
-LONGEST_NAME: Final = 63  # the name becomes a label's value
 
-
-@dataclass(frozen=True, slots=True)
-class InTheWay:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectsPlan:
     """
-    The object *what* (``Kind ns/name``) that must be left alone, and *why*.
+    What to write of the objects of one group.
 
-    *doomed*: the nodes whose pods would end with the VIPs that they hold, were it taken over as is wanted.
+    *has_objects*: ConfigMap and DaemonSet may exist. *is_current*: nothing is left to apply. *problem*: why ConfigMap
+    and DaemonSet are not written; *monitoring_problem*: the same for the objects for Prometheus.
     """
 
-    what: str
-    why: OwnerConflict
-    doomed: tuple[str, ...] = ()
+    applies: tuple[Apply, ...] = ()
+    annotations: tuple[PodAnnotation, ...] = ()
+    has_objects: bool = False
+    is_current: bool = False
+    problem: Refusal | None = None
+    monitoring_problem: Refusal | None = None
 
 
-def bodies_of(
+def plan_objects(
     group: KeepalivedGroup,
-    roster: Roster,
-    options: ReconcileOptions,
+    observed: Observed,
+    *,
+    existing: Existing,
+    desired: Desired,
     published: PublishedRevisions | None,
-    taken: Takeover,
+    options: ReconcileOptions,
+    now: datetime,
+) -> ObjectsPlan:
+    """Compare the objects of *group* with what is *desired*; *published* are the revisions for the ConfigMap."""
+    if existing.conflict is not None:
+        return ObjectsPlan(problem=existing.conflict)
+    if published is None or not is_servable(group):
+        return ObjectsPlan()
+    bodies = _needed_bodies(group, existing, desired, published, options)
+    if problem := _rejection(bodies, observed, now=now):
+        return ObjectsPlan(problem=problem)
+    monitoring, monitoring_problem = _monitoring_bodies(group, observed, existing, options, now=now)
+    applies = _applies(group, observed, existing, (*bodies, *monitoring)) if desired.is_persisted else ()
+    data: Mapping[str, str] = bodies[0]["data"]
+    is_written = any(each.kind == names.CONFIG_MAP for each in applies) or _holds(existing.configmap, data)
+    return ObjectsPlan(
+        applies=applies,
+        annotations=_annotations(group, existing.pods, data, observed, now=now) if is_written else (),
+        has_objects=True,
+        is_current=desired.is_persisted and not applies,
+        monitoring_problem=monitoring_problem,
+    )
+
+
+def is_servable(group: KeepalivedGroup) -> bool:
+    """Whether *group* can have a configuration at all."""
+    if len(group.metadata.name) > LONGEST_NAME:
+        return False
+    return not any(finding.field in _VITAL for finding in check_group(group))
+
+
+# --- what is desired --------------------------------------------------------------------------------------------------
+def _needed_bodies(
+    group: KeepalivedGroup,
+    existing: Existing,
+    desired: Desired,
+    published: PublishedRevisions,
+    options: ReconcileOptions,
 ) -> tuple[Manifest, ...]:
     """
-    The objects as they should be, in the order in which they are written: pods need their ConfigMap.
+    ConfigMap and DaemonSet, in the order in which they are written: pods need their ConfigMap.
 
-    While pods of keepalived-operator exist, only :mod:`~kavip.reconcile.migration.replacement` replaces pods.
+    While pods of keepalived-operator exist, the DaemonSet replaces no pod by itself
+    (:mod:`~kavip.reconcile.migration.replacement` does).
     """
-    if published is None or len(group.metadata.name) > LONGEST_NAME:
-        return ()
+    takeover = existing.takeover
     return (
         manifests.config_map(
             group,
             published,
-            key=names.TAKE_OVER_KEY if taken.is_active else names.CONFIG_KEY,
-            leads=taken.leaders,
-            followed=roster.followed,
+            key=names.TAKE_OVER_KEY if takeover.is_active else names.CONFIG_KEY,
+            leaders=takeover.leaders,
+            tracks=desired.locals,
         ),
         manifests.daemon_set(
             group,
             image=options.image,
-            port=roster.port,
+            port=desired.port,
             allowed_cidrs=options.agent_allowed_cidrs,
             metrics=options.agent_metrics,
-            strategy=_ON_DEMAND if taken.is_active else None,
+            strategy=_ON_DELETE if takeover.is_active else None,
             secrets=published.secrets,
         ),
     )
 
 
-@dataclass(frozen=True)
-class Belongings:
-    """What *group* has, as *observed* at the time *now*; *taken*: what is there of keepalived-operator's."""
-
-    group: KeepalivedGroup
-    observed: Observed
-    now: datetime
-    taken: Takeover
-
-    @property
-    def configmap(self) -> ConfigMap | None:
-        """The ConfigMap of the group's name, whoever made it."""
-        return self.observed.objects.configmaps.get(self.group.key)
-
-    @property
-    def published(self) -> PublishedRevisions | None:
-        """What the ConfigMap of kavip's says that is there."""
-        ours = self.configmap if self.in_the_way((names.CONFIG_MAP, names.DAEMON_SET)) is None else None
-        return read_published(ours, settings_of(self.group))
-
-    @property
-    def runs(self) -> Revision | None:
-        """What its nodes run now, as the ConfigMap says."""
-        published = self.published
-        return published.at(self.now).current if published else None
-
-    def holds(self, data: Mapping[str, str]) -> bool:
-        """
-        Whether the ConfigMap holds *data*, and besides nothing of kavip's but the text of keepalived-operator's pods.
-
-        What others add is no concern of agents, and would never go: server-side apply leaves it.
-        """
-        there = (self.configmap.data if self.configmap else None) or {}
-        stale = (there.keys() & _OURS) - data.keys() - ({names.CONFIG_KEY} if names.TAKE_OVER_KEY in data else set())
-        return not stale and data.items() <= there.items()
-
-    def in_the_way(self, kinds: Sequence[str]) -> InTheWay | None:
-        """The first object of *kinds* that is not ours to write over."""
-        taken = self.taken
-        doomed = taken.evicted if taken.approved else ()
-        for kind in kinds:
-            obj, what = self._seen(kind, self._key(kind)), f"{kind} {self._key(kind)}"
-            conflict = self.observed.records.conflicts.get(what)
-            why = owner_conflict(obj, group_uid=self.group.metadata.uid) if obj is not None else None
-            if obj is None and conflict is not None and (self.now - conflict.since).total_seconds() < RECHECK:
-                why = conflict.owner
-            if why is not None and not (why.is_old_operator and taken.may_begin):
-                return InTheWay(what, why, doomed if why.is_old_operator else ())
-        if names.DAEMON_SET in kinds and taken.is_blocked:
-            return InTheWay(f"{names.DAEMON_SET} {self.group.key}", OLD_OPERATOR, doomed)
-        return None
-
-    def refused(self, bodies: Sequence[Manifest]) -> str:
-        """What the API server said to one of *bodies* a moment ago; "" where it was not asked."""
-        for body in bodies:
-            what = f"{body['kind']} {_key_of(body)}"
-            told = self.observed.records.rejected.get(what)
-            if told and told.digest == digest(body) and (self.now - told.since).total_seconds() < RECHECK:
-                return f"the API server refuses {what}: {told.message}"
-        return ""
-
-    def applies(self, bodies: Sequence[Manifest]) -> tuple[Apply, ...]:
-        """What has to be written so that *bodies* stand."""
-        result = []
-        for body in bodies:
-            kind, key = body["kind"], _key_of(body)
-            seen = self._seen(kind, key)
-            if seen is None or not self._is_current(seen, body):
-                owner, adopts = self.group.metadata.uid, self.taken.approved
-                result.append(Apply(kind, key, body, owner, unseen=seen is None, adopts=adopts))
-        return tuple(result)
-
-    def _key(self, kind: str) -> str:
-        return f"{self.group.key}{names.PROMETHEUS_ROLE_SUFFIX if kind in monitoring.ACCESS else ''}"
-
-    def _seen(self, kind: str, key: str) -> Made | None:
-        match kind:
-            case names.CONFIG_MAP:
-                return self.observed.objects.configmaps.get(key)
-            case names.DAEMON_SET:
-                return self.observed.objects.daemonsets.get(key)
-        return self.observed.objects.monitoring.get(f"{kind} {key}")
-
-    def _is_current(self, seen: Made, body: Manifest) -> bool:
-        """
-        Whether *seen* is what *body* makes of it.
-
-        ConfigMaps, Roles and RoleBindings come back as they were written. A DaemonSet or PodMonitor comes back with
-        defaults, so its generation is compared with the one that the last apply of the same body gave: an edit by
-        somebody else raises it. That costs one apply of each after a start, which changes nothing where nothing has
-        changed, and mends what was edited while nobody led.
-        """
-        if isinstance(seen, ConfigMap):
-            there, wanted = seen.binary_data or {}, body.get("binaryData") or {}
-            return self.holds(body["data"]) and there.get(names.NEXT_KEY) == wanted.get(names.NEXT_KEY)
-        if (content := _content(seen)) is not None:
-            return all(content[name] == body.get(name) for name in content)
-        applied = self.observed.records.applied.get(f"{body['kind']} {seen.metadata.key}")
-        return (
-            applied is not None
-            and applied.digest == digest(body)
-            and applied.uid == seen.metadata.uid
-            and applied.generation >= seen.metadata.generation
-        )
+def _monitoring_bodies(
+    group: KeepalivedGroup, observed: Observed, existing: Existing, options: ReconcileOptions, *, now: datetime
+) -> tuple[tuple[Manifest, ...], Refusal | None]:
+    """The objects for Prometheus, in a cluster with its operator; or why they are not written."""
+    if not observed.objects.has_pod_monitors:
+        return (), None
+    if conflict := find_conflict(group, observed, manifests.MONITORING, takeover=existing.takeover, now=now):
+        return (), conflict
+    bodies = manifests.monitoring(group, account=options.prometheus_account)
+    rejection = _rejection(bodies, observed, now=now)
+    return (() if rejection else bodies), rejection
 
 
-def _content(seen: Made) -> Mapping[str, Any] | None:
-    if isinstance(seen, Role | RoleBinding):
-        body: dict[str, Any] = msgspec.to_builtins(seen)
-        return {name: value for name, value in body.items() if name != "metadata"}
+def _rejection(bodies: Sequence[Manifest], observed: Observed, *, now: datetime) -> Refusal | None:
+    """Why the API server rejected one of *bodies* a moment ago."""
+    for body in bodies:
+        what = f"{body['kind']} {_key_of(body)}"
+        rejected = observed.records.rejected.get(what)
+        if rejected and rejected.digest == digest(body) and (now - rejected.since).total_seconds() < RECHECK:
+            return Refusal(Reason.INVALID, f"the API server refuses {what}: {rejected.message}")
     return None
+
+
+# --- what has to be applied -------------------------------------------------------------------------------------------
+def _applies(
+    group: KeepalivedGroup, observed: Observed, existing: Existing, bodies: Sequence[Manifest]
+) -> tuple[Apply, ...]:
+    result = []
+    for body in bodies:
+        kind, key = body["kind"], _key_of(body)
+        found = observed.objects.find(kind, key)
+        if found is None or not _is_current(found, body, observed):
+            adopts = existing.takeover.approved
+            result.append(Apply(kind, key, body, group.metadata.uid, unseen=found is None, adopts=adopts))
+    return tuple(result)
+
+
+def _is_current(found: Made, body: Manifest, observed: Observed) -> bool:
+    """
+    Whether *found* is what applying *body* would give.
+
+    ConfigMaps, Roles and RoleBindings come back as they were written. DaemonSets and PodMonitors come back with
+    defaults, so their generation is compared with the one after the last apply of the same body: an edit by another
+    program raises it. A new leader therefore applies each of them once, which changes nothing unless they were edited.
+    """
+    if isinstance(found, ConfigMap):
+        binary, wanted = found.binary_data or {}, body.get("binaryData") or {}
+        return _holds(found, body["data"]) and binary.get(names.NEXT_KEY) == wanted.get(names.NEXT_KEY)
+    if isinstance(found, Role | RoleBinding):
+        content: dict[str, Any] = msgspec.to_builtins(found)
+        return all(value == body.get(name) for name, value in content.items() if name != "metadata")
+    applied = observed.records.applied.get(f"{body['kind']} {found.metadata.key}")
+    return (
+        applied is not None
+        and applied.digest == digest(body)
+        and applied.uid == found.metadata.uid
+        and applied.generation >= found.metadata.generation
+    )
+
+
+def _holds(configmap: ConfigMap | None, data: Mapping[str, str]) -> bool:
+    """
+    Whether *configmap* has *data*, and no other key of kavip except the text of keepalived-operator's pods.
+
+    Keys of other programs do not matter to agents. Server-side apply would leave them in any case.
+    """
+    there = (configmap.data if configmap else None) or {}
+    stale = (there.keys() & _OURS) - data.keys() - ({names.CONFIG_KEY} if names.TAKE_OVER_KEY in data else set())
+    return not stale and data.items() <= there.items()
 
 
 def _key_of(body: Manifest) -> str:
     return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+def awaits_password(states: Mapping[str, NodeState]) -> bool:
+    """Whether an agent lacks a usable password."""
+    codes = {code for state in states.values() for code in (state.refused_code, state.next_refused_code)}
+    return not codes.isdisjoint(_PASSWORD_CODES)
+
+
+def _annotations(
+    group: KeepalivedGroup, pods: Sequence[Pod], data: Mapping[str, str], observed: Observed, *, now: datetime
+) -> tuple[PodAnnotation, ...]:
+    """
+    The pods that do not have the annotation for *data* yet. A changed annotation makes kubelet refresh their mounts.
+
+    The annotation is a digest. While an agent lacks its password, it changes every :data:`NUDGE` seconds.
+    """
+    value = digest({name: text if name == names.AGENT_KEY else "" for name, text in data.items()})  # it has the hashes
+    if awaits_password(observed.agents.states_of(group.key)):
+        value = f"{value}-{now.timestamp() // NUDGE:.0f}"
+    own = sorted((pod for pod in pods if not is_old(pod, group)), key=lambda pod: pod.metadata.key)
+    return tuple(PodAnnotation(pod.metadata.key, value) for pod in own if _lacks_annotation(pod, group, value))
+
+
+def _lacks_annotation(pod: Pod, group: KeepalivedGroup, value: str) -> bool:
+    if pod.metadata.annotation(names.CONFIG_HASH_ANNOTATION) == value or pod.metadata.deletion_timestamp:
+        return False
+    owner = controller_of(pod.metadata)
+    return owner is not None and (owner.kind, owner.name) == (names.DAEMON_SET, group.metadata.name)

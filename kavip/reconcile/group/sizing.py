@@ -1,7 +1,7 @@
 """
-What fits into one ConfigMap: where a group's text does not, its youngest Services are left out, and told.
+What fits into one ConfigMap: where the text of a group does not, its youngest Services are excluded, and report it.
 
-Freezing the group instead would cost every Service its changes because of one.
+Refusing the whole text instead would stop the changes of every Service because of one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,44 +26,45 @@ Build = Callable[[Iterable[Member]], tuple[Model, Config]]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The model and text of those who fit, and by Service why the others were *left_out*."""
+    """The model and text of the members that fit; *excluded*: by Service, why the others do not."""
 
     model: Model
     config: Config
-    left_out: Mapping[str, Refusal]
+    excluded: Mapping[str, Refusal]
 
 
 def fit(members: Shards, build: Build) -> Fitted:
-    """Build *members*; leave out the youngest until what is left fits, or nobody is left."""
+    """Build *members*; exclude the youngest ones until the rest fits, or no member is left."""
     model, text = build(members)
     if not text.oversized:
         return Fitted(model, text, {})
     kept, size = sorted(members, key=lambda member: member.age_key), text.size
-    left: list[Member] = []
+    excluded: list[Member] = []
     while text.oversized and kept:
         sizes = _sizes(model, text.text, kept)
-        excess = (text.size - config.MOST_BYTES) * len(text.text) / text.size  # what is beside the text goes with it
-        freed, first = 0, len(left)
-        while kept and (freed < excess or len(left) == first):
-            left.append(kept.pop())
-            freed += sizes.get(left[-1].key, 0)
+        excess = (text.size - config.MOST_BYTES) * len(text.text) / text.size  # the rest shrinks in proportion
+        freed, before = 0, len(excluded)
+        while kept and (freed < excess or len(excluded) == before):
+            excluded.append(kept.pop())
+            freed += sizes.get(excluded[-1].key, 0)
         model, text = build(kept)
-    return Fitted(model, text, {each.key: _left_out(model.group, size, len(left), len(members)) for each in left})
+    refusal = _refusal(model.group, size, len(excluded), len(members))
+    return Fitted(model, text, {each.key: refusal for each in excluded})
 
 
-def _left_out(group: str, size: int, left: int, members: int) -> Refusal:
+def _refusal(group: str, size: int, excluded: int, members: int) -> Refusal:
     message = (
-        f"the configuration of KeepalivedGroup {group} would have {size:,} bytes, of which a ConfigMap holds "
-        f"{config.MOST_BYTES:,}: the {left} youngest of its {members} Services are left out, this one among them; "
-        f"{config.REMEDY}"
+        f"KeepalivedGroup {group} has no room for this Service: its configuration would need {size:,} bytes, and a "
+        f"ConfigMap holds {config.MOST_BYTES:,}; {config.REMEDY}; the {excluded} youngest of its {members} Services "
+        "are excluded"
     )
     return Refusal(Reason.PENDING, message)
 
 
 def _sizes(model: Model, text: str, members: Sequence[Member]) -> dict[str, int]:
-    """How many bytes of *text* go to the account of each Service: its own instances, its lines in those of all."""
+    """The bytes of *text* by Service: its own instances, and its lines in shared ones."""
     owner: dict[Address, str] = {}
-    for member in members:  # by age: whoever comes first carries an address
+    for member in members:  # by age: the oldest one carries a shared address
         for address in member.addresses:
             owner.setdefault(address, member.key)
     sizes: dict[str, int] = {}

@@ -27,9 +27,9 @@ _STAYS: Final = frozenset({"nopreempt"})
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The pod to delete now, if any, and the group's ``Programmed`` while the take-over lasts."""
+    """The pod to delete now: one or none; and the group's ``Programmed`` while the take-over lasts."""
 
-    delete: PodRemoval | None = None
+    deletions: tuple[PodRemoval, ...] = ()
     programmed: ConditionState | None = None
 
 
@@ -44,11 +44,11 @@ def plan_replacement(
     if not takeover.is_active:
         return Replacement()
     if not is_written:
-        return Replacement(None, _pending(takeover, "its objects are being written"))
+        return Replacement((), _pending(takeover, "its objects are being written"))
     deletion, action = _next_deletion(takeover, config_hash, model)
     if deletion is not None and last is not None:
         deletion = _deletion_after(takeover, last, deletion)
-    return Replacement(deletion, _pending(takeover, action))
+    return Replacement((deletion,) if deletion else (), _pending(takeover, action))
 
 
 def with_leaders(takeover: Takeover) -> Takeover:

@@ -42,6 +42,15 @@ class OwnedObjects:
         """The pods of *group*."""
         return tuple(self.pods.get(group, {}).values())
 
+    def find(self, kind: str, key: str) -> Made | None:
+        """The object of *kind* with *key*, except pods."""
+        match kind:
+            case names.CONFIG_MAP:
+                return self.configmaps.get(key)
+            case names.DAEMON_SET:
+                return self.daemonsets.get(key)
+        return self.monitoring.get(f"{kind} {key}")
+
     def failure_of(self, group: str) -> str:
         """Why the DaemonSet of *group* cannot create pods, by its last Event; "" without one."""
         daemonset = self.daemonsets.get(group)

@@ -1,8 +1,9 @@
 """
 How the nodes of a group come to run another configuration. PURE.
 
-* :mod:`~kavip.reconcile.rollout.configmap`: what the ConfigMap holds: the text that runs, and the one that follows;
-* :mod:`~kavip.reconcile.rollout.peers`: peers are added before and removed after;
-* :mod:`~kavip.reconcile.rollout.switchover`: changes that all nodes make at one instant;
-* :mod:`~kavip.reconcile.rollout.readiness`: which nodes are not ready for such a change.
+* :mod:`~kavip.reconcile.rollout.configmap`: what the ConfigMap publishes: the current revision and the next one;
+* :mod:`~kavip.reconcile.rollout.peers`: which nodes join or leave next, so that all hear each other at any time;
+* :mod:`~kavip.reconcile.rollout.difference`: whether a change may roll from node to node;
+* :mod:`~kavip.reconcile.rollout.switchover`: the changes that may not: all nodes make them at one instant;
+  :mod:`~kavip.reconcile.rollout.readiness`: which nodes are not ready for that.
 """

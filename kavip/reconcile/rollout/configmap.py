@@ -1,7 +1,7 @@
 """
-What is published for a group's nodes: the text that runs, and beside it the one to which all of them switch.
+What the ConfigMap of a group publishes to its nodes: the current revision, and the one to which all of them switch.
 
-The ConfigMap is the record: what was published says what runs, and a controller that is new reads it back.
+The ConfigMap is the record: it says what the nodes run, and a new controller reads it back.
 """
 
 import base64
@@ -25,7 +25,7 @@ from kavip.vrrp.groups import has_password
 from kavip.vrrp.running import RunningInstance, running_instances
 
 MARGIN: Final = 1.0
-"""Seconds after the instant at which the next text becomes the one that runs."""
+"""Seconds after the instant at which the next text is published as the current one."""
 LARGEST: Final = 1 << 20
 """Bytes of a ConfigMap."""
 
@@ -37,7 +37,7 @@ class NodeSettings:
     """
     What nodes need beside the text: how they find their interface, and the key of the Secret with the password.
 
-    *renewals*: how often all nodes have switched to another content of a key. A node that missed that knows by it.
+    *renewals*: how often all nodes have switched to a new content of that key. It shows a node that it missed one.
     """
 
     interface_from_ip: str = ""
@@ -52,54 +52,54 @@ class NodeSettings:
 
     @property
     def password(self) -> str:
-        """The file with the password, below the folder of all passwords."""
+        """The file with the password, relative to the folder of all passwords."""
         return f"{secret_folder(self.secret)}/{self.secret_key}" if self.secret else ""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A text with its *settings*. *renewed*: with the password that is mounted now, whichever nodes run."""
+    """A text with its *settings*. *renewed*: with the password that is mounted now, whichever one nodes run."""
 
     text: str
     hash: str
-    settings: NodeSettings
+    settings: NodeSettings = NodeSettings()
     renewed: bool = False
 
     @property
     def digest(self) -> str:
-        """What agents call it that are prepared for it."""
+        """The name under which agents report that they are prepared for it."""
         settings = self.settings
         whole = [self.hash, settings.interface_from_ip, settings.secret, settings.secret_key, self.renewed]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:_HASH_LENGTH]
 
     @cached_property
     def running(self) -> Mapping[str, RunningInstance]:
-        """The instances."""
+        """The VRRP instances of the text, by name."""
         return running_instances(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRevisions:
     """
-    What stands in the ConfigMap. *switch_at*: when *next* takes the place of *current*.
+    The revisions in the ConfigMap. *switch_at*: when *next* replaces *current*.
 
-    *tries* that were called off, and who was to *blame* for the last.
+    *aborts*: how many announcements were called off. *abort_cause*: the node, and why, of the last one.
     """
 
     current: Revision
     next: Revision | None = None
     switch_at: datetime | None = None
-    tries: int = 0
-    blame: str = ""
+    aborts: int = 0
+    abort_cause: str = ""
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The Secrets that pods need."""
+        """The Secrets that pods have to mount."""
         found = {each.settings.secret for each in (self.current, self.next) if each}
         return frozenset(found - {""})
 
     def at(self, now: datetime) -> "PublishedRevisions":
-        """What runs: after the instant it is the next one."""
+        """The revisions as nodes run them at *now*: after the instant, the next one is the current one."""
         is_past = self.next and self.switch_at and (now - self.switch_at).total_seconds() >= MARGIN
         return PublishedRevisions(replace(self.next, renewed=False)) if self.next and is_past else self
 
@@ -114,9 +114,9 @@ def settings_of(group: KeepalivedGroup) -> NodeSettings:
 
 def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> PublishedRevisions | None:
     """
-    What *configmap* says; None where it says nothing that kavip wrote.
+    The revisions in *configmap*; None where kavip did not write it.
 
-    An earlier kavip did not write which Secret it meant: it meant that of *wanted*.
+    Earlier versions of kavip did not write the name of the Secret: it was that of *wanted*.
     """
     data = (configmap.data if configmap else None) or {}
     config = decode_config(data.get(names.AGENT_KEY, ""))
@@ -135,17 +135,17 @@ def read_published(configmap: ConfigMap | None, wanted: NodeSettings) -> Publish
 
 
 def secret_folder(secret: str) -> str:
-    """Where in a pod the Secret of that name is mounted, and how its volume is named: users chose its name."""
+    """A name for the mount and the volume of a Secret, whose own name may be too long or have dots."""
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
 
 
 def compressed(text: str) -> str:
-    """*text* as ``binaryData`` holds it: the same bytes for the same text."""
+    """*text* in the form of ``binaryData``: the same bytes for the same text."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def agent_config(published: PublishedRevisions) -> AgentConfig:
-    """The part of ``agent.json`` that follows from *published*."""
+    """The part of ``agent.json`` that describes *published*."""
     current, following = published.current, published.next
     return AgentConfig(
         config_hash=current.hash,
@@ -156,8 +156,8 @@ def agent_config(published: PublishedRevisions) -> AgentConfig:
         password=current.settings.password,
         renewals=current.settings.renewals,
         switch_at=instant_text(published.switch_at) if following else "",
-        tries=published.tries if following else 0,
-        blame=published.blame if following else "",
+        tries=published.aborts if following else 0,
+        blame=published.abort_cause if following else "",
         next_hash=following.digest if following else "",
         next=RevisionConfig(
             config_hash=following.hash,

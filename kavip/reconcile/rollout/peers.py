@@ -1,189 +1,183 @@
 """
-The order in which nodes come to know of each other: peers are added before and removed after.
+The order in which the nodes of a group join and leave: peers are added before, and removed after.
 
-A node that sends what others do not hear, or does not hear what others send, becomes a second master. So a node that
-comes is a peer of all others first, and is held out itself (it has no source address, which keepalived calls FAULT)
-until they run that text. One that goes stays a peer until its pod is gone. Whoever changes its address does both.
+A node that sends what the others do not hear, or does not hear what the others send, becomes a second master. So a new
+node is first listed as a peer of all others. It is held out itself until they run that text: it has no source address,
+which keepalived reports as FAULT. A node that leaves stays a peer until its pod is gone. A node that changes its
+address does both.
 
-Everything follows from what runs: the text in the ConfigMap, the pods, and which text each agent says that it runs. So
-a controller that starts in the middle goes on where the other one stopped. Where nothing runs yet, all join at once.
+Everything follows from what runs: the text in the ConfigMap, the pods, and the text that each agent reports. So a new
+controller continues where the last one stopped. Where nothing runs yet, all nodes join at once.
 
-A node that cannot answer cannot agree, and nobody waits for it for ever: only those are waited for that have a pod and
-whose agent answers, or did a moment ago.
+Nodes that cannot answer are not waited for: only nodes that have a pod, and whose agent answers or did so a moment ago.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 from kavip.api.address import BITS, Address
 from kavip.api.cluster import Node, Pod
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.nodes import AgentStates
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import age
+from kavip.reconcile.rollout.configmap import Revision
 from kavip.snapshot import Snapshot
 from kavip.vrrp.members import Peer
 from kavip.vrrp.priorities import priorities
 from kavip.vrrp.running import RunningNodes, running_nodes
 
 PATIENCE: Final = 30.0
-"""Seconds of silence after which an agent is not waited for: longer than it takes to restart."""
+"""Seconds of silence after which an agent is not waited for: longer than its restart takes."""
 RECHECK: Final = 5.0
-"""Seconds after which a group in which somebody waits is looked at again."""
+"""Seconds after which a group is reconciled again while a node waits to join or to leave."""
+
+_NAME: Final = attrgetter("name")
+_NO_PARTICIPANTS: Final = RunningNodes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+@dataclass(frozen=True, slots=True)
+class RolloutStatus:
     """
-    What there is to see when the next text is made.
+    How far the nodes are with the text that was published last.
 
-    Who takes part in the text that is *running* as *config_hash*, the last *states* of the agents and when they were
-    *heard*, and the nodes with *pods*. *lingering*: those that have left, but for a pod that still runs there. *at*:
-    this moment by the monotonic clock; *asked*: the seconds for which the agents have been asked.
+    *running*: the participants in that text. *pods*: the nodes with a pod. *behind*: the nodes that do not run the text
+    yet, and are waited for. *leaving*: ready nodes outside the group whose pod still runs.
     """
 
-    running: RunningNodes
-    config_hash: str
-    states: Mapping[str, NodeState]
-    heard: Mapping[str, Contact]
-    pods: frozenset[str]
-    lingering: frozenset[str]
-    at: float
-    asked: float
+    running: RunningNodes = _NO_PARTICIPANTS
+    pods: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
 
-    def is_settled(self, nodes: Iterable[str]) -> bool:
-        """Whether all who could be master run the text that was written last."""
-        return not self.lingering and not any(map(self._lags, nodes))
-
-    def _lags(self, node: str) -> bool:
-        if node not in self.pods or node not in self.running.listed:
-            return False
-        if node not in self.states:
-            return self.asked <= PATIENCE
-        if self.states[node].config_hash == self.config_hash:
-            return False
-        return node not in self.heard or self.at - self.heard[node].last <= PATIENCE
+    def is_complete(self, nodes: Iterable[str]) -> bool:
+        """Whether every node that could be master runs the text; *nodes* are those that take part."""
+        return not self.leaving and self.behind.isdisjoint(nodes)
 
 
-def scene_of(
+NOTHING_RUNS: Final = RolloutStatus()
+
+
+def rollout_status(
     snapshot: Snapshot,
     group: KeepalivedGroup,
-    pods: Mapping[str, Pod],
-    agents: AgentStates,
+    observed: Observed,
     *,
-    text: str,
-    config_hash: str,
+    running: Revision | None,
     now: datetime,
-) -> Scene:
-    """The scene of *group*, whose ConfigMap holds *text* under *config_hash*."""
-    staying = snapshot.keeping_nodes(group)
-    leaving = [pod for pod in pods.values() if pod.spec.node_name not in staying and not _is_lost(pod, now)]
-    return Scene(
-        running=running_nodes(text),
-        config_hash=config_hash,
-        states=agents.states_of(group.key),
-        heard=agents.contacts_of(group.key),
-        pods=frozenset(pod.spec.node_name for pod in pods.values()),
-        lingering=frozenset(
-            pod.spec.node_name
-            for pod in leaving
-            if (node := snapshot.nodes.get(pod.spec.node_name)) is not None and node.is_ready
+) -> RolloutStatus:
+    """How far the nodes of *group* are with the revision that is *running*."""
+    if running is None:
+        running = Revision("", "")
+    pods = observed.objects.pods_of(group.key)
+    participants, nodes = running_nodes(running.text), frozenset(pod.spec.node_name for pod in pods)
+    outside = {pod.spec.node_name for pod in pods if not _is_overdue(pod, now)} - snapshot.keeping_nodes(group)
+    return RolloutStatus(
+        running=participants,
+        pods=nodes,
+        behind=frozenset(
+            node for node in nodes & participants.listed if _is_behind(node, group.key, running.hash, observed.agents)
         ),
-        at=agents.at,
-        asked=agents.at - agents.since,
+        leaving=frozenset(name for name in outside if (node := snapshot.nodes.get(name)) is not None and node.is_ready),
     )
 
 
-def peers_of(nodes: Iterable[Node], scene: Scene | None, *, seeds: Iterable[str]) -> tuple[Peer, ...]:
+def next_peers(nodes: Iterable[Node], status: RolloutStatus, *, seeds: Iterable[str]) -> tuple[Peer, ...]:
     """
-    The nodes as they may take part next, by name; without a *scene*, or where nothing runs, as they are.
+    The peers of the next text, by name: *nodes* as far as they may join, leave or move now.
 
-    *seeds* are what the priorities of the group's instances are drawn from.
+    *seeds* are the strings from which the priorities of the group's instances are derived.
     """
-    wanted = _wanted(nodes, scene)
-    if scene is None or not scene.running.listed:
-        return tuple(wanted[name] for name in sorted(wanted))
-    running = scene.running
-    asked = [name for name, peer in wanted.items() if peer.ipv4 or peer.ipv6]
-    is_settled = scene.is_settled(asked)
+    final, running = _final_peers(nodes, status), status.running
+    if not running.listed:
+        return tuple(final[name] for name in sorted(final))
+    is_complete = status.is_complete(name for name, peer in final.items() if peer.ipv4 or peer.ipv6)
     listed = running.listed
-    if is_settled:
-        known = {name for name, peer in wanted.items() if name in listed or _is_heard(peer, running)}
-        listed = _step(listed, known | (listed & scene.pods), seeds)
+    if is_complete:
+        known = {name for name, peer in final.items() if name in listed or _is_heard(peer, running)}
+        listed = _next_listed(listed, known | (listed & status.pods), seeds)
     return tuple(
-        _peer(name, wanted.get(name), running, is_listed=name in listed, is_settled=is_settled)
-        for name in sorted(listed | wanted.keys())
+        _peer(name, final.get(name), running, is_listed=name in listed, is_complete=is_complete)
+        for name in sorted(listed | final.keys())
     )
 
 
-def _is_lost(pod: Pod, now: datetime) -> bool:
-    """Whether *pod* should be gone for long: whatever it waits for, its containers have ended."""
+def is_final(peers: Iterable[Peer], nodes: Iterable[Node], status: RolloutStatus) -> bool:
+    """Whether *peers* are what *nodes* shall be in the end."""
+    return sorted(_final_peers(nodes, status).values(), key=_NAME) == sorted(peers, key=_NAME)
+
+
+def _is_overdue(pod: Pod, now: datetime) -> bool:
+    """Whether *pod* should have ended long ago: its containers have, whatever its deletion waits for."""
     end = pod.metadata.deletion_timestamp
     return end is not None and age(end, now) > PATIENCE
 
 
-def is_over(nodes: Iterable[Node], peers: Iterable[Peer], scene: Scene | None = None) -> bool:
-    """Whether *peers* are what *nodes* want to be in the *scene*."""
-    return sorted(_wanted(nodes, scene).values(), key=_name) == sorted(peers, key=_name)
+def _is_behind(node: str, group: str, config_hash: str, agents: AgentStates) -> bool:
+    """Whether *node*, which runs a pod, is waited for. The times are of the monotonic clock."""
+    state = agents.states_of(group).get(node)
+    if state is None:
+        return agents.at - agents.since <= PATIENCE
+    if state.config_hash == config_hash:
+        return False
+    contact = agents.contacts_of(group).get(node)
+    return contact is None or agents.at - contact.last <= PATIENCE
 
 
-def _wanted(nodes: Iterable[Node], scene: Scene | None) -> dict[str, Peer]:
+def _final_peers(nodes: Iterable[Node], status: RolloutStatus) -> dict[str, Peer]:
     """
-    The nodes as they are to take part at last, by name.
+    The nodes as they shall take part in the end, by name.
 
-    One that speaks already goes on from where it does as long as it has that address, in whatever order a cloud
-    provider lists them, and while it is said to have none.
+    A node keeps the source address that it uses while it has that address, in whatever order a cloud provider lists
+    them, and while the API server reports no address at all.
     """
-    running = scene.running if scene else RunningNodes()
+    running = status.running
     return {
-        (name := node.metadata.name): Peer(name, _speaking(node, 4, running), _speaking(node, 6, running))
-        for node in nodes
+        (name := node.metadata.name): Peer(name, _source(node, 4, running), _source(node, 6, running)) for node in nodes
     }
 
 
-def _speaking(node: Node, family: int, running: RunningNodes) -> Address | None:
+def _source(node: Node, family: int, running: RunningNodes) -> Address | None:
     first, source = node.internal_ip(family), running.source(node.metadata.name, family)
     return source if source and (first is None or source in node.host_addresses) else first
 
 
-def _name(peer: Peer) -> str:
-    return peer.name
-
-
 def _is_heard(peer: Peer, running: RunningNodes) -> bool:
-    """Whether the others hear *peer* wherever it is to send."""
+    """Whether the other nodes hear *peer* at every address that it will send from."""
     return all(
         (address := peer.address(family)) is None or address in running.heard_at(peer.name, family)
         for family in running.families()
     )
 
 
-def _peer(name: str, wanted: Peer | None, running: RunningNodes, *, is_listed: bool, is_settled: bool) -> Peer:
+def _peer(name: str, final: Peer | None, running: RunningNodes, *, is_listed: bool, is_complete: bool) -> Peer:
     sources: dict[int, Address | None] = {}
     heard: set[Address] = set()
     for family in BITS:
         source, known = running.source(name, family), running.heard_at(name, family)
-        if wanted is None:
+        if final is None:
             sources[family] = source
             heard |= known
             continue
-        new = wanted.address(family)
-        may_send = new is None or family not in running.families() or (is_settled and new in known)
+        new = final.address(family)
+        may_send = new is None or family not in running.families() or (is_complete and new in known)
         sources[family] = (new if may_send or new == source else source) if is_listed else None
-        is_over = is_settled and is_listed and source == new
-        heard |= ({new} if new else set()) | (frozenset() if is_over else known)
+        is_done = is_complete and is_listed and source == new
+        heard |= ({new} if new else set()) | (frozenset() if is_done else known)
     further = tuple(sorted(heard - set(sources.values())))
     return Peer(name, sources[4], sources[6], further, is_listed)
 
 
-def _step(current: frozenset[str], target: set[str], seeds: Iterable[str]) -> frozenset[str]:
+def _next_listed(current: frozenset[str], target: set[str], seeds: Iterable[str]) -> frozenset[str]:
     """
-    The nodes that may be listed next.
+    The nodes that the next text may list.
 
-    All of *target*, unless nodes with the old and with the new text would then disagree on who leads whom; the coming
-    or going of one node alone never makes them.
+    All of *target* at once, unless nodes with the old and nodes with the new text would then disagree about the order
+    of their priorities. One node that joins or leaves alone never causes that.
     """
     changed = sorted(current ^ target)
     if len(changed) > 1 and not all(_agree(seed, current, target) for seed in seeds):
@@ -192,6 +186,7 @@ def _step(current: frozenset[str], target: set[str], seeds: Iterable[str]) -> fr
 
 
 def _agree(seed: str, current: Iterable[str], target: Iterable[str]) -> bool:
+    """Whether no node outranks another by one of the two texts and is outranked by it by the other."""
     before, after = dict(priorities(seed, current)), dict(priorities(seed, target))
     both = sorted(before.keys() & after.keys(), key=lambda node: (-before[node], -after[node]))
     return all(

@@ -1,87 +1,96 @@
 """
-Which nodes have to switch together, and which of them are not ready to.
+Which nodes must switch together, and which of them are not ready.
 
-Every node with a pod of the group counts, also one that is not ready, or has left the group: its keepalived may be on
-the segment all the same, and would be a second master.
+Every node with a pod of the group counts, also one that is not ready or has left the group: its keepalived may still be
+on the segment, and would be a second master.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kavip.api.cluster import Node, Pod
+from kavip.api.cluster import Node
 from kavip.api.instant import read_instant
-from kavip.reconcile.observed.nodes import Contact, NodeState
+from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.rollout.configmap import Revision
-from kavip.reconcile.rollout.switchover import Voter
 
 RENEWED_AFTER: Final = 120.0
 """
-Seconds after which every node has a Secret that was changed. Nodes do not tell their passwords, so of one that sees
-nothing new it cannot be known whether it has seen it already; kubelet looks at Secrets within two minutes.
+Seconds after which every node has a Secret that was changed. Agents do not report their passwords, so a node that sees
+nothing new may have seen the new one already. kubelet refreshes a mounted Secret within two minutes.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
-    """The *nodes* and *pods* of a group, what their agents said, and the configuration (a hash) that each *runs*."""
+@dataclass(frozen=True, slots=True)
+class NodeReadiness:
+    """A node that runs the group: the *problem* that keeps it from switching, or "", and the instant that it knows."""
 
-    nodes: Sequence[Node]
-    pods: Sequence[Pod]
-    states: Mapping[str, NodeState]
-    hearings: Mapping[str, Contact]
-    runs: str
+    node: str
+    problem: str = ""
+    switch_at: str = ""
 
 
-def since(states: Mapping[str, NodeState], hearings: Mapping[str, Contact]) -> datetime | None:
+def new_password_since(group: str, agents: AgentStates) -> datetime | None:
     """
-    When the first node saw another password than the one that runs; None: all run what is mounted.
+    When the first node of *group* saw another password than the one that runs; None where no node sees one.
 
-    What a node said that is silent now may have been before a switch; others see a new password as well.
+    Nodes that are silent now do not count: they may have answered before the last switch.
     """
-    heard = [each for name, each in states.items() if not hearings.get(name, Contact()).is_silent]
-    return min((found for each in heard if (found := read_instant(each.new_password))), default=None)
+    contacts = agents.contacts_of(group)
+    states = [state for node, state in agents.states_of(group).items() if not contacts.get(node, Contact()).is_silent]
+    return min((found for state in states if (found := read_instant(state.new_password))), default=None)
 
 
-def voters_of(assembly: Assembly, following: Revision, *, now: datetime) -> tuple[Voter, ...]:
-    """The nodes on which the group runs, and why they are not ready for *following*."""
+def readiness_of(
+    following: Revision,
+    *,
+    running: Revision,
+    group: str,
+    nodes: Collection[Node],
+    observed: Observed,
+    now: datetime,
+) -> tuple[NodeReadiness, ...]:
+    """The readiness of each node with a pod for *following*; *nodes* are those of the group, which runs *running*."""
+    agents, pods = observed.agents, observed.objects.pods_of(group)
+    members = {node.metadata.name: node for node in nodes}
     found = []
-    for name in sorted({pod.spec.node_name for pod in assembly.pods} - {""}):
-        state = assembly.states.get(name)
-        why = _absent(assembly, name) or (_unready(state, assembly.runs, following) if state else "")
-        if not why and following.renewed and state is not None and not state.new_password:
-            began = since(assembly.states, assembly.hearings) or now.astimezone(UTC)
-            if (now - began).total_seconds() < RENEWED_AFTER:
-                why = "the new password is not mounted there yet"
-        found.append(Voter(name, why, state.switch_at if state else ""))
+    for name in sorted({pod.spec.node_name for pod in pods} - {""}):
+        state = agents.states_of(group).get(name)
+        problem = _unreachable(members.get(name), agents.contacts_of(group).get(name), state)
+        if not problem and state is not None:
+            problem = _unprepared(state, running.hash, following)
+        if not problem and state is not None and following.renewed and not state.new_password:
+            since = new_password_since(group, agents) or now.astimezone(UTC)
+            if (now - since).total_seconds() < RENEWED_AFTER:
+                problem = "the new password is not mounted there yet"
+        found.append(NodeReadiness(name, problem, state.switch_at if state else ""))
     return tuple(found)
 
 
-def _absent(assembly: Assembly, name: str) -> str:
-    node = next((each for each in assembly.nodes if each.metadata.name == name), None)
+def _unreachable(node: Node | None, contact: Contact | None, state: NodeState | None) -> str:
     if node is None:
-        return "it is in the group no longer, and its pod still runs"
+        return "it has left the group, and its pod still runs"
     if not node.is_ready:
         return "it is not ready: repair it, or remove it from the cluster"
-    if name not in assembly.states:
+    if state is None:
         return "its agent has not answered yet"
-    hearing = assembly.hearings.get(name)
-    return "its agent does not answer" if hearing and hearing.is_silent else ""
+    return "its agent does not answer" if contact and contact.is_silent else ""
 
 
-def _unready(state: NodeState, runs: str, following: Revision) -> str:
+def _unprepared(state: NodeState, running_hash: str, following: Revision) -> str:
     if state.drift:
         return f"its clock differs by {state.drift:g} s from the controller's: synchronise it"
     if state.next_refused:
         return state.next_refused
-    if state.config_hash != runs and not _is_bare(state):
-        return state.refused or "it does not run the present configuration yet"
+    if state.config_hash != running_hash and not _runs_nothing(state):
+        return state.refused or "it does not run the current configuration yet"
     if state.prepared != following.digest:
-        return "it has not prepared it yet; if that stays so its agent is of an older kavip: let its pod be replaced"
+        return "it has not prepared the change yet; if that stays so, its agent is of an older kavip: replace its pod"
     return ""
 
 
-def _is_bare(state: NodeState) -> bool:
-    """Whether nothing runs there, for the present configuration is refused: the next one may be what mends it."""
+def _runs_nothing(state: NodeState) -> bool:
+    """Whether the node refuses the current configuration and runs none: the next one may be the correction."""
     return bool(state.refused) and not state.config_hash and not state.instances

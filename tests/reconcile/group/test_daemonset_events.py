@@ -13,7 +13,7 @@ REFUSED = (
     "host namespaces (hostNetwork=true)"
 )
 AGAIN = (
-    "; Kubernetes tries again ever more rarely, and at once after: "
+    "; Kubernetes retries at growing intervals, and at once after: "
     "kubectl annotate daemonset edge --namespace lb --overwrite retried=$(date +%s)"
 )
 
@@ -50,8 +50,8 @@ def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
     status, reason, message = ready(world)
     assert (status, reason) == ("False", "PodsNotReady")
     assert message == (
-        "0 of 2 pods are ready; waiting for those on n1, n2; its DaemonSet says: Error creating: pods are forbidden: "
-        'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
+        "0 of 2 pods are ready; waiting for those on n1, n2; the DaemonSet reports: Error creating: pods are "
+        'forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true); '
         f"label namespace lb with pod-security.kubernetes.io/enforce=privileged{AGAIN}"
     )
     world.objects.store(None, event(REFUSED.format("abcde"), name="e2", at="2026-03-01T12:05:00Z"))
@@ -62,7 +62,7 @@ def test_other_errors_are_told_as_they_are(world: World) -> None:
     """A quota has nothing to do with labels; of several complaints the last counts."""
     world.objects.store(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
     world.objects.store(None, event(REFUSED.format("x7kq2"), name="e2"))
-    assert ready(world)[2].endswith(f"its DaemonSet says: Error creating: exceeded quota{AGAIN}")
+    assert ready(world)[2].endswith(f"the DaemonSet reports: Error creating: exceeded quota{AGAIN}")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_complaint_is_over_when_the_pods_are_there(world: World) -> None:
 def test_a_complaint_of_another_daemon_set_is_not_ours(world: World) -> None:
     """One that had the same name before; one that has gone with its hour."""
     world.objects.store(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
-    assert "DaemonSet says" not in ready(world)[2]
+    assert "DaemonSet reports" not in ready(world)[2]
     world.objects.store(None, event("Error creating: exceeded quota", name="e2"))
     world.objects.store(event("Error creating: exceeded quota", name="e2"), None)
-    assert "DaemonSet says" not in ready(world)[2]
+    assert "DaemonSet reports" not in ready(world)[2]

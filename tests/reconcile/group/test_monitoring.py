@@ -8,8 +8,7 @@ import pytest
 from kavip import names
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import PodMonitor, Role
-from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.group.monitoring import bodies_of
+from kavip.reconcile.group.manifests import digest, monitoring
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict, Records, RejectedObject
 from kavip.reconcile.plan import Apply, Key, KeyKind, ReconcileOptions
@@ -51,7 +50,7 @@ def test_they_come_with_the_kind_and_not_before() -> None:
 
 def test_they_are_what_the_predecessor_made() -> None:
     """Labels, port name, rights and subject."""
-    monitor, role, binding = bodies_of(build.group(), account=ReconcileOptions().prometheus_account)
+    monitor, role, binding = monitoring(build.group(), account=ReconcileOptions().prometheus_account)
     assert monitor["metadata"]["name"] == "edge"
     assert monitor["metadata"]["labels"] == {"keepalivedGroup": "edge", "metrics": "keepalived"}
     assert monitor["spec"] == {
@@ -114,7 +113,7 @@ def test_a_refusal_costs_only_the_metrics() -> None:
     """Without the right to make them the group is served, and says what Prometheus lacks."""
     world = World(cluster(build.group(metrics_port=9650)))
     world.objects.has_pod_monitors = True
-    role = bodies_of(build.group(metrics_port=9650), account=ReconcileOptions().prometheus_account)[1]
+    role = monitoring(build.group(metrics_port=9650), account=ReconcileOptions().prometheus_account)[1]
     world.records.rejected[f"Role {ROLE}"] = RejectedObject(digest(role), "attempting to grant extra privileges", NOW)
     assert applied(world) == ["ConfigMap", "DaemonSet"]
     status, reason, message = accepted(world)

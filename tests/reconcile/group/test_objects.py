@@ -5,8 +5,8 @@ import msgspec
 from kavip import names
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, DaemonSet
+from kavip.reconcile.group.existing import RECHECK
 from kavip.reconcile.group.manifests import digest
-from kavip.reconcile.group.objects import RECHECK
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict, RejectedObject
 from kavip.reconcile.plan import Apply

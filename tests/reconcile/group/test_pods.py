@@ -1,7 +1,7 @@
 """What pods are told while they wait for their password."""
 
 from kavip.api.agent import ProblemCode
-from kavip.reconcile.group.pods import NUDGE
+from kavip.reconcile.group.objects import NUDGE
 from kavip.reconcile.plan import Key, KeyKind, PodAnnotation
 from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
 from tests.support import build

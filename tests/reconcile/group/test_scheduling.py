@@ -71,7 +71,7 @@ def test_no_node_left_names_all_fields_that_pick() -> None:
     assert condition(world, READY) == (
         "False",
         "NoNodes",
-        "no node matches spec.nodeSelector or spec.tolerations: label one, or change it",
+        "no node matches spec.nodeSelector or spec.tolerations: label a node, or change the field",
     )
     assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "NoNodes")
 
@@ -100,7 +100,7 @@ def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
     world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert "no longer" not in condition(world, PROGRAMMED)[2]
-    assert "n1: it has not prepared it yet" in condition(world, PROGRAMMED)[2]
+    assert "n1: it has not prepared the change yet" in condition(world, PROGRAMMED)[2]
 
 
 def test_a_taint_wakes_the_groups() -> None:

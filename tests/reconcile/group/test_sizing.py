@@ -89,9 +89,8 @@ def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -
     assert served == [n < count for n in range(40)]
     assert whole - 600 - 700 < len(world.text()) <= whole - 600
     message = message_of(world, "shop/s039")
-    assert (
-        f"would have {whole:,} bytes, of which a ConfigMap holds {whole - 600:,}: the {40 - count} youngest" in message
-    )
+    assert f"would need {whole:,} bytes, and a ConfigMap holds {whole - 600:,}; " in message
+    assert message.endswith(f"the {40 - count} youngest of its 40 Services are excluded")
     assert world.condition("shop/s039", PROGRAMMED) == ("False", "Pending")
     assert message_of(world, keys[count - 1]).startswith("0 of 2 nodes")
     accepted = [each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Accepted"]
@@ -122,7 +121,7 @@ def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "MOST_BYTES", len(world.text()) - 10)
     young = Key(KeyKind.SERVICE, "shop/s005")
     world.settle(young, Key(KeyKind.GROUP, GROUP))
-    assert "left out" in message_of(world, young.name)
+    assert "are excluded" in message_of(world, young.name)
     world.snapshot.drop(names.SERVICE, "shop/s000")
     world.group()
     plan = world.group()

@@ -66,7 +66,9 @@ def test_a_group_tells_what_its_nodes_leave_out() -> None:
     world.settle(Key(KeyKind.GROUP, GROUP))
     status, reason, message = condition(world, PROGRAMMED, GROUP)
     assert (status, reason) == ("False", "RefusedByAgent")
-    assert message.endswith("but for what it refuses: shop/a, shop/b, shop/c and 2 more; node n2: line 3")
+    assert (
+        message == f"nodes exclude shop/a, shop/b, shop/c and 2 more from configuration {config_hash}; node n2: line 3"
+    )
     nodes = world.snapshot.groups[GROUP].status.nodes
     assert nodes is not None and nodes.current == 2
 
@@ -240,7 +242,7 @@ def test_programmed_secret_missing() -> None:
     world = settled(build.group(password_auth=secret))
     world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
     world.settle(Key(KeyKind.GROUP, GROUP))
-    message = "node n1: Secret lb/vrrp (spec.passwordAuth) is not there, or lacks the key pass: create it"
+    message = "node n1: Secret lb/vrrp (spec.passwordAuth) does not exist, or has no key pass: create it"
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
 
 

@@ -289,7 +289,10 @@ def test_pods_that_kubernetes_would_end_at_once_keep_it_from_beginning() -> None
     assert (applied(plan), told(plan), found.removed) == ([], {}, [])
     status, reason, message = condition(found, ACCEPTED)
     assert (status, reason) == ("False", "OldOperatorRunning")
-    assert "would end those on n3 at once, with the VIPs that they hold: spec.nodeSelector" in message
+    assert (
+        "would end the pods on n3 at once, with the VIPs that they hold: until it is done, let spec.nodeSelector"
+        in message
+    )
     assert not found.group().writes, "and it is said once"
     labelled(found, "n3")
     assert roll(found, "n1", "n2") == ["n1", "n2", "n3"]

@@ -1,7 +1,7 @@
 """The order in which nodes come to know of each other."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
@@ -15,8 +15,19 @@ from hypothesis import strategies as st
 from kavip.api.address import parse_address
 from kavip.api.cluster import Node
 from kavip.reconcile.observed.nodes import AgentStates, Contact, NodeState
+from kavip.reconcile.observed.objects import OwnedObjects
+from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, timestamp
-from kavip.reconcile.rollout.peers import PATIENCE, RECHECK, Scene, is_over, peers_of, scene_of
+from kavip.reconcile.rollout.configmap import Revision
+from kavip.reconcile.rollout.peers import (
+    NOTHING_RUNS,
+    PATIENCE,
+    RECHECK,
+    RolloutStatus,
+    is_final,
+    next_peers,
+    rollout_status,
+)
 from kavip.snapshot import Snapshot
 from kavip.vrrp.config import Config, render
 from kavip.vrrp.instances import model_of
@@ -43,19 +54,17 @@ def text_of(peers: Sequence[Peer]) -> Config:
     return render(model_of(build.group(**UNICAST), [member], peers, {"shop/web": 7}))
 
 
-def scene(config: Config, **states: str) -> Scene:
-    """What there is to see where *config* stands in the ConfigMap, and nodes with pods run other hashes."""
-    answers = {node: NodeState(config_hash=found) for node, found in states.items()}
-    return Scene(
-        running=running_nodes(config.text),
-        config_hash=config.hash,
-        states=answers,
-        heard={},
-        pods=frozenset(states),
-        lingering=frozenset(),
-        at=0.0,
-        asked=0.0,
-    )
+def status(config: Config, **hashes: str) -> RolloutStatus:
+    """The status of nodes with pods that run the *hashes*, while the ConfigMap holds *config*."""
+    states = {node: NodeState(config_hash=config_hash) for node, config_hash in hashes.items()}
+    return status_of(config, hashes, AgentStates({GROUP: states}))
+
+
+def status_of(config: Config, pods: Iterable[str], agents: AgentStates) -> RolloutStatus:
+    """The status of nodes with *pods* whose *agents* answered."""
+    objects = OwnedObjects(pods={GROUP: {node: pod(f"edge-{node}", node) for node in pods}})
+    running = Revision(config.text, config.hash)
+    return rollout_status(Snapshot(), build.group(), Observed(agents, objects), running=running, now=NOW)
 
 
 def nodes(*names: str) -> list[Node]:
@@ -63,40 +72,41 @@ def nodes(*names: str) -> list[Node]:
     return [build.node(name, address(name)) for name in names]
 
 
-def test_how_long_agents_were_asked_is_told_by_the_monotonic_clock() -> None:
-    """A wall clock that jumps when a controller starts makes nobody's silence a long one."""
-    observed = AgentStates(asked_from=NOW - timedelta(days=1), since=10.0, at=12.0)
-    found = scene_of(Snapshot(), build.group(), {}, observed, text="", config_hash="", now=NOW)
-    assert (found.asked, found.at) == (2.0, 12.0)
+def test_the_wait_for_a_first_answer_is_measured_by_the_monotonic_clock() -> None:
+    """A wall clock that jumps when the controller starts does not end the wait."""
+    two = text_of([peer_of(each) for each in nodes("n1", "n2")])
+    agents = AgentStates(asked_from=NOW - timedelta(days=1), since=10.0, at=12.0)
+    assert status_of(two, ["n1", "n2"], agents).behind == {"n1", "n2"}
+    assert not status_of(two, ["n1", "n2"], replace(agents, at=10.0 + PATIENCE + 1)).behind
 
 
 # --- one node -------------------------------------------------------------------------------------------------------
 def test_all_join_at_once_where_nothing_runs() -> None:
     """A group's very first text has every node in it."""
-    assert peers_of(nodes("n2", "n1"), None, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
-    assert peers_of(nodes("n1"), scene(Config("", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
+    assert next_peers(nodes("n2", "n1"), NOTHING_RUNS, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
+    assert next_peers(nodes("n1"), status(Config("", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
 
 
 def test_a_node_is_heard_before_it_speaks() -> None:
     """The text names it as a peer first; only when all others run that it is given a source and a priority."""
     two = text_of([peer_of(each) for each in nodes("n1", "n2")])
-    held = peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS)
+    held = next_peers(nodes("n1", "n2", "n3"), status(two, n1=two.hash, n2=two.hash), seeds=SEEDS)
     first = text_of(held)
     assert "@^n3 192.0.2.13 min_ttl 255" in first.text
     assert "@n3 " not in first.text
-    late = scene(first, n1=first.hash, n2=two.hash, n3=first.hash)
-    assert peers_of(nodes("n1", "n2", "n3"), late, seeds=SEEDS) == held
-    ready = scene(first, n1=first.hash, n2=first.hash, n3="")
-    assert peers_of(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
+    late = status(first, n1=first.hash, n2=two.hash, n3=first.hash)
+    assert next_peers(nodes("n1", "n2", "n3"), late, seeds=SEEDS) == held
+    ready = status(first, n1=first.hash, n2=first.hash, n3="")
+    assert next_peers(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
 
 
 def test_a_node_that_leaves_is_heard_until_its_pod_is_gone() -> None:
     """It may be master until then; afterwards nothing of it stays."""
     three = text_of([peer_of(each) for each in nodes("n1", "n2", "n3")])
     everybody = dict.fromkeys(("n1", "n2", "n3"), three.hash)
-    still = peers_of(nodes("n1", "n2"), scene(three, **everybody), seeds=SEEDS)
+    still = next_peers(nodes("n1", "n2"), status(three, **everybody), seeds=SEEDS)
     assert text_of(still) == three
-    gone = peers_of(nodes("n1", "n2"), scene(three, n1=three.hash, n2=three.hash), seeds=SEEDS)
+    gone = next_peers(nodes("n1", "n2"), status(three, n1=three.hash, n2=three.hash), seeds=SEEDS)
     assert gone == tuple(map(peer_of, nodes("n1", "n2")))
 
 
@@ -104,15 +114,15 @@ def test_a_new_address_is_heard_beside_the_old_one() -> None:
     """The others listen to both until the node sends from the new one."""
     before = text_of([peer_of(each) for each in nodes("n1", "n2")])
     wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
-    both = text_of(peers_of(wanted, scene(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
+    both = text_of(next_peers(wanted, status(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
     assert "@n1 unicast_src_ip 192.0.2.11\n" in both.text
     assert {"@^n1 192.0.2.11 min_ttl 255", "@^n1 192.0.2.21 min_ttl 255"} <= {*map(str.strip, both.text.split("\n"))}
-    moved = text_of(peers_of(wanted, scene(both, n1=both.hash, n2=both.hash), seeds=SEEDS))
+    moved = text_of(next_peers(wanted, status(both, n1=both.hash, n2=both.hash), seeds=SEEDS))
     assert "@n1 unicast_src_ip 192.0.2.21\n" in moved.text
     assert "@^n1 192.0.2.11 min_ttl 255" in moved.text
-    late = text_of(peers_of(wanted, scene(moved, n1=both.hash, n2=moved.hash), seeds=SEEDS))
+    late = text_of(next_peers(wanted, status(moved, n1=both.hash, n2=moved.hash), seeds=SEEDS))
     assert late == moved
-    over = peers_of(wanted, scene(moved, n1=moved.hash, n2=moved.hash), seeds=SEEDS)
+    over = next_peers(wanted, status(moved, n1=moved.hash, n2=moved.hash), seeds=SEEDS)
     assert over == tuple(map(peer_of, wanted))
 
 
@@ -120,8 +130,8 @@ def test_a_node_that_leaves_with_two_addresses_is_heard_at_both() -> None:
     """It may send from either until its pod is gone."""
     before = text_of([peer_of(each) for each in nodes("n1", "n2")])
     wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
-    both = text_of(peers_of(wanted, scene(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
-    assert text_of(peers_of(nodes("n2"), scene(both, n1=both.hash, n2=both.hash), seeds=SEEDS)) == both
+    both = text_of(next_peers(wanted, status(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
+    assert text_of(next_peers(nodes("n2"), status(both, n1=both.hash, n2=both.hash), seeds=SEEDS)) == both
 
 
 @pytest.mark.parametrize(("service", "joined"), [("shop/s0", 3), ("shop/s23", 1)])
@@ -130,21 +140,23 @@ def test_several_join_one_by_one_where_priorities_would_cross(service: str, join
     names = [f"n{number}" for number in range(1, 34)]
     wanted = nodes(*names)
     thirty = text_of([peer_of(each) for each in wanted[:30]])
-    heard = text_of(peers_of(wanted, scene(thirty, **dict.fromkeys(names[:30], thirty.hash)), seeds=SEEDS))
-    ready = scene(heard, **dict.fromkeys(names, heard.hash))
-    found = peers_of(wanted, ready, seeds=[f"lb/edge {service}"])
+    heard = text_of(next_peers(wanted, status(thirty, **dict.fromkeys(names[:30], thirty.hash)), seeds=SEEDS))
+    ready = status(heard, **dict.fromkeys(names, heard.hash))
+    found = next_peers(wanted, ready, seeds=[f"lb/edge {service}"])
     assert sum(each.is_listed for each in found) == 30 + joined
 
 
 # --- who is waited for ------------------------------------------------------------------------------------------------
 def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bool:
     two = text_of([peer_of(each) for each in nodes("n1", "n2")])
-    heard = text_of(peers_of(nodes("n1", "n2", "n3"), scene(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
-    seen = scene(heard, n1=heard.hash)
-    states = {**seen.states, "n2": NodeState(config_hash=two.hash)} if answered else seen.states
-    hearings = {} if silent is None or not answered else {"n2": Contact(last=-silent)}
-    found = replace(seen, states=states, heard=hearings, pods=frozenset(pods), asked=silent or 0.0)
-    return not is_over(nodes("n1", "n2", "n3"), peers_of(nodes("n1", "n2", "n3"), found, seeds=SEEDS))
+    heard = text_of(next_peers(nodes("n1", "n2", "n3"), status(two, n1=two.hash, n2=two.hash), seeds=SEEDS))
+    states = {"n1": NodeState(config_hash=heard.hash)}
+    if answered:
+        states["n2"] = NodeState(config_hash=two.hash)
+    contacts = {} if silent is None or not answered else {"n2": Contact(last=-silent)}
+    found = status_of(heard, pods, AgentStates({GROUP: states}, {GROUP: contacts}, since=-(silent or 0.0)))
+    three = nodes("n1", "n2", "n3")
+    return not is_final(next_peers(three, found, seeds=SEEDS), three, found)
 
 
 def test_who_cannot_answer_is_not_waited_for_for_ever() -> None:
@@ -242,8 +254,9 @@ class History:
     def plan(self) -> None:
         """Write the next text where it differs."""
         last = self.texts[-1]
-        seen = scene(last, **{name: self.texts[text].hash for name, text in self.pods.items()})
-        fresh = text_of(peers_of(self.nodes(), replace(seen, lingering=seen.pods - self.addresses.keys()), seeds=SEEDS))
+        found = status(last, **{name: self.texts[text].hash for name, text in self.pods.items()})
+        found = replace(found, leaving=found.pods - self.addresses.keys())
+        fresh = text_of(next_peers(self.nodes(), found, seeds=SEEDS))
         if fresh != last:
             self.texts.append(fresh)
 

@@ -177,7 +177,10 @@ def test_pods_are_told_of_each_step() -> None:
 HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
     "refuses": ({"refuses": "instance shop/web: no"}, "node n2: instance shop/web: no"),
     "clock": ({"drift": 3.2}, "node n2: its clock differs by 3.2 s from the controller's: synchronise it"),
-    "old": ({"is_old": True}, "node n2: it has not prepared it yet; if that stays so its agent is of an older kavip"),
+    "old": (
+        {"is_old": True},
+        "node n2: it has not prepared the change yet; if that stays so, its agent is of an older kavip",
+    ),
     "stuck": ({"stuck": True}, "node n2: it"),
 }
 
@@ -203,8 +206,8 @@ def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
 def test_a_node_without_an_answer_is_waited_for() -> None:
     """A node that is down or silent may come back as a second master."""
     site = Site.of(**MULTICAST)
-    hearing = Contact(is_silent=True)
-    site.world.agents = site.world.agents.with_contact(GROUP, "n2", contact=hearing)
+    contact = Contact(is_silent=True)
+    site.world.agents = site.world.agents.with_contact(GROUP, "n2", contact=contact)
     site.edit(**UNICAST)
     site.pass_time(15)
     assert "waits for node n2: its agent does not answer" in site.message
@@ -220,7 +223,7 @@ def test_a_node_that_has_left_is_waited_for_as_long_as_its_pod_runs() -> None:
     site.world.snapshot.drop(names.NODE, "n2")
     site.edit(**UNICAST)
     site.pass_time(15)
-    assert "waits for node n2: it is in the group no longer, and its pod still runs" in site.message
+    assert "waits for node n2: it has left the group, and its pod still runs" in site.message
 
 
 def test_an_announcement_that_one_has_not_seen_is_called_off_and_made_again_for_later() -> None:
@@ -229,9 +232,9 @@ def test_an_announcement_that_one_has_not_seen_is_called_off_and_made_again_for_
     site.edit(**UNICAST)
     site.until(lambda: site.nodes[1].mounted and site.nodes[1].mounted.next)
     site.nodes[1].stuck = True
-    site.until(lambda: site.published.tries)
+    site.until(lambda: site.published.aborts)
     assert site.published.switch_at
-    assert site.message.endswith("; called off 1 times, last for node n2: it has not seen the announcement")
+    assert site.message.endswith("; called off 1 times, last because of node n2: it has not seen the announcement")
     assert (site.published.switch_at - site.world.now).total_seconds() > 1.5 * switchover.LEAD
     site.nodes[1].stuck = False
     site.until(lambda: is_done(site))
@@ -314,7 +317,7 @@ def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(switchover, "LARGEST", 8_500)
     site.edit(**UNICAST)
     site.pass_time(3)
-    assert "cannot be prepared: both configurations would have" in site.message
+    assert "cannot be prepared: both configurations need" in site.message
     assert site.published.next is None
     assert "unicast_peer" not in site.published.current.text
 

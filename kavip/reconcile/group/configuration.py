@@ -1,0 +1,129 @@
+"""
+The configuration of a group: what fits into one ConfigMap, and which part of it may roll from node to node now.
+
+What all nodes must change together is the next configuration (:mod:`kavip.reconcile.rollout.switchover`). Until then,
+instances keep their identity, and VIPs stay in the instance that runs them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from kavip.api.address import Address
+from kavip.api.group import KeepalivedGroup
+from kavip.api.refusal import Refusal
+from kavip.errors import UnsafeValue
+from kavip.memo import Memory
+from kavip.names import Reason
+from kavip.reconcile.group.localpolicy import reserved_bytes
+from kavip.reconcile.group.routerids import RouterIDs
+from kavip.reconcile.group.sizing import Fitted, fit
+from kavip.snapshot import Snapshot
+from kavip.vrrp import config, instances, keys
+from kavip.vrrp.coexistence import Coexistence
+from kavip.vrrp.config import Config
+from kavip.vrrp.instances import Instance, Model
+from kavip.vrrp.members import Member, Peer
+from kavip.vrrp.running import RunningInstance
+from kavip.vrrp.sharding import Shards
+from kavip.vrrp.staging import stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """
+    What the nodes of a group should run.
+
+    *model* and *current*: the model that may roll from node to node now, and its text. *final*: the model after all
+    nodes have switched. *next*: the text of that; None: no switch. There is no text where *refusal* says why.
+    *excluded*: by Service, why the ConfigMap has no room for it.
+    """
+
+    model: Model | None = None
+    final: Model | None = None
+    current: Config | None = None
+    next: Config | None = None
+    refusal: Refusal | None = None
+    excluded: Mapping[str, Refusal] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationBuilder:
+    """Builds the configuration of *group* for the nodes *peers*, which now run the instances *running*."""
+
+    snapshot: Snapshot
+    group: KeepalivedGroup
+    peers: tuple[Peer, ...]
+    running: Mapping[str, RunningInstance]
+    coexistence: Coexistence
+
+    def build(self, members: Shards, router_ids: RouterIDs) -> Configuration:
+        """The configuration with *members*."""
+        try:
+            fitted = self._fit(members, router_ids)
+        except UnsafeValue as error:
+            return Configuration(refusal=Refusal.of(Reason.INVALID, error))
+        model, text, excluded = fitted.model, fitted.config, fitted.excluded
+        if refusal := text.oversized:
+            return Configuration(model=model, final=model, refusal=refusal, excluded=excluded)
+        if self.coexistence.old:  # pods of keepalived-operator decide what runs beside them
+            return Configuration(model=model, final=model, current=text, excluded=excluded)
+        kept = members.map(lambda _: None, excluded.keys())
+        complete = model  # with the instances, too, whose VRIDs are not persisted yet
+        if router_ids.persisted.keys() != router_ids.assigned.keys():
+            complete = self._model(kept, router_ids.assigned, members.memory)
+        staged = self._stage(model, complete, kept, router_ids)
+        if staged is model:
+            return Configuration(model=model, final=model, current=text, excluded=excluded)
+        return Configuration(
+            model=staged,
+            final=model,
+            current=config.render(staged, memory=members.memory),
+            next=text if self._keeps_addresses(model, complete) else None,
+            excluded=excluded,
+        )
+
+    def _fit(self, members: Shards, router_ids: RouterIDs) -> Fitted:
+        """The model and text of those members that fit into the ConfigMap."""
+
+        def build(kept: Iterable[Member]) -> tuple[Model, Config]:
+            model = self._model(kept, router_ids.persisted, members.memory)
+            beside = reserved_bytes(self.snapshot, self.group, model)
+            return model, config.render(model, beside=beside, memory=members.memory)
+
+        return fit(members, build)
+
+    def _stage(self, model: Model, complete: Model, members: Shards, router_ids: RouterIDs) -> Model:
+        """
+        The part of *model* that may roll from node to node now; *model* itself where all of it may.
+
+        A VIP that moves to an instance of *complete* whose VRID is not persisted yet stays where it runs.
+        """
+        staged = stage(
+            complete, self.running, group=self.group, members=members, peers=self.peers, memory=members.memory
+        )
+        if staged is model:
+            return model
+        staged = self.coexistence.adapt(staged, self.peers)
+        there = tuple(
+            each for each in staged.instances if each.name in self.running or _key_of(each) in router_ids.persisted
+        )
+        return model if there == model.instances else replace(model, instances=there)
+
+    def _keeps_addresses(self, model: Model, complete: Model) -> bool:
+        """Whether *model* has every address of *complete* that runs now: a switch must lose none."""
+        running = frozenset[Address]().union(*(each.carried for each in self.running.values()))
+        return _addresses(complete) & running <= _addresses(model)
+
+    def _model(self, members: Iterable[Member], router_ids: Mapping[str, int], memory: Memory) -> Model:
+        anchors = {name: each.identity.anchor.address for name, each in self.running.items()}
+        model = instances.model_of(self.group, members, self.peers, router_ids, anchors=anchors, memory=memory)
+        return self.coexistence.adapt(model, self.peers)
+
+
+def _key_of(instance: Instance) -> str:
+    return keys.unit_name(instance.name, instance.family)
+
+
+def _addresses(model: Model) -> frozenset[Address]:
+    return frozenset[Address]().union(*(each.carried for each in model.instances))

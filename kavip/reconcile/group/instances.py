@@ -1,0 +1,94 @@
+"""
+``status.instances`` and ``status.virtualIPs`` of a group: which node is master, by the answers of the agents.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kavip.api.group import GroupVirtualIPStatus, InstanceStatus, KeepalivedGroup
+from kavip.names import Reason
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.observed.mastership import Mastership, VipOrInstance
+from kavip.reconcile.observed.nodes import BACKUP, FAULT, MASTER
+from kavip.reconcile.plan import Unconfirmed
+from kavip.reconcile.service import throttle
+from kavip.vrrp.instances import Instance
+
+_MOST: Final = 510
+_WORST_FIRST: Final = (FAULT, "INIT", BACKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Master:
+    """The *node* that is master of a VIP or an instance, "" for none, and the *state* to report."""
+
+    node: str
+    state: str
+
+
+def subjects_of(group: KeepalivedGroup | None, desired: Desired) -> Iterator[tuple[str, VipOrInstance]]:
+    """The instances and VIPs whose master the status reports, each with the name of its doubt."""
+    model = desired.configuration.model
+    for instance in model.instances[:_MOST] if model else ():
+        yield f"instance {instance.name}", instance.name
+    for address in group.virtual_ips if group else ():
+        yield f"VIP {address}", address
+
+
+def instances_of(
+    group: KeepalivedGroup, desired: Desired, mastership: Mastership, doubts: Mapping[str, Unconfirmed]
+) -> list[InstanceStatus]:
+    """MASTER where one node is master; the reason where two are; else the worst state that a node reports."""
+    worst: dict[str, str] = {}
+    for node in desired.nodes:
+        state = mastership.states.get(node.metadata.name)
+        for each in state.instances if state else ():
+            worst[each.name] = min(each.state, worst.get(each.name, each.state), key=_rank)
+    before = {each.name: _Master(each.node, each.state) for each in group.status.instances or ()}
+    model = desired.configuration.model
+    result = []
+    for instance in model.instances[:_MOST] if model else ():
+        fallback = _Master("", worst.get(instance.name, ""))
+        name = f"instance {instance.name}"
+        master = _master(mastership, instance.name, doubts.get(name), before.get(instance.name, fallback))
+        result.append(_instance(instance, fallback if master.state in throttle.UNCERTAIN else master))
+    return result
+
+
+def virtual_ips_of(
+    group: KeepalivedGroup, mastership: Mastership, doubts: Mapping[str, Unconfirmed]
+) -> list[GroupVirtualIPStatus]:
+    """The VIPs of the group itself."""
+    before = {each.address: _Master(each.node, each.state) for each in group.status.virtual_ips or ()}
+    result = []
+    for address in group.virtual_ips:
+        unknown = before.get(str(address), _Master("", Reason.UNKNOWN))
+        master = _master(mastership, address, doubts.get(f"VIP {address}"), unknown)
+        result.append(GroupVirtualIPStatus(address=str(address), node=master.node, state=master.state))
+    return result
+
+
+def _master(mastership: Mastership, subject: VipOrInstance, doubt: Unconfirmed | None, before: _Master) -> _Master:
+    """The master of *subject*; *before* while what is observed may be a moment of a fail-over."""
+    held = mastership.master_of(subject)
+    if held.reason is None or (doubt is not None and throttle.seconds_to_confirm(doubt, mastership) > 0):
+        return before
+    if held.reason == Reason.MASTER:
+        return _Master(held.nodes[0], MASTER)
+    return _Master("", held.reason)
+
+
+def _instance(instance: Instance, master: _Master) -> InstanceStatus:
+    return InstanceStatus(
+        name=instance.name,
+        router_id=instance.router_id,
+        family=instance.family,
+        node=master.node,
+        state=master.state,
+        virtual_ips=len(instance.virtual_ips),
+    )
+
+
+def _rank(state: str) -> int:
+    return _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)

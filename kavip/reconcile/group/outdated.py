@@ -1,0 +1,179 @@
+"""
+Finds the Services of a group whose conditions are outdated.
+
+A group has thousands of Services, whose conditions stay right until something changes that they depend on. Services
+that are served and report it are remembered, and skipped until their object changes or a node reports a change of their
+VIPs. The Snapshot keeps that memory (:mod:`kavip.memo`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kavip.api.address import Address
+from kavip.api.refusal import Refusal
+from kavip.api.service import Service
+from kavip.names import Condition as ConditionType
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.group.instances import subjects_of
+from kavip.reconcile.observed.mastership import Mastership
+from kavip.reconcile.observed.nodes import NO_STATES, ExcludedInstance, NodeState
+from kavip.reconcile.plan import ConditionChange, GroupRecord, Key, KeyKind, Unconfirmed
+from kavip.reconcile.service import throttle
+from kavip.reconcile.service.advertised import advertised_state
+from kavip.reconcile.service.programmed import programmed_state
+from kavip.reconcile.service.vips import ServiceVIPs, ServingGroup
+
+_SPARE: Final = 1000
+_NAME: Final = attrgetter("name")
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """
+    The *services* whose conditions are outdated; *reworded*: those of which nothing differs but messages.
+
+    *doubts*: by Service, instance or VIP, what is reported only after it has lasted. *obstructed*: see
+    :class:`~kavip.reconcile.plan.GroupRecord`. *waits*: after how many seconds to reconcile the group again.
+    """
+
+    services: tuple[Key, ...]
+    reworded: tuple[Key, ...]
+    doubts: Mapping[str, Unconfirmed]
+    obstructed: frozenset[str]
+    waits: tuple[float, ...]
+
+
+def find_outdated(serving: ServingGroup, desired: Desired, mastership: Mastership, record: GroupRecord) -> Outdated:
+    """
+    Compare the conditions of the Services with what is desired and observed.
+
+    *record*: of the last plan. Services without conditions are skipped: they have a plan of their own.
+    """
+    problems = _problems(desired)
+    members = serving.snapshot.parts(serving.key)
+    special = problems.keys() | serving.snapshot.ledger.disputing()
+    memory = _refresh_memory(serving, mastership, sum(map(len, members.values())))
+    before, outdated, reworded, waits, doubts, obstructed = record.unconfirmed, [], [], [], {}, set()
+    for service in _unknown(members, memory, special):
+        if throttle.stored_condition(service, ConditionType.SERVICE_PROGRAMMED) is None:
+            continue
+        given = service.ingress_addresses if service.is_load_balancer else ()
+        vips = ServiceVIPs.of(service, given, serving, problems=problems)
+        found = advertised_state(vips, mastership)
+        held = throttle.unconfirmed_of(service, found, before.get(service.key), at=mastership.at)
+        if held:
+            doubts[service.key] = held
+        confirmed, state = throttle.confirmed_state(service, found, held, mastership), programmed_state(vips)
+        progress = throttle.programmed_change(service, state, record)
+        change = max(progress, throttle.advertised_change(service, confirmed))
+        if state.status == "False" and (progress or not state.is_progress):
+            obstructed.add(service.key)
+        if change is ConditionChange.STATE:
+            outdated.append(Key(KeyKind.SERVICE, service.key))
+        elif confirmed is None and (wait := throttle.next_confirmation(service, found, held, mastership)):
+            waits.append(wait)
+        elif change:
+            reworded.append(Key(KeyKind.SERVICE, service.key))
+        elif confirmed and (state.status, confirmed.status) == ("True", "True") and service.key not in special:
+            memory.served[id(service)] = _Served(service, vips.addresses)
+    for name, subject in subjects_of(serving.group, desired):
+        master = mastership.master_of(subject)
+        if master.reason in throttle.UNCERTAIN:
+            doubts[name] = throttle.unconfirmed(master.reason, before.get(name), at=mastership.at)
+        if wait := throttle.next_master_check(master, doubts.get(name), mastership):
+            waits.append(wait)
+    return Outdated(
+        services=tuple(sorted(outdated, key=_NAME)),
+        reworded=tuple(sorted(reworded, key=_NAME)),
+        doubts=doubts,
+        obstructed=frozenset(obstructed),
+        waits=tuple(waits),
+    )
+
+
+def _problems(desired: Desired) -> Mapping[str, Refusal]:
+    """By Service, why it is not served as it wants."""
+    model = desired.configuration.model
+    problems = dict(model.problems) if model else {}
+    problems |= {member.key: member.problem for member in desired.members.troubled if member.problem}
+    return {**problems, **desired.excluded}
+
+
+# --- the memory -------------------------------------------------------------------------------------------------------
+class _Served(NamedTuple):
+    """A Service that is served and reports it. The object is kept, so that no other object gets its identity."""
+
+    service: Service
+    vips: tuple[Address, ...]
+
+
+class _Circumstances(NamedTuple):
+    """What conditions depend on, besides the Service, its problem, the holders of its VIPs, and the nodes' masters."""
+
+    has_group: bool
+    allowed: tuple[str, ...] | None
+    has_nodes: bool
+    ready: tuple[str, ...]
+    apart: tuple[tuple[str, tuple[ExcludedInstance, ...], frozenset[str]], ...]
+
+
+class _Memory:
+    """The Services of one group that are *served*, by identity, under the *circumstances* of the last plan."""
+
+    circumstances: _Circumstances | None = None
+    states: Mapping[str, NodeState] = NO_STATES
+
+    def __init__(self) -> None:
+        self.served: dict[int, _Served] = {}
+        self.whole: dict[str, Sequence[Service]] = {}
+        """Shares of members that are all served."""
+
+
+def _refresh_memory(serving: ServingGroup, mastership: Mastership, members: int) -> _Memory:
+    """The Services that are still served; the caller adds those that it finds."""
+    kept = serving.snapshot.memory(serving.key)
+    if not mastership.is_undisputed(kept):
+        return _Memory()
+    memory, circumstances = kept.state(_Memory), _circumstances(serving)
+    if memory.circumstances != circumstances or len(memory.served) > 2 * members + _SPARE:  # most are old objects
+        memory.served.clear()
+        memory.whole.clear()
+    elif changed := _changed(memory.states, serving.states):
+        memory.served = {key: each for key, each in memory.served.items() if changed.isdisjoint(each.vips)}
+        memory.whole.clear()
+    memory.circumstances, memory.states = circumstances, serving.states
+    return memory
+
+
+def _changed(before: Mapping[str, NodeState], after: Mapping[str, NodeState]) -> set[Address]:
+    """The VIPs that a node has started or stopped to run, or to be master of. Both have the same nodes."""
+    found: set[Address] = set()
+    for node, state in after.items():
+        if state is not before[node]:
+            found |= (state.runs ^ before[node].runs) | (state.masters ^ before[node].masters)
+    return found
+
+
+def _unknown(members: Mapping[str, Sequence[Service]], memory: _Memory, special: Collection[str]) -> Sequence[Service]:
+    """The Services to compare: those that are not known as served, and the *special* ones."""
+    served, found = memory.served, list[Service]()
+    for share, some in members.items():
+        if special:
+            found += [each for each in some if id(each) not in served or each.key in special]
+        elif memory.whole.get(share) is some:
+            continue
+        elif unknown := [each for each in some if id(each) not in served]:
+            found += unknown
+        else:
+            memory.whole[share] = some
+    return found
+
+
+def _circumstances(serving: ServingGroup) -> _Circumstances:
+    group, snapshot, allowed = serving.group, serving.snapshot, None
+    if group and group.spec.allowed_namespaces is not None:
+        allowed = tuple(sorted(name for name in snapshot.namespaces if snapshot.allows(group, name)))
+    apart = tuple((node, state.excluded, state.unready) for node, state in sorted(serving.states.items()))
+    return _Circumstances(group is not None, allowed, serving.has_nodes, serving.ready, apart)

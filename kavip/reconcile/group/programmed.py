@@ -1,0 +1,87 @@
+"""
+The condition ``Programmed`` of a group: whether every node runs its configuration, and why not.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from kavip.api.agent import ProblemCode
+from kavip.api.group import KeepalivedGroup
+from kavip.names import Condition as ConditionType
+from kavip.names import Reason
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.plan import ConditionState
+from kavip.reconcile.text import few
+
+
+def programmed(
+    group: KeepalivedGroup,
+    desired: Desired,
+    *,
+    config_hash: str,
+    states: Mapping[str, NodeState],
+    takeover: ConditionState | None,
+    switchover: str,
+) -> ConditionState:
+    """
+    The verdict for the configuration with *config_hash*, "" for none, by the *states* of the nodes.
+
+    *takeover*: the verdict while pods of keepalived-operator are replaced. *switchover*: the message while a change
+    waits that all nodes make at one instant.
+    """
+    if not config_hash:
+        return ConditionState("False", Reason.PENDING, f"no configuration yet: see {ConditionType.ACCEPTED}")
+    if takeover:
+        return takeover
+    ready = [node.metadata.name for node in desired.nodes if node.is_ready]
+    lagging = [name for name in ready if not runs(states, name, config_hash)]
+    if ready and not lagging:
+        if message := _exclusions(ready, states, config_hash):
+            return ConditionState("False", Reason.REFUSED_BY_AGENT, message)
+        if switchover:
+            return ConditionState("False", Reason.PENDING, switchover)
+        return ConditionState("True", Reason.PROGRAMMED, f"every node runs configuration {config_hash}")
+    if refusal := _first_refusal(group, lagging, states):
+        return refusal
+    if switchover:
+        return ConditionState("False", Reason.PENDING, switchover)
+    progress = f"{len(ready) - len(lagging)} of {len(ready)} nodes run configuration {config_hash}"
+    return ConditionState("False", Reason.PENDING, f"{progress}; waiting for {few(lagging) or 'nodes'}")
+
+
+def runs(states: Mapping[str, NodeState], node: str, config_hash: str) -> bool:
+    """Whether *node* runs the configuration with *config_hash*; no node runs ""."""
+    state = states.get(node)
+    return state is not None and bool(config_hash) and state.config_hash == config_hash
+
+
+def _first_refusal(
+    group: KeepalivedGroup, nodes: Sequence[str], states: Mapping[str, NodeState]
+) -> ConditionState | None:
+    for name in nodes:
+        if name in states and (refused := states[name].refused):
+            if states[name].refused_code is ProblemCode.PASSWORD_MISSING:
+                return ConditionState(
+                    "False", Reason.SECRET_MISSING, f"node {name}: {_missing_secret(group) or refused}"
+                )
+            return ConditionState("False", Reason.REFUSED_BY_AGENT, f"node {name}: {refused}")
+    return None
+
+
+def _missing_secret(group: KeepalivedGroup) -> str:
+    """Which Secret to create: the agent does not know its name. "" where the group has no password any more."""
+    wanted = group.spec.password_auth
+    if wanted is None or not wanted.secret_ref.name:
+        return ""
+    key = f"{group.metadata.namespace}/{wanted.secret_ref.name}"
+    return f"Secret {key} (spec.passwordAuth) does not exist, or has no key {wanted.secret_key}: create it"
+
+
+def _exclusions(nodes: Sequence[str], states: Mapping[str, NodeState], config_hash: str) -> str:
+    """The instances that *nodes* exclude, and the reason of the first; "" for none."""
+    found = sorted((each.name, each.reason, node) for node in nodes if node in states for each in states[node].excluded)
+    if not found:
+        return ""
+    instances = list(dict.fromkeys(name for name, _, _ in found))
+    _, reason, node = found[0]
+    return f"nodes exclude {few(instances)} from configuration {config_hash}; node {node}: {reason}"

@@ -1,0 +1,125 @@
+"""
+The condition ``Ready`` of a group: whether a ready pod runs on every node, and why not.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from kavip import names
+from kavip.api.cluster import Node, Pod
+from kavip.api.group import KeepalivedGroup
+from kavip.api.scheduling import fields_of
+from kavip.names import Reason
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.observed.nodes import NodeState
+from kavip.reconcile.plan import ConditionState
+from kavip.reconcile.text import few
+from kavip.snapshot import Snapshot
+
+_POD_NAME: Final = re.compile(r'(?:pods|Pod) "[^"]*" is (forbidden|invalid)')  # it changes with every attempt
+_COMBINED: Final = "(combined from similar events): "
+_POD_SECURITY: Final = "violates PodSecurity"
+_LONGEST: Final = 1000
+
+
+def ready(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    desired: Desired,
+    *,
+    pods: Sequence[Pod],
+    states: Mapping[str, NodeState],
+    failure: str,
+) -> ConditionState:
+    """The verdict; *failure*: why the DaemonSet cannot create pods."""
+    nodes = [node.metadata.name for node in desired.nodes]
+    if not nodes:
+        fields = fields_of(group.spec)
+        return ConditionState("False", Reason.NO_NODES, f"no node matches {fields}: label a node, or change the field")
+    with_pod = nodes_with_ready_pod(desired.nodes, pods)
+    if missing := [name for name in nodes if name not in with_pod]:
+        message = f"{len(nodes) - len(missing)} of {len(nodes)} pods are ready; waiting for those on {few(missing)}"
+        cause = _creation_failure(group, nodes, pods, failure) or _start_failure(pods)
+        return ConditionState("False", Reason.PODS_NOT_READY, message + cause)
+    if collision := _heard_collision(group, nodes, states) or _group_collision(snapshot, group, desired):
+        return ConditionState("True", Reason.VRID_COLLISION, collision)
+    return ConditionState("True", Reason.READY, "; ".join(("every pod is ready", *_warnings(nodes, states))))
+
+
+def nodes_with_ready_pod(nodes: Collection[Node], pods: Sequence[Pod]) -> set[str]:
+    """The names of those of *nodes* that have a ready pod."""
+    found = {pod.spec.node_name for pod in pods if pod.is_ready and not pod.metadata.deletion_timestamp}
+    return found & {node.metadata.name for node in nodes}
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+def _creation_failure(group: KeepalivedGroup, nodes: Sequence[str], pods: Sequence[Pod], failure: str) -> str:
+    """Why nodes have no pod, by the DaemonSet's Event; with the label that Pod Security needs."""
+    if not failure or {pod.spec.node_name for pod in pods}.issuperset(nodes):
+        return ""  # an old Event: every node has its pod
+    namespace, name = group.metadata.namespace, group.metadata.name
+    cause = _POD_NAME.sub(r"pods are \1", failure.removeprefix(_COMBINED)).rstrip(". ")[:_LONGEST]
+    remedy = f"; label namespace {namespace} with {names.POD_SECURITY_LABEL}=privileged"
+    retry = f"kubectl annotate daemonset {name} --namespace {namespace} --overwrite retried=$(date +%s)"
+    return (
+        f"; the DaemonSet reports: {cause}{remedy if _POD_SECURITY in cause else ''}; "
+        f"Kubernetes retries at growing intervals, and at once after: {retry}"
+    )
+
+
+def _start_failure(pods: Sequence[Pod]) -> str:
+    """Why the first pod, by name, does not start and needs help; "" where none does."""
+    for pod in sorted(pods, key=lambda each: each.metadata.name):
+        if not pod.is_ready and not pod.metadata.deletion_timestamp and pod.trouble:
+            where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
+            return f"; pod {pod.metadata.name}{where}: {pod.trouble.rstrip('. ')[:_LONGEST]}"
+    return ""
+
+
+# --- warnings ---------------------------------------------------------------------------------------------------------
+def _warnings(nodes: Sequence[str], states: Mapping[str, NodeState]) -> Iterator[str]:
+    """The warnings of the first node that has any, each with all the nodes that report it."""
+    reported = {name: [each.message for each in states[name].notes] for name in nodes if name in states}
+    reported = {name: messages for name, messages in reported.items() if messages}
+    by_nodes: dict[tuple[str, ...], list[str]] = {}
+    for warning in next(iter(reported.values()), []):
+        by_nodes.setdefault(tuple(name for name, each in reported.items() if warning in each), []).append(warning)
+    for same, warnings in by_nodes.items():
+        yield f"{'node' if len(same) == 1 else 'nodes'} {few(same)}: {'; '.join(warnings)}"
+
+
+# --- VRIDs that collide -----------------------------------------------------------------------------------------------
+def _heard_collision(group: KeepalivedGroup, nodes: Sequence[str], states: Mapping[str, NodeState]) -> str:
+    """A VRID that another router uses: of another cluster, or not of kavip at all; "" for none."""
+    found = sorted((each, name) for name in nodes if name in states for each in states[name].collisions)
+    if not found:
+        return ""
+    first = found[0][0]
+    where = list(dict.fromkeys(name for each, name in found if each.router_id == first.router_id))
+    rest = len({each.router_id for each, _ in found}) - 1
+    more = f" (and {rest} more)" if rest else ""
+    return (
+        f"VRID {first.router_id}{more} on {first.interface or group.spec.interface} is used by another router: "
+        f"{few(where)} received adverts with {first.sign} for instance {first.instance}; add it to "
+        "spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
+    )
+
+
+def _group_collision(snapshot: Snapshot, group: KeepalivedGroup, desired: Desired) -> str:
+    """
+    A VRID that a group of another segment uses on the same interface; "" for none.
+
+    Groups without a segment may do that. It is wrong only where both are on one network.
+    """
+    ids = set(desired.router_ids.assigned.values())
+    for key, other in sorted(snapshot.groups.items()):
+        if key == group.key or other.segment == group.segment or (group.spec.segment and other.spec.segment):
+            continue
+        same = ids & set((other.status.router_ids or {}).values())
+        if same and other.spec.interface == group.spec.interface:
+            return (
+                f"VRID {min(same)} is used by KeepalivedGroup {key} on {group.spec.interface} too: give both groups "
+                "the same spec.segment, or different ones if they are on different networks"
+            )
+    return ""

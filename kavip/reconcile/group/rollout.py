@@ -1,0 +1,138 @@
+"""
+What to do now so that the nodes of a group come to run its configuration: publish, apply, replace pods, ask agents.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from kavip.api.address import Address, read_address
+from kavip.api.cluster import Node, Pod
+from kavip.api.group import KeepalivedGroup
+from kavip.api.instant import instant_text
+from kavip.reconcile.group.desired import Desired
+from kavip.reconcile.group.existing import Existing
+from kavip.reconcile.group.objects import ObjectsPlan, plan_objects
+from kavip.reconcile.migration.replacement import Replacement, plan_replacement
+from kavip.reconcile.observed.observed import Observed
+from kavip.reconcile.plan import ProbeTarget, ReconcileOptions
+from kavip.reconcile.rollout.configmap import Revision, settings_of
+from kavip.reconcile.rollout.readiness import new_password_since, readiness_of
+from kavip.reconcile.rollout.switchover import Switchover, plan_switchover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """
+    What to do now.
+
+    *switchover*: the revisions to publish; None: there is no configuration. *objects*: what to apply. *replacement*:
+    the pod of keepalived-operator to delete. *config_hash*: the configuration that the nodes should run. *target*:
+    where the prober asks the agents.
+    """
+
+    switchover: Switchover | None
+    objects: ObjectsPlan
+    replacement: Replacement
+    config_hash: str
+    target: ProbeTarget | None
+
+
+def plan_rollout(
+    group: KeepalivedGroup,
+    observed: Observed,
+    *,
+    existing: Existing,
+    desired: Desired,
+    options: ReconcileOptions,
+    now: datetime,
+) -> Rollout:
+    """Decide what to do now, from what is *existing* to what is *desired*."""
+    switchover = _plan_switchover(group, observed, existing=existing, desired=desired, now=now)
+    published, current = (switchover.published, desired.configuration.current) if switchover else (None, None)
+    objects = plan_objects(
+        group, observed, existing=existing, desired=desired, published=published, options=options, now=now
+    )
+    replacement = plan_replacement(
+        existing.takeover,
+        config_hash=current.hash if current else "",
+        model=desired.configuration.model,
+        last=observed.records.replaced.get(group.key),
+        is_written=objects.is_current,
+    )
+    config_hash = published.current.hash if published and objects.has_objects else group.status.config_hash
+    return Rollout(
+        switchover=switchover,
+        objects=objects,
+        replacement=replacement,
+        config_hash=config_hash,
+        target=_target(existing, desired, switchover, config_hash) if config_hash else None,
+    )
+
+
+def _plan_switchover(
+    group: KeepalivedGroup, observed: Observed, *, existing: Existing, desired: Desired, now: datetime
+) -> Switchover | None:
+    """Which revisions to publish."""
+    configuration, running = desired.configuration, existing.running
+    if configuration.current is None:
+        return None
+    renewed = new_password_since(group.key, observed.agents) is not None
+    settings = replace(settings_of(group), renewals=(running.settings.renewals if running else 0) + renewed)
+    wanted = configuration.next or configuration.current
+    following = Revision(wanted.text, wanted.hash, settings, renewed=renewed)
+    current = Revision(
+        configuration.current.text, configuration.current.hash, running.settings if running else settings
+    )
+    is_new = configuration.next is not None or following.settings != current.settings or renewed
+    if existing.takeover.is_active:
+        is_new = False  # pods of keepalived-operator cannot switch, and they decide what runs beside them
+    ask = partial(
+        readiness_of,
+        running=running or current,
+        group=group.key,
+        nodes=desired.all_nodes,
+        observed=observed,
+        now=now,
+    )
+    following_or_none = following if is_new else None
+    return plan_switchover(existing.published, current=current, following=following_or_none, ask=ask, now=now)
+
+
+# --- where the agents are asked ---------------------------------------------------------------------------------------
+def _target(existing: Existing, desired: Desired, switchover: Switchover | None, config_hash: str) -> ProbeTarget:
+    published, takeover = switchover.published if switchover else None, existing.takeover
+    return ProbeTarget(
+        _hosts(existing.pods, desired),
+        desired.port,
+        config_hash,
+        old=frozenset(takeover.old) if takeover.is_active else frozenset(),
+        instances=takeover.instances,
+        prepared=published.next.digest if published and published.next else "",
+        switch_at=instant_text(published.switch_at) if published else "",
+    )
+
+
+def _hosts(pods: Sequence[Pod], desired: Desired) -> dict[str, str]:
+    """The host of each node's agent; nodes without a known address are absent."""
+    model = desired.configuration.model
+    sources = dict(model.instances[0].sources) if model and model.instances else {}
+    host_ips = {pod.spec.node_name: read_address(pod.status.host_ip) for pod in pods}
+    named = ((node.metadata.name, node) for node in desired.all_nodes)
+    hosts = {name: _host(node, host_ips.get(name), sources.get(name)) for name, node in named}
+    return {name: host for name, host in hosts.items() if host}
+
+
+def _host(node: Node, host_ip: Address | None, source: Address | None) -> str:
+    """
+    The host of the agent on *node*, as URLs write it; "" where it is unknown.
+
+    It is the *host_ip* of its pod where the node has that address, else an address of the node. The last resort is the
+    *source* of its adverts.
+    """
+    listed = node.host_addresses
+    address = host_ip if host_ip in listed else next(iter(listed), source)
+    if address is None:
+        return ""
+    return f"[{address}]" if address.family == 6 else str(address)

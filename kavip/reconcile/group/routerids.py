@@ -1,0 +1,70 @@
+"""
+The VRID of each instance of a group.
+
+A VRID is rendered only after the status names it, so no node ever runs one that could be forgotten. A new Service is
+excluded until then; all others are served meanwhile. :func:`kavip.vrrp.routerids.assign` picks the numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kavip.api.group import KeepalivedGroup
+from kavip.reconcile import vrids
+from kavip.reconcile.observed.neighbours import Elsewhere
+from kavip.reconcile.observed.observed import Observed
+from kavip.snapshot import Snapshot
+from kavip.vrrp import keys, routerids
+from kavip.vrrp.coexistence import Coexistence
+from kavip.vrrp.running import RunningInstance
+from kavip.vrrp.sharding import Shards
+
+
+@dataclass(frozen=True, slots=True)
+class RouterIDs:
+    """
+    The VRIDs of a group, by key (:mod:`kavip.vrrp.keys`).
+
+    *assigned*: all of them. *persisted*: those that the status names already. *status*: ``status.routerIDs`` as it
+    should be. *is_settled*: no VRID in use changes.
+    """
+
+    assigned: Mapping[str, int]
+    persisted: Mapping[str, int]
+    status: dict[str, int]
+    is_settled: bool
+
+
+def assign_router_ids(
+    snapshot: Snapshot,
+    group: KeepalivedGroup,
+    observed: Observed,
+    *,
+    members: Shards,
+    running: Mapping[str, RunningInstance],
+    others: Elsewhere,
+    coexistence: Coexistence,
+) -> RouterIDs:
+    """
+    Assign a VRID to each instance that *members* need: that of the old pods, else that in the status, else a free one.
+
+    *running*: the instances that nodes run now; new instances get their VRIDs last. *others*: what the nodes of other
+    groups run; a new instance gets none of their VRIDs.
+    """
+    held, wanted = group.status.router_ids or {}, keys.wanted_keys(group, members)
+    taken = vrids.taken(snapshot, group, observed.records.reserved)
+    if not held.keys() >= set(wanted):
+        taken |= others.router_ids(snapshot.neighbours(group)) - set(held.values())
+    assigned = routerids.assign(
+        coexistence.held_router_ids(held),
+        wanted,
+        blacklist=routerids.blacklist_of(group.spec),
+        taken=taken | coexistence.reserved(wanted),
+        avoid=frozenset(each.identity.router_id for each in running.values()),
+    ).ids
+    persisted = {key: number for key, number in assigned.items() if held.get(key) == number}
+    return RouterIDs(
+        assigned=assigned,
+        persisted=persisted,
+        status=keys.status_router_ids(group, members, assigned, held=held),
+        is_settled=all(key in persisted or key not in held for key in assigned),
+    )

@@ -1,0 +1,69 @@
+"""
+Whether a change may roll from node to node, or all nodes must make it at one instant.
+
+Nodes that differ in what keepalived must agree on become two masters. So does a node that has an address in another
+instance than its peers have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kavip.api.address import Address
+from kavip.reconcile.rollout.configmap import Revision
+from kavip.vrrp.identity import Identity, agree
+from kavip.vrrp.running import RunningInstance
+
+
+def may_roll(before: Revision, after: Revision) -> bool:
+    """Whether a node with *before* and a node with *after* hear each other."""
+    if (before.settings, before.renewed) != (after.settings, after.renewed):
+        return False
+    one, other = before.running, after.running
+    return all(agree(one[name].identity, other[name].identity) for name in one.keys() & other.keys()) and not (
+        _moves_addresses(one, other)
+    )
+
+
+def switched_fields(before: Revision, after: Revision) -> str:
+    """What nodes that run *before* must switch together to run *after*, in the words of the group; "" for nothing."""
+    return "" if may_roll(before, after) else describe(before, after)
+
+
+def describe(before: Revision, after: Revision) -> str:
+    """The same for a change of which it is known that it may not roll."""
+    one, other, found = before.running, after.running, set[str]()
+    for name in one.keys() & other.keys():
+        found |= _changed_fields(one[name].identity, other[name].identity)
+    if _moves_addresses(one, other):
+        found.add("the instances in which VIPs live")
+    if before.settings.interface_from_ip != after.settings.interface_from_ip:
+        found.add("interfaceFromIP")
+    unchanged = replace(after.settings, interface_from_ip=before.settings.interface_from_ip)
+    if after.renewed or before.settings != unchanged:
+        found.add("password")
+    return ", ".join(sorted(found)) or "VRIDs"
+
+
+def _changed_fields(one: Identity, other: Identity) -> set[str]:
+    if agree(one, other):
+        return set()
+    fields = {
+        "VRIDs": one.router_id != other.router_id,
+        "interface": (one.interface, one.anchor.interface) != (other.interface, other.anchor.interface),
+        "version": one.version != other.version,
+        "interval": one.interval != other.interval,
+        "multicast to unicast" if other.unicast else "unicast to multicast": one.unicast != other.unicast,
+        "password": one.authenticated != other.authenticated,
+        "advertised addresses": _advertised(one) != _advertised(other),
+    }
+    return {field for field, differs in fields.items() if differs}
+
+
+def _moves_addresses(before: Mapping[str, RunningInstance], after: Mapping[str, RunningInstance]) -> bool:
+    """Whether *after* has an address in another instance than *before*."""
+    places = {vip.address: name for name, each in before.items() for vip in each.virtual_ips}
+    return any(places.get(vip.address, name) != name for name, each in after.items() for vip in each.virtual_ips)
+
+
+def _advertised(identity: Identity) -> list[Address]:
+    return [identity.anchor.address, *sorted(vip.address for vip in identity.also)]
