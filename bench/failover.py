@@ -76,7 +76,9 @@ class Node:
         self._write("bare.conf", text)
         self.host.exec(*self._agent("--once"))
         self.host.spawn(*self._agent(), log=self.home / "agent.log")
-        self.host.spawn(sys.executable, "-m", "tests.changes.server", self.host.name, log=self.home / "server.log")
+        self.host.spawn(
+            sys.executable, "-m", "tests.transitions.vipserver", self.host.name, log=self.home / "server.log"
+        )
 
     def start(self) -> None:
         """Start both daemons."""
@@ -212,7 +214,7 @@ Rows = dict[str, list[tuple[float, float | None, str]]]
 @contextmanager
 def _asking(client: Host) -> Iterator[Rows]:
     rows: Rows = {}
-    command = client.command(sys.executable, "-m", "tests.changes.client", KAVIP, BARE)
+    command = client.command(sys.executable, "-m", "tests.transitions.vipclient", KAVIP, BARE)
     asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert asking.stdout
     asking.stdout.readline()

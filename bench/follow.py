@@ -24,9 +24,10 @@ from hack.testbed.segment import Segment
 from kavip.agent.health.endpoints import LocalEndpoints
 from kavip.agent.keepalived.trackfiles import TrackFiles
 from kavip.api.agent import LocalTrack
-from tests.changes.rig import Rig, group
-from tests.changes.seen import watching
-from tests.changes.test_local import VIP, WEB, Proxies
+from tests.transitions.healthports import HealthPorts
+from tests.transitions.livegroup import LiveGroup, group
+from tests.transitions.recording import record
+from tests.transitions.test_local import VIP, WEB
 
 MOVES: Final = 12
 PROFILES: Final = ((3, 200, 1.0, "within 1 s"), (2, 1000, 4.0, "four intervals"))
@@ -34,20 +35,20 @@ IDLE: Final = 10.0
 MOST: Final = 255
 
 
-def follow(rig: Rig, proxies: Proxies, *, version: int, milliseconds: int) -> list[float]:
+def follow(live: LiveGroup, health_ports: HealthPorts, *, version: int, milliseconds: int) -> list[float]:
     """Seconds until a client was answered by the node with the endpoint, for each move."""
-    proxies.ready("n1")
-    rig.apply(group(vrrp_version=version, advert_interval_milliseconds=milliseconds), WEB)
+    health_ports.set_ready("n1")
+    live.apply(group(vrrp_version=version, advert_interval_milliseconds=milliseconds), WEB)
     marks: list[tuple[str, float]] = []
-    with watching(rig, [VIP]) as seen:
+    with record(live, [VIP]) as recorded:
         for node in ["n1", *("n2", "n3", "n1") * (MOVES // 3)]:
             marks.append((node, time.monotonic()))
-            proxies.ready(node)
-            rig.lead("shop/web", node)
+            health_ports.set_ready(node)
+            live.wait_for_master("shop/web", node)
             time.sleep(0.37)  # at another moment of the agents' round each time
     found = []
     for node, since in marks[1:]:
-        answers = (sent + took for sent, took, who in seen.rows[VIP] if took is not None and who == node)
+        answers = (sent + took for sent, took, who in recorded.rows[VIP] if took is not None and who == node)
         found.append(min(moment for moment in answers if moment >= since) - since)
     return found
 
@@ -78,7 +79,7 @@ def served(count: int) -> Iterator[list[int]]:
         stack.close()
         for port in ports:
             (Path(folder) / str(port)).write_text("200")
-        with subprocess.Popen([sys.executable, "-m", "tests.changes.proxy", folder]) as serving:
+        with subprocess.Popen([sys.executable, "-m", "tests.transitions.healthports", folder]) as serving:
             try:
                 yield ports
             finally:
@@ -89,14 +90,14 @@ def main() -> None:
     """Print the rows."""
     for version, milliseconds, longest, goal in PROFILES:
         with runs.temporary() as state, Segment(state, nodes=3) as lan:
-            rig = Rig(lan, state / "rig", nodes=3)
-            proxies = Proxies(rig, state / "proxies")
-            proxies.start()
+            live = LiveGroup(lan, state / "group", nodes=3)
+            health_ports = HealthPorts(live.lan.nodes, state / "proxies")
+            health_ports.start()
             try:
-                found = follow(rig, proxies, version=version, milliseconds=milliseconds)
+                found = follow(live, health_ports, version=version, milliseconds=milliseconds)
             finally:
-                proxies.stop()
-                rig.stop()
+                health_ports.stop()
+                live.stop()
         what = f"version {version}, {milliseconds} ms: VIP follows, longest of {len(found)}"
         row(what, f"{max(found):.2f} s", goal=goal, met=max(found) <= longest)
         plain("  median", f"{statistics.median(found):.2f} s")

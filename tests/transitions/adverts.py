@@ -1,10 +1,11 @@
 """
-The adverts on a segment, as its switch hears them, and who was master by them.
+Captures the VRRP adverts on a segment, and says which node was master when.
 
-``python -m tests.changes.wire COUNT`` listens on every port of the bridge until standard input closes, and prints a
-JSON list of adverts in the order of their arrival. It says "ready" when it has heard of as many instances as are there,
-or has waited for :data:`_PATIENCE` seconds. A node is known by the port that it is plugged into, and moments are the
-kernel's: a program on a busy machine reads late, and in the right order.
+``python -m tests.transitions.adverts COUNT`` listens on every port of the bridge until standard input closes. It prints
+"ready" when it has received adverts of COUNT instances, or after :data:`_PATIENCE` seconds. At the end it prints a JSON
+list of the adverts in the order of their arrival.
+
+The port of the bridge identifies the node. The kernel stamps each advert: a program on a busy machine may read late.
 """
 
 import json
@@ -24,13 +25,13 @@ _ALL_FRAMES = 3  # ETH_P_ALL
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _BUFFER = 8 << 20
 _PATIENCE, _PAUSE = 3.0, 0.05
-_LOST = 2.5  # intervals without an advert that end a reign
+_LOST = 2.5  # intervals without an advert that end a period
 _STAMPED = 35  # SO_TIMESTAMPNS
 _STAMP = struct.Struct("@ll")
 
 
 class Advert(NamedTuple):
-    """One advertisement, sent by *node* to *target* at *moment* (monotonic); *interval* as it says, in seconds."""
+    """One advert, sent by *node* to *target* at *moment* (monotonic). *interval*: the one it announces, in seconds."""
 
     moment: float
     node: str
@@ -41,35 +42,35 @@ class Advert(NamedTuple):
     target: str = ""
 
 
-class Reign(NamedTuple):
-    """The adverts by which *node* was heard as master, and when it was heard to be one no more, if it was."""
+class MasterPeriod(NamedTuple):
+    """A period in which *node* was master: its *adverts*, and when it sent priority 0, if it did."""
 
     node: str
     adverts: tuple[Advert, ...]
-    goodbye: float | None = None
+    resigned: float | None = None
 
     @property
     def began(self) -> float:
-        """When it was heard first."""
+        """The moment of the first advert."""
         return self.adverts[0].moment
 
     @property
     def ended(self) -> float:
-        """When it was heard last."""
+        """The moment of the last advert."""
         return self.adverts[-1].moment
 
     @property
     def interval(self) -> float:
-        """How often it said that it would speak, in seconds."""
+        """The advert interval that it announced, in seconds."""
         return self.adverts[0].interval
 
     @property
-    def stood(self) -> float:
-        """When it spoke again: by then it has done what a new master does. For ever, if it never did."""
+    def established(self) -> float:
+        """The moment of its second advert to the same target: a new master is established then; else infinite."""
         return next((each.moment for each in self.adverts[1:] if each.target == self.adverts[0].target), math.inf)
 
     def turns(self, since: float, until: float) -> int:
-        """How often its time came after *since*, to *until*: to every peer, and in answer, it speaks at once."""
+        """How many rounds of adverts it sent after *since*, until *until*. One round goes to every peer at once."""
         found, last = 0, -math.inf
         for each in self.adverts:
             if since < each.moment <= until and each.moment - last > each.interval / 2:
@@ -77,8 +78,8 @@ class Reign(NamedTuple):
         return found
 
 
-class Double(NamedTuple):
-    """Two masters of one VRID, and for how many *seconds* both were heard."""
+class DoubleMaster(NamedTuple):
+    """Two masters of one VRID, and for how many *seconds* both sent adverts."""
 
     router_id: int
     family: int
@@ -87,7 +88,7 @@ class Double(NamedTuple):
 
 
 def parse(frame: bytes) -> tuple[int, int, int, float, str] | None:
-    """Family, VRID, priority, interval and target of the advert in an Ethernet *frame*; None for what is none."""
+    """Family, VRID, priority, interval and target of the advert in an Ethernet *frame*; None for any other frame."""
     kind = struct.unpack_from("!H", frame, 12)[0]
     if kind == _IPV4 and frame[14 + 9] == VRRP:
         family, target, vrrp = 4, frame[14 + 16 : 14 + 20], frame[14 + (frame[14] & 15) * 4 :]
@@ -100,20 +101,20 @@ def parse(frame: bytes) -> tuple[int, int, int, float, str] | None:
     return family, vrrp[1], vrrp[2], interval, str(ip_address(target))
 
 
-def reigns(adverts: Iterable[Advert]) -> list[Reign]:
-    """The reigns that the *adverts* of one VRID and family make, by their beginning."""
+def master_periods(adverts: Iterable[Advert]) -> list[MasterPeriod]:
+    """The periods in which nodes were master, by the *adverts* of one VRID and family, sorted by their beginning."""
     running: dict[str, list[Advert]] = {}
-    done: list[Reign] = []
+    done: list[MasterPeriod] = []
     for each in adverts:
         heard = running.get(each.node, [])
         if heard and each.moment > heard[-1].moment + _LOST * heard[-1].interval:
-            done.append(Reign(each.node, tuple(running.pop(each.node))))
+            done.append(MasterPeriod(each.node, tuple(running.pop(each.node))))
         if each.priority:
             running.setdefault(each.node, []).append(each)
         elif each.node in running:
-            done.append(Reign(each.node, tuple(running.pop(each.node)), each.moment))
-    done += [Reign(node, tuple(heard)) for node, heard in running.items()]
-    return sorted(done, key=lambda reign: reign.began)
+            done.append(MasterPeriod(each.node, tuple(running.pop(each.node)), each.moment))
+    done += [MasterPeriod(node, tuple(heard)) for node, heard in running.items()]
+    return sorted(done, key=lambda period: period.began)
 
 
 def by_router(adverts: Iterable[Advert]) -> dict[tuple[int, int], list[Advert]]:
@@ -124,28 +125,29 @@ def by_router(adverts: Iterable[Advert]) -> dict[tuple[int, int], list[Advert]]:
     return dict(sorted(found.items()))
 
 
-def doubles(adverts: Sequence[Advert]) -> tuple[Double, ...]:
+def double_masters(adverts: Sequence[Advert]) -> tuple[DoubleMaster, ...]:
     """
-    Every time that two nodes were master of the same VRID: each went on when the other had been heard.
+    Every time that two nodes were master of the same VRID: each went on after the other had sent an advert.
 
-    Adverts may cross: a master that was about to send one sends it, and hears and answers the other one afterwards. So
-    one turn is excused, however late it is; between two lies an interval, in which it did not listen.
+    Adverts may cross: a master that is about to send one sends it, and receives the other one afterwards. So one round
+    is allowed, however late it is. Between two rounds lies an interval, in which the master did not yield.
     """
     found = []
     for (router_id, family), heard in by_router(adverts).items():
-        for first, second in combinations(reigns(heard), 2):
+        for first, second in combinations(master_periods(heard), 2):
             since, until = second.began, min(first.ended, second.ended)
             if first.node != second.node and first.turns(since, until) > 1:
-                found.append(Double(router_id, family, (first.node, second.node), until - since))
+                found.append(DoubleMaster(router_id, family, (first.node, second.node), until - since))
     return tuple(found)
 
 
 def listen(instances: int) -> list[Advert]:
-    """The adverts until standard input closes."""
+    """The adverts that arrive until standard input closes."""
     found: list[Advert] = []
     heard: set[tuple[int, int]] = set()
     is_ready, patient = False, time.monotonic() + _PATIENCE
-    ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(9))  # of the clocks; less where it was interrupted
+    # the difference of the clocks; an interruption makes it smaller
+    ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(9))
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_FRAMES)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         wire.setsockopt(socket.SOL_SOCKET, _STAMPED, 1)

@@ -1,8 +1,9 @@
 """
-An installation of keepalived-operator on the rig's nodes: its daemons, and kavip's controller that takes them over.
+An installation of keepalived-operator on live nodes: its daemons, and kavip's controller that takes the group over.
 
-The old daemons run the text of the key ``keepalived.conf``, and read it again whenever the ConfigMap changes, as their
-reloader does; whoever changed it would be seen. A pod that kavip's plan deletes ends, and kavip's own takes its place.
+The old daemons run the text of the key ``keepalived.conf`` and reload it whenever the ConfigMap changes, as their
+reloader does: so a change of that key would be noticed. When the plan deletes an old pod, it stops, and kavip's pod
+starts in its place.
 """
 
 from collections.abc import Mapping
@@ -16,42 +17,42 @@ from kavip import names
 from kavip.api.group import KeepalivedGroup
 from kavip.reconcile.migration import exporter
 from kavip.vrrp import operatorconfig
-from tests.changes.rig import AT_ONCE, Rig, _serve
 from tests.predecessor.live import configmap, metrics, old_pod
 from tests.reconcile.scenes import GROUP
+from tests.transitions.livegroup import NO_DELAYS, LiveGroup, serve_vips
 from tests.vrrp.livedaemons import Daemon
 
 Transitions = dict[str, dict[str, tuple[int, ...]]]
 
 
-class Migration(Rig):
-    """The rig with old pods; *old* are those that are left, by node."""
+class OldInstallation(LiveGroup):
+    """A live group with pods of keepalived-operator; *old*: the daemons that are left, by node."""
 
     def __init__(self, lan: Segment, folder: Path, *, nodes: int, text: str, password: str = "") -> None:
-        """The old daemons run *text* on every node; *password* is in the Secret of kavip's pods."""
+        """The old daemons run *text* on every node; *password* is in the Secret for kavip's pods."""
         super().__init__(lan, folder, nodes=nodes)
         self.secret = {"password": password} if password else {}
         self._inherited = operatorconfig.read_instances(text)
         self.old = {host.name: Daemon(host).start(text) for host in lan.nodes[:nodes]}
         for name in self.old:
-            self._servers[name] = _serve(lan.node(name))
+            self._servers[name] = serve_vips(lan.node(name))
         self.world.objects.configmaps[GROUP] = configmap(text)
         self._shown: Mapping[str, bytes] = self._data()
 
-    def said(self) -> str:
-        """What the group says of its configuration."""
+    def programmed_message(self) -> str:
+        """The message of the group's condition Programmed."""
         found = self.world.snapshot.groups[GROUP].status.conditions or ()
         return next((each.message for each in found if each.type == names.Condition.PROGRAMMED), "")
 
-    def settle(self, *, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """As ever; where it does not end the group says why."""
+    def settle(self, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Roll out; a timeout reports the message of Programmed."""
         try:
             super().settle(delays=delays)
         except TestbedError as error:
-            raise AssertionError(f"{error}: {self.said()}") from error
+            raise AssertionError(f"{error}: {self.programmed_message()}") from error
 
-    def consent(self, value: str = "true") -> None:
-        """Set the annotation on the group; "" takes it off."""
+    def approve_takeover(self, value: str = "true") -> None:
+        """Set the take-over annotation on the group; "" removes it."""
         group: KeepalivedGroup = self.world.snapshot.groups[GROUP]
         notes = {names.TAKE_OVER_ANNOTATION: value} if value else None
         metadata = msgspec.structs.replace(group.metadata, annotations=notes)
@@ -61,8 +62,8 @@ class Migration(Rig):
         """The nodes whose old daemons are master of *instance*."""
         return [name for name, each in self.old.items() if each.look()[instance].state == "MASTER"]
 
-    def step(self, *, delays: Mapping[str, float] = AT_ONCE) -> bool:
-        """One round; done when nothing is old any more, or nothing may be done."""
+    def step(self, *, delays: Mapping[str, float] = NO_DELAYS) -> bool:
+        """Run one round. It is done when no old daemon is left, or when nothing may be done."""
         is_settled = super().step(delays=delays) if names.AGENT_KEY in self._data() else self._look_only()
         self._reload()
         for node in [node for node in self.old if f"lb/edge-old-{node}" in self.world.removed]:
@@ -70,11 +71,11 @@ class Migration(Rig):
         return is_settled and not (self.old and names.AGENT_KEY in self._data())
 
     def transitions(self) -> Transitions:
-        """Those of the old daemons too."""
+        """The transitions of the old daemons too."""
         return {**super().transitions(), **{name: _changes(each) for name, each in self.old.items()}}
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop all daemons, pods and servers."""
         for each in self.old.values():
             each.stop()
         super().stop()
@@ -94,7 +95,7 @@ class Migration(Rig):
             self.world.agents = self.world.agents.with_state(GROUP, node, state=state)
 
     def _run_pods(self) -> None:
-        """kavip's pods only on nodes of the group, where the old one is gone."""
+        """Run kavip's pods only on nodes of the group where the old pod is gone."""
         snapshot = self.world.snapshot
         mine = {node.metadata.name for node in snapshot.group_nodes(snapshot.groups[GROUP])}
         without = self.old.keys() | (snapshot.nodes.keys() - mine)
@@ -107,7 +108,7 @@ class Migration(Rig):
                 del self.pods[node]
 
     def _reload(self) -> None:
-        """What the old reloader does when kubelet shows it a change."""
+        """Reload the old daemons where the ConfigMap has changed, as the old reloader does."""
         if (data := self._data()) != self._shown and self.old:
             self._shown = data
             for each in self.old.values():
@@ -115,4 +116,4 @@ class Migration(Rig):
 
 
 def _changes(daemon: Daemon) -> dict[str, tuple[int, ...]]:
-    return {name: seen.changes for name, seen in daemon.look().items()}
+    return {name: recorded.changes for name, recorded in daemon.look().items()}

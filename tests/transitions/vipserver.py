@@ -1,4 +1,4 @@
-"""An HTTP server that answers every request, to whatever address of its node, with the node's name."""
+"""An HTTP server that answers every request, on every address of its node, with the node's name."""
 
 import asyncio
 import sys
@@ -12,18 +12,18 @@ class Answering(asyncio.Protocol):
     body = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Store the transport for the answer."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer, whatever was asked."""
+        """Answer any request."""
         assert isinstance(self._transport, asyncio.Transport)
         self._transport.write(b"HTTP/1.0 200 OK\r\n\r\n" + self.body)
         self._transport.close()
 
 
 async def main() -> None:
-    """Serve for ever."""
+    """Serve until the process is killed."""
     Answering.body = sys.argv[1].encode()
     server = await asyncio.get_running_loop().create_server(Answering, None, PORT, backlog=1024)
     async with server:

@@ -1,17 +1,17 @@
 """
-Ask VIPs over HTTP every 10 ms, each time on a new connection, until standard input closes.
+Requests VIPs over HTTP every 10 ms, each time on a new connection, until standard input closes.
 
-Prints "ready" when it has asked each once, and at the end one JSON object: for each VIP a list of
-``[when it was sent, seconds until the answer or null, who answered, or why nobody]``, in the order of sending. A
-connection that stood may be reset (:data:`RESET`) where its VIP moves: it stays behind. Moments are seconds of the
-monotonic clock, which all machines of a segment share.
+It prints "ready" after the first request to each VIP. At the end it prints a JSON object: for each VIP a list of
+``[moment of sending, seconds until the answer or null, node that answered or reason]``, in the order of sending.
+Moments are seconds of the monotonic clock, which all hosts of a segment share. An established connection may be reset
+(:data:`RESET`) where its VIP moves, because the connection does not move.
 
-Each tick of the clock has a port of its own, which comes again after five minutes. A node that has lost its VIP keeps
-the connections that stood; it answers whoever begins a new one from the port of such a one as if that still stood, and
-TCP asks again.
+Each tick of the clock has its own port, which comes again after five minutes. A node that has lost its VIP keeps its
+established connections. It answers a new connection from such a port as if the old one still existed, and TCP repeats
+the SYN.
 
-A request is :data:`LOST` where TCP had to ask for its connection again: the kernel's clock says so, and no program on a
-busy machine has a part in it. One that is answered late is answered.
+A request is :data:`LOST` where TCP had to repeat the SYN. The kernel's timer decides that, so a busy machine does not
+matter. A late answer is an answer.
 """
 
 import asyncio
@@ -23,38 +23,38 @@ import sys
 import time
 from collections.abc import Iterator
 
-from tests.changes.server import PORT
+from tests.transitions.vipserver import PORT
 
 EVERY = 0.01
 RESET, LOST, UNANSWERED = "reset", "lost", "unanswered"
 TIMEOUT = 5.0
-"""Seconds for an answer on a connection that stands, or that keeps the kernel waiting: much for a busy machine."""
+"""Seconds to wait for an answer on an established connection, or for the kernel: long enough for a busy machine."""
 
-_PORTS = range(1024, 32768)  # none that the kernel gives to others
-_AGAIN = 1  # times that a SYN is sent once more, after a second; two seconds later nobody is there
-_TOTAL_RETRANS = 100  # where tcp_info has it
+_PORTS = range(1024, 32768)  # outside the kernel's range for other programs
+_AGAIN = 1  # repeats of a SYN, after a second; two seconds later connect fails
+_TOTAL_RETRANS = 100  # its offset in tcp_info
 
 Row = tuple[float, float | None, str]
 
 
 class Asking(asyncio.Protocol):
-    """One request; *body* is done when the server has said all."""
+    """One request; *body* is the answer, complete when the server closes."""
 
     def __init__(self) -> None:
         self.body: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._said = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the request."""
         assert isinstance(transport, asyncio.Transport)
         transport.write(b"GET / HTTP/1.0\r\n\r\n")
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of the answer."""
+        """Store a part of the answer."""
         self._said += data
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Keep the answer, if it is one."""
+        """Complete *body*, or fail it where there was no answer."""
         answer = self._said.partition(b"\r\n\r\n")[2].decode()
         if answer and not self.body.done():
             self.body.set_result(answer)
@@ -63,28 +63,28 @@ class Asking(asyncio.Protocol):
 
 
 def ticks() -> Iterator[int]:
-    """Numbers that grow with the clock that all machines and all clients share, and no number twice."""
+    """Increasing numbers of the clock that all hosts and clients share; no number comes twice."""
     last = 0
     while True:
         yield (last := max(last + 1, int(time.monotonic() / EVERY)))
 
 
 def port(tick: int) -> int:
-    """The port from which is asked at that time."""
+    """The source port for that tick."""
     return _PORTS[tick % len(_PORTS)]
 
 
 async def ask(vip: str, tick: int) -> Row:
-    """One request to *vip*."""
+    """Send one request to *vip* and wait for its result."""
     loop = asyncio.get_running_loop()
     transport, asking = None, None
     with socket.socket(socket.AF_INET6 if ":" in vip else socket.AF_INET, socket.SOCK_STREAM) as client:
         client.setblocking(False)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # each VIP is asked from the same one
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the requests to all VIPs share the port
         client.bind(("", port(tick)))
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, _AGAIN)
         client.connect_ex((vip, PORT))
-        sent = time.monotonic()  # it has left
+        sent = time.monotonic()  # the SYN has left
         try:
             async with asyncio.timeout(TIMEOUT):
                 await loop.sock_connect(client, (vip, PORT))
@@ -101,17 +101,17 @@ async def ask(vip: str, tick: int) -> Row:
             if transport:
                 transport.abort()
             if asking:
-                asking.body.cancel()  # nobody waits for what it still hears
+                asking.body.cancel()  # its result is not needed any more
 
 
 def _sent_again(client: socket.socket) -> bool:
-    """Whether the first packet of a connection was lost, or the answer to it."""
+    """Whether TCP repeated the SYN or its acknowledgement."""
     told = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
     return bool(struct.unpack_from("I", told, _TOTAL_RETRANS)[0])
 
 
 async def main() -> None:
-    """Ask in steps of an absolute clock, so that a late one does not put off those after it."""
+    """Send requests on an absolute clock, so that a late one does not delay the next ones."""
     stopped = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     clock = ticks()
     rows: dict[str, list[Row]] = {vip: [await ask(vip, next(clock))] for vip in sys.argv[1:]}

@@ -1,8 +1,8 @@
 """
-A group on real nodes: real agents and daemons, the controller's own plan, and mounts as slow as a test wants them.
+A group on live nodes: real agents and daemons, the controller's own plan, and mounts with chosen delays.
 
-The controller's plan works on a Snapshot, as everywhere; what it applies is mounted on every node after that node's
-delay; what the agents answer goes back into the plan. So each order of a roll-out can be tried.
+The plan works on a Snapshot. What it applies is mounted on every node after that node's delay. What the agents answer
+goes back into the plan. So a test can try any order of a roll-out.
 """
 
 import base64
@@ -34,11 +34,11 @@ from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
 from tests.support import build
 from tests.vrrp.livedaemons import BEFORE_OTHERS
 
-AT_ONCE: Final[Mapping[str, float]] = MappingProxyType({})
+NO_DELAYS: Final[Mapping[str, float]] = MappingProxyType({})
 INTERVAL: Final = 0.5
-"""Seconds between two adverts of the rig's group: a machine that pauses for less than three of them makes no master."""
+"""Seconds between two adverts of the group. A machine that pauses for less than three of them causes no new master."""
 UNSAID: Final = 1.0
-"""And where the text does not say how many."""
+"""The same where the text does not set it."""
 NEW: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "unicast_enabled": True,
@@ -47,37 +47,37 @@ NEW: Final[Mapping[str, Any]] = MappingProxyType(
         "advert_interval_milliseconds": round(INTERVAL * 1000),
     }
 )
-"""What the mutating webhook gives a new group, but for an interval that forgives more."""
+"""The defaults of a new group, except for a longer interval."""
 
 _PAUSE: Final = 0.1
-_STAY: Final = 3.5  # intervals: by then a backup that hears nobody has become master
+_STAY: Final = 3.5  # intervals: by then a backup without a master has become master
 _ADVERT_INT: Final = re.compile(r"^ +advert_int ([0-9.]+)$", re.MULTILINE)
 _PRIORITY: Final = re.compile(r"^    @(\S+) priority (\d+)$", re.MULTILINE)
 
 
 def group(**spec: Any) -> KeepalivedGroup:
-    """The rig's group, ``lb/edge``; it is a new one where *spec* does not say otherwise."""
+    """The group ``lb/edge`` with *spec*; the defaults are those of a new group."""
     return build.group(GROUP, **{**NEW, **spec})
 
 
 def service(key: str, *vips: str, **more: Any) -> Service:
-    """A Service of the group that has these VIPs, without any pool."""
+    """A Service of the group that has these VIPs without a pool."""
     return build.service(key, group=GROUP, type="ClusterIP", external_ips=list(vips), **more)
 
 
-class Rig:
+class LiveGroup:
     """
-    The group on some of a segment's nodes.
+    The group on some nodes of a segment.
 
-    *pods* by node; *world* is what the controller sees and has written; *secret* is what pods that start find in the
-    Secret ``vrrp``, by key.
+    *pods*: by node. *world*: what the controller sees and has written. *secret*: the content of the Secret ``vrrp`` for
+    pods that start, by key.
 
-    Only what :meth:`apply`, :meth:`join` and :meth:`leave` bring about is rolled out; what a test does to pods it does
-    itself, and calls :meth:`settle` where the plan has to take note.
+    :meth:`apply`, :meth:`delete`, :meth:`join` and :meth:`leave` wait for the roll-out. A test that changes pods itself
+    calls :meth:`settle` where the plan has to react.
     """
 
     def __init__(self, lan: Segment, folder: Path, *, nodes: int) -> None:
-        """Nothing runs yet; call :meth:`apply` with a group."""
+        """Nothing runs before :meth:`apply` is called with a group."""
         self.lan, self.folder = lan, folder
         self.world = World(cluster(nodes=0))
         self.pods: dict[str, Pod] = {}
@@ -89,33 +89,33 @@ class Rig:
             self.world.snapshot.put(_node(host))
 
     # --- what happens -------------------------------------------------------------------------------------------------
-    def apply(self, *objects: Object, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """Write *objects*, and roll out; *delays* are the seconds that a change takes to a node's mount."""
+    def apply(self, *objects: Object, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Write *objects* and roll out. *delays*: the seconds by which each node's mount lags behind."""
         for each in objects:
             self.world.snapshot.put(each)
         self.settle(delays=delays)
 
-    def delete(self, kind: str, key: str, *, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """Delete an object, and roll out."""
+    def delete(self, kind: str, key: str, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Delete an object and roll out."""
         self.world.snapshot.drop(kind, key)
         self.settle(delays=delays)
 
-    def join(self, *nodes: str, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """Add nodes of the segment to the group, and roll out."""
+    def join(self, *nodes: str, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Add nodes of the segment to the group and roll out."""
         self.apply(*(_node(self.lan.node(name)) for name in nodes), delays=delays)
 
-    def leave(self, *nodes: str, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """Take nodes out of the group: their pods are stopped in order, as the DaemonSet does it."""
+    def leave(self, *nodes: str, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Remove nodes from the group: their pods stop gracefully, as a DaemonSet's pods do."""
         for name in nodes:
             self.world.snapshot.drop(names.NODE, name)
         self.settle(delays=delays)
 
-    def settle(self, *, delays: Mapping[str, float] = AT_ONCE) -> None:
-        """Plan, write, mount and look, until every node runs what was written and nothing is left to be written."""
+    def settle(self, *, delays: Mapping[str, float] = NO_DELAYS) -> None:
+        """Repeat :meth:`step` until every node runs what was written and there is nothing left to write."""
         process.wait_for("the roll-out ends", lambda: self.step(delays=delays), timeout=PATIENCE, interval=_PAUSE)
 
-    def step(self, *, delays: Mapping[str, float] = AT_ONCE) -> bool:
-        """One round of controller, kubelets and agents; whether all is done."""
+    def step(self, *, delays: Mapping[str, float] = NO_DELAYS) -> bool:
+        """Run one round of controller, kubelets and agents. Return whether everything is done."""
         self._observe()
         self.world.now = datetime.now(UTC)
         is_done = not self.world.group(GROUP).writes
@@ -131,11 +131,11 @@ class Rig:
         return self.world.text(GROUP)
 
     def transitions(self) -> dict[str, dict[str, tuple[int, ...]]]:
-        """By node and instance: how often it became master and ceased to be; nodes whose agent is away have none."""
+        """How often each instance became and ceased to be master, by node and instance, for nodes with an agent."""
         return {name: each.transitions() for name, each in self.pods.items() if each.agent}
 
     def master(self, instance: str) -> str:
-        """The node that is the only master of *instance*, once one is."""
+        """Wait until *instance* has exactly one master; return its node."""
         found: list[str] = []
 
         def one() -> bool:
@@ -145,45 +145,45 @@ class Rig:
         process.wait_for(f"one master of {instance}", one, timeout=PATIENCE)
         return found[0]
 
-    def leaders(self, *, without: str = "") -> dict[str, str]:
-        """The node that is to hold each instance: of those that have a pod, the one with the highest priority."""
-        crew = self.pods.keys() - {without}
+    def preferred_nodes(self, *, without: str = "") -> dict[str, str]:
+        """The node that should be master of each instance: the one with the highest priority among those with a pod."""
+        nodes = self.pods.keys() - {without}
         found: dict[str, tuple[int, str]] = {}
         for block in blocks.split(self.text):
-            drawn = [(int(number), node) for node, number in _PRIORITY.findall(block.text) if node in crew]
+            drawn = [(int(number), node) for node, number in _PRIORITY.findall(block.text) if node in nodes]
             if block.name and drawn:
                 found[block.name] = max(drawn)
         return {name: node for name, (_, node) in found.items()}
 
-    def calm(self) -> dict[str, str]:
-        """Wait until each instance has the master that it is to have, and keeps it; who that is."""
-        wanted = self.leaders()
+    def wait_for_masters(self) -> dict[str, str]:
+        """Wait until each instance has its preferred master and keeps it; return these nodes."""
+        wanted = self.preferred_nodes()
         for name, node in wanted.items():
-            self.lead(name, node)
-        self.rest()
+            self.wait_for_master(name, node)
+        self.wait_until_stable()
         for name, node in wanted.items():
-            self.lead(name, node)
+            self.wait_for_master(name, node)
         return wanted
 
-    def rest(self) -> dict[str, dict[str, tuple[int, ...]]]:
+    def wait_until_stable(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """
-        Wait until no daemon has risen or stood back for as long as one waits for a master; the transitions until then.
+        Wait until no daemon changes its state for as long as an election may take; return the transitions until then.
 
-        Daemons that start together may rise together: the second an instant after it was seen as backup.
+        Daemons that start together may become master together: the second one an instant after it reported backup.
         """
         intervals = (float(each) for each in _ADVERT_INT.findall(self.text))
-        seen = [self.transitions()]
+        recorded = [self.transitions()]
 
-        def stayed() -> bool:
-            seen.append(self.transitions())
-            return seen[-1] == seen[-2]
+        def is_stable() -> bool:
+            recorded.append(self.transitions())
+            return recorded[-1] == recorded[-2]
 
         stay = _STAY * max(intervals, default=UNSAID)
         time.sleep(stay)
-        process.wait_for("the masters stay", stayed, timeout=PATIENCE, interval=stay)
-        return seen[-1]
+        process.wait_for("the masters are stable", is_stable, timeout=PATIENCE, interval=stay)
+        return recorded[-1]
 
-    def lead(self, instance: str, node: str) -> None:
+    def wait_for_master(self, instance: str, node: str) -> None:
         """Wait until *node* is the only master of *instance*."""
         process.wait_for(
             f"{node} leads {instance}",
@@ -192,27 +192,27 @@ class Rig:
         )
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop all pods and servers."""
         _at_once(Pod.stop, self.pods.values())
         process.kill(self._servers.values())
 
     # --- what a cluster does ------------------------------------------------------------------------------------------
     def _observe(self) -> None:
-        """Ask the agents, as the probe does: silence leaves the last answer."""
+        """Ask the agents, as the prober does: without an answer the last one stays."""
         for name, each in self.pods.items():
             status, body = each.get(names.STATE_PATH)
             if status == 200:
                 state = node_state(decode_state(body.encode()))
                 self.world.agents = self.world.agents.with_state(GROUP, name, state=state)
-                hearing = Contact(last=(datetime.now(UTC) - NOW).total_seconds())
-                self.world.agents = self.world.agents.with_contact(GROUP, name, contact=hearing)
+                contact = Contact(last=(datetime.now(UTC) - NOW).total_seconds())
+                self.world.agents = self.world.agents.with_contact(GROUP, name, contact=contact)
         self.world.agents = self.world.agents.with_nodes(GROUP, self.world.snapshot.nodes)
         # a pod is ready while its agent says so
         before = self.world.objects.pods.get(GROUP, {})
         found = {}
         for name, each in self.pods.items():
             fresh = pod(f"edge-{name}", name, ready=each.get(names.READY_PATH)[0] == 200)
-            told = before.get(fresh.metadata.key, fresh).metadata  # with what the controller has noted on it
+            told = before.get(fresh.metadata.key, fresh).metadata  # keeps the controller's annotations
             found[fresh.metadata.key] = msgspec.structs.replace(fresh, metadata=told)
         self.world.objects.pods[GROUP] = found
 
@@ -222,7 +222,7 @@ class Rig:
         for name in fresh:
             host = self.lan.node(name)
             if name not in self._servers:
-                self._servers[name] = _serve(host)
+                self._servers[name] = serve_vips(host)
             self.pods[name] = self._pod(host)
             self._mounted[name] = self._data()
             self.pods[name].config.swap(dict(self._mounted[name]))
@@ -240,7 +240,7 @@ class Rig:
         return made
 
     def _mount(self, delays: Mapping[str, float]) -> bool:
-        """Mount what is due; whether nothing waits. A newer content takes the place of one that waits."""
+        """Mount what is due; return whether no mount is pending. Newer content replaces pending content."""
         data, now = self._data(), time.monotonic()
         for name in self.pods:
             if self._mounted[name] == data:
@@ -261,7 +261,7 @@ class Rig:
         return bool(alive) and all(name in states and states[name].config_hash == wanted for name in alive)
 
     def _data(self) -> Mapping[str, bytes]:
-        """The files that the ConfigMap is mounted as."""
+        """The files of the mounted ConfigMap."""
         found = self.world.objects.configmaps[GROUP]
         binary: Mapping[str, str] = getattr(found, "binary_data", None) or {}
         plain = {name: text.encode() for name, text in (found.data or {}).items()}
@@ -277,7 +277,8 @@ def _node(host: Host) -> Any:
     return build.node(host.name, host.ipv4, host.ipv6)
 
 
-def _serve(host: Host) -> Process:
+def serve_vips(host: Host) -> Process:
+    """Start the server that answers on every address of *host*."""
     return host.spawn(
-        *BEFORE_OTHERS, sys.executable, "-m", "tests.changes.server", host.name, log=host.home / "server.log"
+        *BEFORE_OTHERS, sys.executable, "-m", "tests.transitions.vipserver", host.name, log=host.home / "server.log"
     )
