@@ -11,7 +11,7 @@ from kavip.ipam.pools import Pools
 from kavip.kube import resources
 from kavip.kube.client import Client
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.scenes import GROUP, NOW
+from tests.reconcile.world import GROUP, NOW
 from tests.support import build
 
 EDGE = build.pool("edge", "192.0.2.128/30", cooldown_seconds=60)

@@ -27,8 +27,7 @@ import structlog
 
 from kavip import names
 from kavip.api.agent import decode_state
-from kavip.reconcile.migration import exporter
-from kavip.reconcile.observed import collisions
+from kavip.reconcile.observed import collisions, exporter
 from kavip.reconcile.observed.agent import counts_of, node_state, resumed
 from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.observed.nodes import EVER, MASTER, AgentStates, Contact, NodeState
@@ -204,7 +203,7 @@ class AgentProber:
                 sent = self._clock()
                 body = (await self._get(url)).decode(errors="replace")
                 target = self._targets.get(probe.group)
-                state = exporter.state_of(body, target.instances if target else ())
+                state = exporter.node_state(body, target.instances if target else ())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             log.debug("exporter does not answer", group=probe.group, node=probe.node, error=type(error).__name__)
             state = exporter.SILENT

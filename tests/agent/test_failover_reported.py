@@ -16,8 +16,8 @@ from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.podstates import led, started
-from tests.reconcile.group.grouping import WEB, serving
-from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.reconcile.group.settledgroup import WEB, serving
+from tests.reconcile.world import GROUP, NOW, World, cluster
 from tests.support import build
 from tests.vrrp.samples import STEADY
 

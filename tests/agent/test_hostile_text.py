@@ -23,7 +23,7 @@ from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
 from tests.agent.podstates import WEB, WEB_VIP, master, started
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 from tests.transitions.livegroup import NEW
 from tests.vrrp import confparser, keywordvalues

@@ -7,7 +7,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import Pod
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 from tests.vrrp.samples import NEW, shared
 

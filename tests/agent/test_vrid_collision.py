@@ -16,9 +16,9 @@ from tests.agent import mounts
 from tests.agent.conftest import MakePod
 from tests.agent.pod import PATIENCE, Pod, enter
 from tests.agent.podstates import master, started
-from tests.reconcile.group.grouping import READY, condition, serving, settled, with_pods
-from tests.reconcile.scenes import GROUP
-from tests.reconcile.scenes import pod as kubernetes_pod
+from tests.reconcile.group.settledgroup import READY, condition, serving, settled, with_pods
+from tests.reconcile.world import GROUP
+from tests.reconcile.world import pod as kubernetes_pod
 from tests.support import build
 
 pytestmark = pytest.mark.netns

@@ -15,7 +15,7 @@ from kavip.reconcile.enqueue import Start
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Plan, ReconcileOptions, StatusPatch
-from tests.reconcile.scenes import NOW, World, cluster
+from tests.reconcile.world import NOW, World, cluster
 
 PATIENCE = 60.0
 

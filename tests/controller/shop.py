@@ -14,7 +14,7 @@ from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, Notice, Plan, ProbeTarget, ReconcileOptions
 from kavip.reconcile.predicate import PendingWrites
 from kavip.snapshot import Object, Snapshot
-from tests.reconcile.scenes import GROUP, NOW, cluster
+from tests.reconcile.world import GROUP, NOW, cluster
 from tests.support import build
 
 PATIENCE = 60.0

@@ -22,7 +22,7 @@ from kavip.reconcile.plan import Key, KeyKind, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
 from tests.controller.shop import Shop
-from tests.reconcile.scenes import GROUP, NOW, cluster
+from tests.reconcile.world import GROUP, NOW, cluster
 from tests.support import build
 
 SIX = "2001:db8::1"

@@ -15,7 +15,7 @@ from kavip.kube.resources import CONFIGMAPS
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Apply, KeyKind, Plan, PodAnnotation, PodRemoval, StatusPatch, Write
 from kavip.reconcile.predicate import PendingWrites
-from tests.reconcile.scenes import NOW
+from tests.reconcile.world import NOW
 
 WRITES: tuple[Write, ...] = (
     Apply(names.CONFIG_MAP, "lb/edge", {"data": {}}, owner="uid", unseen=False),

@@ -5,7 +5,7 @@ import asyncio
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from tests.controller.shop import Shop, web
-from tests.reconcile.scenes import cluster
+from tests.reconcile.world import cluster
 from tests.support import build
 
 

@@ -19,8 +19,8 @@ from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact,
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.running import running_instances
 from tests.controller.apiserver import Prober, Server, leading
-from tests.reconcile.group.grouping import with_pods
-from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.reconcile.group.settledgroup import with_pods
+from tests.reconcile.world import GROUP, NOW, World, cluster
 from tests.support import build
 
 pytestmark = pytest.mark.looptime

@@ -17,8 +17,8 @@ from kavip.names import Reason
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object
-from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 VIP = "192.0.2.128"

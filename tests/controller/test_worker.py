@@ -22,7 +22,7 @@ from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
 from kavip.telemetry import ADDRESS_CONFLICTS, ALLOCATION_SECONDS, RECONCILES
 from tests.controller.shop import web, working
-from tests.reconcile.scenes import GROUP, NOW
+from tests.reconcile.world import GROUP, NOW
 from tests.support import build
 
 WEB = Key(KeyKind.SERVICE, "shop/web")

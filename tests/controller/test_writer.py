@@ -27,7 +27,7 @@ from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.predicate import PendingWrites, is_own_write
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Snapshot
-from tests.reconcile.scenes import NOW, running
+from tests.reconcile.world import NOW, running
 from tests.support import build
 
 pytestmark = pytest.mark.apiserver

@@ -13,7 +13,7 @@ from kavip.api.service import ServiceStatus
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import KINDS, Object, Snapshot
-from tests.reconcile.scenes import GROUP, cluster
+from tests.reconcile.world import GROUP, cluster
 from tests.support import build
 
 WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")

@@ -10,7 +10,7 @@ from kavip.reconcile.plan import KeyKind, Notice, PoolPlan, StatusPatch
 from kavip.reconcile.pool import plan_pool
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
+from tests.reconcile.world import GROUP, NOW, World, body_of, cluster
 from tests.support import build
 
 

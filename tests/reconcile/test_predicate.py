@@ -12,7 +12,7 @@ from kavip.kube.client import Client
 from kavip.reconcile import enqueue
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.reconcile.predicate import is_own_write
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 WEB, EDGE, POOL = Key(KeyKind.SERVICE, "shop/web"), Key(KeyKind.GROUP, GROUP), Key(KeyKind.POOL, "edge")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kavip.api.group import Instances
 from kavip.api.service import Service
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.scenes import GROUP, World, cluster, running, seen
+from tests.reconcile.world import GROUP, World, agent_states, cluster, running
 from tests.support import build
 
 _FAMILIES = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
@@ -79,7 +79,7 @@ def test_services_are_programmed_exactly_when_their_vips_run(found: list[Service
     world.settle(*keys)
     vips = [line.strip().split("/")[0] for line in world.text().splitlines() if " dev " in line]
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.agents = seen(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
+    world.agents = agent_states(**{f"n{number}": running(config_hash, *vips) for number in (1, 2, 3)})
     world.settle(*keys)
     for service in world.snapshot.services.values():
         status, _ = world.condition(service.key, "kavip.io/Programmed") or ("", "")

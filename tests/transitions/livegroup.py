@@ -30,7 +30,7 @@ from kavip.reconcile.observed.agent import node_state
 from kavip.reconcile.observed.nodes import Contact
 from kavip.snapshot import Object
 from tests.agent.pod import PATIENCE, Pod
-from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod
+from tests.reconcile.world import GROUP, NOW, World, cluster, pod
 from tests.support import build
 from tests.vrrp.livedaemons import BEFORE_OTHERS
 

@@ -15,10 +15,10 @@ from hack.testbed.errors import TestbedError
 from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import KeepalivedGroup
-from kavip.reconcile.migration import exporter
+from kavip.reconcile.observed import exporter
 from kavip.vrrp import operatorconfig
-from tests.predecessor.live import configmap, metrics, old_pod
-from tests.reconcile.scenes import GROUP
+from tests.keepalived_operator.oldobjects import configmap, metrics, old_pod
+from tests.reconcile.world import GROUP
 from tests.transitions.livegroup import NO_DELAYS, LiveGroup, serve_vips
 from tests.vrrp.livedaemons import Daemon
 
@@ -91,7 +91,7 @@ class OldInstallation(LiveGroup):
             self.world.objects.pods[GROUP][pod.metadata.key] = pod
             ids = {instance.name: instance.router_id for instance in self._inherited}
             seen = [(name, ids[name], sight.state) for name, sight in each.look().items()]
-            state = exporter.state_of(metrics(*seen), self._inherited)
+            state = exporter.node_state(metrics(*seen), self._inherited)
             self.world.agents = self.world.agents.with_state(GROUP, node, state=state)
 
     def _run_pods(self) -> None:

@@ -12,7 +12,7 @@ from kavip.api.service import Service
 from kavip.vrrp import tracking
 from kavip.vrrp.priorities import priorities
 from tests.agent.pod import PATIENCE
-from tests.reconcile.scenes import GROUP
+from tests.reconcile.world import GROUP
 from tests.support import build
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.healthports import PORT, HealthPorts

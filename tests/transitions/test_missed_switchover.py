@@ -10,7 +10,7 @@ from kavip import names
 from kavip.api.group import PasswordAuth, SecretRef
 from kavip.reconcile.observed.nodes import Contact
 from tests.agent.pod import PATIENCE
-from tests.reconcile.scenes import GROUP
+from tests.reconcile.world import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import LiveGroup, group
 from tests.transitions.recording import record

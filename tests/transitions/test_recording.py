@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agent import mounts
-from tests.predecessor.live import conf, instance
+from tests.keepalived_operator.oldobjects import conf, instance
 from tests.transitions.adverts import Advert
 from tests.transitions.recording import Recording, instances
 from tests.transitions.vipclient import LOST, RESET, TIMEOUT, UNANSWERED

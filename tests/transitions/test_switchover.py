@@ -15,8 +15,8 @@ from kavip.api.group import Instances, KeepalivedGroup, PasswordAuth, SecretRef
 from kavip.reconcile.rollout import switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, read_published, settings_of
 from tests.agent.pod import PATIENCE
-from tests.reconcile.group.grouping import PROGRAMMED, condition
-from tests.reconcile.scenes import GROUP
+from tests.reconcile.group.settledgroup import PROGRAMMED, condition
+from tests.reconcile.world import GROUP
 from tests.transitions.conftest import MakeLiveGroup
 from tests.transitions.livegroup import INTERVAL, LiveGroup, group, service
 from tests.transitions.recording import Recording, record

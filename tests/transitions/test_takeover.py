@@ -13,9 +13,9 @@ from hack.testbed.segment import Segment
 from kavip import names
 from kavip.api.group import Check, PasswordAuth, SecretRef
 from kavip.vrrp import operatorconfig
-from tests.predecessor.live import conf, instance
-from tests.reconcile.migration.migrating import tainted
-from tests.reconcile.scenes import GROUP
+from tests.keepalived_operator.oldobjects import conf, instance
+from tests.reconcile.migration.oldinstallation import with_taint
+from tests.reconcile.world import GROUP
 from tests.support import build
 from tests.transitions.conftest import lan as lan
 from tests.transitions.healthports import PORT, HealthPorts
@@ -155,7 +155,7 @@ def test_an_old_pod_on_a_node_that_new_pods_do_not_tolerate_goes_last(make_insta
     vip = "192.0.2.140"
     live = make_installation(conf(instance(WEB, 7, vip)), service(WEB, vip), tolerations=[])
     holder = old_master(live, WEB)
-    tainted(live.world, holder)
+    with_taint(live.world, holder)
     live.approve_takeover()
     with record(live, [vip]) as recorded:
         live.settle()

@@ -11,7 +11,7 @@ from kavip.vrrp.coexistence import Coexistence, stranded
 from kavip.vrrp.instances import Instance, Model, model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import TOP
-from tests.predecessor.live import conf, instance
+from tests.keepalived_operator.oldobjects import conf, instance
 from tests.support import build
 
 NODES = tuple(Peer(f"n{n}", parse_address(f"192.0.2.{10 + n}")) for n in range(1, 5))

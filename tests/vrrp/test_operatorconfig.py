@@ -4,7 +4,7 @@ import pytest
 
 from kavip.api.address import parse_address
 from kavip.vrrp import operatorconfig
-from tests.predecessor.live import conf, instance
+from tests.keepalived_operator.oldobjects import conf, instance
 
 VIP = "192.0.2.140"
 

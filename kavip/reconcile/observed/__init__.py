@@ -6,6 +6,7 @@ What the controller has observed besides the Snapshot. PURE.
   :mod:`~kavip.reconcile.observed.objects`: the objects that groups own;
   :mod:`~kavip.reconcile.observed.records`: what the controller recorded of its own plans and writes;
 * :mod:`~kavip.reconcile.observed.agent`: decodes an answer of ``/state``;
+  :mod:`~kavip.reconcile.observed.exporter`: decodes an answer of the exporter in keepalived-operator's pods;
 * :mod:`~kavip.reconcile.observed.mastership`: which node is master of what, by those answers;
 * :mod:`~kavip.reconcile.observed.collisions`: VRIDs that another router uses, by keepalived's counters;
 * :mod:`~kavip.reconcile.observed.neighbours`: VRIDs and VIPs that nodes of other groups still run;

@@ -14,7 +14,7 @@ from kavip.agent.keepalived.rundir import RunDirectory, replace_file
 from tests.agent import mounts
 from tests.agent.config.test_localize import vip
 from tests.agent.mounts import Mount
-from tests.predecessor.live import conf, instance
+from tests.keepalived_operator.oldobjects import conf, instance
 
 TEXT = mounts.rendered({"shop/web": "192.0.2.130"})
 

@@ -1,11 +1,11 @@
-"""A DaemonSet that gets no pods: the group says why, in its own words."""
+"""A DaemonSet without pods: the group reports the cause, with the words of its Event."""
 
 import pytest
 
 from kavip.api.event import Event, ObjectReference
 from kavip.api.meta import Metadata
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.scenes import GROUP, World, cluster, pod
+from tests.reconcile.world import GROUP, World, cluster, pod
 from tests.support import build
 
 REFUSED = (
@@ -19,7 +19,7 @@ AGAIN = (
 
 
 def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid: str = "uid-DaemonSet") -> Event:
-    """What the DaemonSet controller reports."""
+    """An Event of the DaemonSet controller."""
     return Event(
         metadata=Metadata(name=name, namespace="lb", uid=f"uid-{name}"),
         deprecated_last_timestamp=at,
@@ -30,7 +30,7 @@ def event(note: str, *, name: str = "e1", at: str = "2026-03-01T12:00:00Z", uid:
 
 
 def ready(world: World) -> tuple[str, str, str]:
-    """Status, reason and message of Ready once all is written."""
+    """Status, reason and message of Ready after all writes."""
     world.settle(Key(KeyKind.GROUP, GROUP))
     found = next(each for each in world.snapshot.groups[GROUP].status.conditions or () if each.type == "Ready")
     return found.status, found.reason, found.message
@@ -44,8 +44,8 @@ def world() -> World:
     return made
 
 
-def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
-    """Ready=False has the error of the DaemonSet, without the name that changes with each attempt, and the remedy."""
+def test_a_pod_security_error_comes_with_the_label_to_set(world: World) -> None:
+    """Ready=False has the DaemonSet's error and the remedy, without the pod name, which changes with each attempt."""
     assert world.objects.store(None, event(REFUSED.format("x7kq2"))) == GROUP
     status, reason, message = ready(world)
     assert (status, reason) == ("False", "PodsNotReady")
@@ -58,8 +58,8 @@ def test_pod_security_is_told_with_the_label_to_set(world: World) -> None:
     assert not world.group().writes
 
 
-def test_other_errors_are_told_as_they_are(world: World) -> None:
-    """A quota has nothing to do with labels; of several complaints the last counts."""
+def test_other_errors_are_reported_as_they_are(world: World) -> None:
+    """An error about a quota names no label; the last Event counts."""
     world.objects.store(None, event("Error creating: exceeded quota", at="2026-03-01T12:05:00Z"))
     world.objects.store(None, event(REFUSED.format("x7kq2"), name="e2"))
     assert ready(world)[2].endswith(f"the DaemonSet reports: Error creating: exceeded quota{AGAIN}")
@@ -73,8 +73,8 @@ def test_other_errors_are_told_as_they_are(world: World) -> None:
     ],
     ids=["limit range", "quota"],
 )
-def test_the_same_complaint_is_told_once(world: World, note: str) -> None:
-    """However many pods it was about, and whether the DaemonSet counts or tells them."""
+def test_the_same_error_is_reported_once(world: World, note: str) -> None:
+    """The message is the same for any pod, and for one Event or combined Events."""
     world.objects.store(None, event(note.format("x7kq2")))
     assert "x7kq2" not in ready(world)[2]
     folded = f"(combined from similar events): {note.format('abcde')}"
@@ -82,15 +82,15 @@ def test_the_same_complaint_is_told_once(world: World, note: str) -> None:
     assert not world.group().writes
 
 
-def test_a_complaint_is_over_when_the_pods_are_there(world: World) -> None:
-    """Events stay for an hour; a pod that exists and is not ready has another reason."""
+def test_an_error_is_over_when_the_pods_exist(world: World) -> None:
+    """Events stay for an hour. A pod that exists and is not ready has another cause."""
     world.objects.store(None, event("Error creating: exceeded quota"))
     world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("a", "n1"), pod("b", "n2", ready=False))}
     assert ready(world)[2] == "1 of 2 pods are ready; waiting for those on n2"
 
 
-def test_a_complaint_of_another_daemon_set_is_not_ours(world: World) -> None:
-    """One that had the same name before; one that has gone with its hour."""
+def test_an_error_of_another_daemon_set_does_not_count(world: World) -> None:
+    """An Event of an older DaemonSet of that name, and an Event that has expired, do not count."""
     world.objects.store(None, event("Error creating: exceeded quota", uid="uid-of-an-older-one"))
     assert "DaemonSet reports" not in ready(world)[2]
     world.objects.store(None, event("Error creating: exceeded quota", name="e2"))

@@ -13,7 +13,7 @@ from kavip.cli.views import simulate
 from kavip.reconcile.enqueue import everything
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
 from kavip.snapshot import Snapshot
-from tests.reconcile.scenes import GROUP, World, body_of, pod
+from tests.reconcile.world import GROUP, World, body_of, pod
 from tests.support import build
 
 WEB = "shop/web"
@@ -114,7 +114,7 @@ def test_vrids_and_port_that_its_pods_still_use_are_not_taken() -> None:
 
 
 def test_a_new_leader_reconciles_it_too() -> None:
-    """Among the keys that a term begins with is every group; one that goes is forgotten."""
+    """Every group is among the keys that a term begins with. A deleted group is forgotten."""
     world = confined(build.group(), build.group("infra/edge"))
     assert [key.name for key in everything(world.snapshot)] == ["infra/edge", GROUP]
     world.snapshot.drop(names.KEEPALIVED_GROUP, GROUP)

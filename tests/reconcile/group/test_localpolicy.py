@@ -1,4 +1,4 @@
-"""What agents are told to find out for Services with ``externalTrafficPolicy: Local``."""
+"""What ``agent.json`` says about Services with ``externalTrafficPolicy: Local``."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from kavip import names
 from kavip.api.service import Service
 from kavip.reconcile.plan import Apply, Key, KeyKind
 from kavip.vrrp.tracking import local_track
-from tests.reconcile.scenes import GROUP, World, cluster, pod
+from tests.reconcile.world import GROUP, World, cluster, pod
 from tests.support import build
 
 LOCAL: dict[str, Any] = {"group": GROUP, "external_traffic_policy": "Local"}
@@ -16,20 +16,20 @@ PLAIN = build.service("shop/plain", type="NodePort", external_ips=["192.0.2.131"
 
 
 def followed(world: World) -> Any:
-    """``locals`` of the ConfigMap that is there; None where it has none."""
+    """``locals`` of the ConfigMap; None where there is none."""
     data = world.objects.configmaps[GROUP].data or {}
     return json.loads(data[names.AGENT_KEY]).get("locals")
 
 
 def told(*objects: Any, nodes: int = 2, **group: Any) -> World:
-    """A world that has settled."""
+    """A settled world with a group and *objects*."""
     world = World(cluster(*objects, build.group(**group), build.pool(), nodes=nodes))
     world.settle(Key(KeyKind.GROUP, GROUP))
     return world
 
 
-def test_agents_ask_the_health_port_or_are_told_the_nodes() -> None:
-    """By the track of the Service's instances; nodes outside the group do not matter."""
+def test_agents_get_the_health_port_or_the_nodes() -> None:
+    """There is one entry by track file. Nodes outside the group are left out."""
     found = followed(
         told(WEB, PLAIN, build.endpoints("shop/plain", "n2", "n9", "n1"), build.endpoints("shop/web", "n1"))
     )
@@ -40,15 +40,15 @@ def test_agents_ask_the_health_port_or_are_told_the_nodes() -> None:
     assert found == sorted(expected, key=lambda each: str(each["track"]))
 
 
-def test_nobody_else_is_told_anything() -> None:
-    """Without such a Service the ConfigMap is what it was; a LoadBalancer of a file has no port yet."""
+def test_other_groups_have_no_locals() -> None:
+    """Without such a Service ``agent.json`` has no ``locals``. A LoadBalancer from a file has no port yet."""
     assert followed(told(build.service("shop/web", group=GROUP, holds=["192.0.2.130"]))) is None
     portless = build.service("shop/web", holds=["192.0.2.130"], **LOCAL)
     assert followed(told(portless, build.endpoints("shop/web", "n1"))) is None
 
 
-def test_each_vip_of_a_spread_service_is_followed() -> None:
-    """The instances are told apart, the port is one."""
+def test_each_vip_of_a_spread_service_has_an_entry() -> None:
+    """Each VIP has an entry of its own, with the same port."""
     spread: Service = build.service(
         "shop/web",
         holds=["192.0.2.130"],
@@ -61,8 +61,8 @@ def test_each_vip_of_a_spread_service_is_followed() -> None:
     assert followed(told(spread)) == [{"track": track, "port": 30100} for track in tracks]
 
 
-def test_endpoints_that_move_change_nothing_but_what_agents_know() -> None:
-    """The text and its hash stay; the pods are told, so that kubelet refreshes the mount at once."""
+def test_endpoints_that_move_change_only_agent_json() -> None:
+    """Text and hash stay. The pods are annotated, so that kubelet refreshes the mount at once."""
     world = told(PLAIN, build.endpoints("shop/plain", "n1"))
     owner = world.objects.daemonsets[GROUP]
     world.objects.pods[GROUP] = {"lb/edge-n1": pod("edge-n1", "n1")}
@@ -77,7 +77,7 @@ def test_endpoints_that_move_change_nothing_but_what_agents_know() -> None:
 
 
 def test_endpoints_count_on_a_node_that_only_keeps_its_pod() -> None:
-    """A taint that evicts nobody takes no VIP from the only node that answers."""
+    """A taint that evicts no pod takes no VIP from the only node with an endpoint."""
     tainted = build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"])
     world = told(PLAIN, build.endpoints("shop/plain", "n1"), tolerations=[])
     world.objects.pods[GROUP] = {"lb/edge-n1": pod("edge-n1", "n1")}

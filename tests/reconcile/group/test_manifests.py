@@ -28,7 +28,7 @@ def daemon_set(group: KeepalivedGroup, port: int = 9650) -> dict[str, Any]:
 
 
 def published(text: str, group: KeepalivedGroup) -> PublishedRevisions:
-    """*text* as it is published for *group*."""
+    """*text* as the published revision of *group*."""
     return PublishedRevisions(Revision(text, "0123456789abcdef", settings_of(group)))
 
 
@@ -39,18 +39,18 @@ def pod_of(group: KeepalivedGroup) -> dict[str, Any]:
 
 
 def containers(group: KeepalivedGroup) -> dict[str, dict[str, Any]]:
-    """The containers of *group*'s pods by name, the init container among them."""
+    """The containers of *group*'s pods by name, with the init container."""
     pod = pod_of(group)
     return {each["name"]: each for each in (*pod["initContainers"], *pod["containers"])}
 
 
 def env(container: dict[str, Any]) -> dict[str, str]:
-    """The plain variables, and the field paths of the others."""
+    """The environment by variable: its value, or its field path."""
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
 
 
-def test_agents_are_told_whom_to_answer() -> None:
-    """The administrator's CIDRs reach every agent as it reads them; without any there is no variable."""
+def test_agents_get_the_allowed_cidrs() -> None:
+    """The agent gets the administrator's CIDRs in a variable; without CIDRs there is no variable."""
     variable = "KAVIP_AGENT_ALLOWED_CIDRS"
     body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, allowed_cidrs="10.0.0.0/8,192.0.2.0/24")
     pod = body["spec"]["template"]["spec"]
@@ -65,8 +65,8 @@ def test_agents_are_told_whom_to_answer() -> None:
     assert not any(variable in env(each) for each in containers(build.group()).values())
 
 
-def test_agents_are_told_whose_names_their_metrics_bear() -> None:
-    """The other exporter's only where the administrator wants them; to say the default would restart all agents."""
+def test_agents_get_the_exporter_of_their_metric_names() -> None:
+    """The variable exists only for another exporter than the default: adding it would restart all agents."""
     variable = "KAVIP_AGENT_METRICS"
     body = manifests.daemon_set(build.group(), image=IMAGE, port=9650, metrics="mehdy")
     (agent,) = [
@@ -97,14 +97,14 @@ def test_objects_are_named_and_labelled_as_the_group_and_owned_by_it() -> None:
         }
 
 
-def test_the_selector_is_the_predecessors() -> None:
+def test_the_selector_is_that_of_keepalived_operator() -> None:
     """The selector is immutable, so it must be what keepalived-operator wrote."""
     spec = daemon_set(build.group("lb/edge"))["spec"]
     assert spec["selector"] == {"matchLabels": {"keepalivedGroup": "edge"}}
     assert spec["template"]["metadata"] == {"labels": {"keepalivedGroup": "edge"}}
 
 
-def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
+def test_the_config_map_holds_the_text_and_agent_json() -> None:
     """Two keys: keepalived's text as it is, and sorted JSON."""
     group = build.group(
         "lb/edge",
@@ -125,16 +125,18 @@ def test_the_config_map_holds_text_and_what_the_agent_must_know() -> None:
     ]
 
 
-def test_the_agent_is_told_of_the_checks() -> None:
-    """By name, as the group has them; without checks no word of them, so that nothing changes for others."""
+def test_agent_json_has_the_checks() -> None:
+    """Checks are sorted by name. Without checks the key is absent, so other groups stay unchanged."""
     group = build.group(checks=[Check("web", "http://127.0.0.1/", fail_after=2), Check("api", "kube-apiserver")])
     told = json.loads(manifests.config_map(group, published("", group))["data"]["agent.json"])
     assert [each["name"] for each in told["checks"]] == ["api", "web"]
     assert msgspec.convert(told["checks"], list[Check]) == sorted(group.spec.checks or [], key=lambda each: each.name)
 
 
-def test_a_default_that_the_api_server_wrote_out_is_none() -> None:
-    """A group as a file has it and as the cluster has it tell agents the same: `kavip plan --diff` compares the two."""
+def test_a_default_that_the_api_server_wrote_is_left_out() -> None:
+    """
+    A group from a file and the same group from the cluster give the same bytes, which `kavip plan --diff` compares.
+    """
     short = {"name": "api", "url": "kube-apiserver", "caFrom": {"name": "ca"}}
     filled = {
         "name": "api",
@@ -153,7 +155,9 @@ def test_a_default_that_the_api_server_wrote_out_is_none() -> None:
 
 
 def test_cas_of_checks_are_mounted_by_their_names() -> None:
-    """From ConfigMap or Secret, and the cluster's own for its API server; a missing one does not stop the pod."""
+    """
+    A CA comes from a ConfigMap or Secret; the API server's is the cluster's own. A missing one does not stop the pod.
+    """
     checks = [
         Check("web", "https://a/", ca_from=CaFrom("web-ca", key="ca.pem")),
         Check("vault", "https://b/", ca_from=CaFrom("vault-tls", kind="Secret")),
@@ -173,8 +177,8 @@ def test_cas_of_checks_are_mounted_by_their_names() -> None:
     assert pod_of(build.group(checks=checks[3:])) == pod_of(build.group())
 
 
-def test_what_is_next_lies_beside_it() -> None:
-    """Compressed, the same bytes every time, with the moment; what nobody switches to is not there."""
+def test_the_next_text_is_published_beside_the_current_one() -> None:
+    """It is compressed, the same bytes every time, and published with its instant; without a switch it is absent."""
     group = build.group("lb/edge")
     plain, moment = published("vrrp\n", group), datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
     switching = replace(plain, next=Revision("next\n", "fedcba9876543210", NodeSettings("192.0.2.1")), switch_at=moment)
@@ -191,7 +195,7 @@ def test_what_is_next_lies_beside_it() -> None:
 
 
 def test_pods_have_the_nodes_network_and_no_token() -> None:
-    """The pod shares the node's network and its own processes, and holds no API token."""
+    """The pod uses the node's network, shares its processes among its containers, and has no API token."""
     pod = pod_of(build.group())
     expected = {
         "hostNetwork": True,
@@ -222,7 +226,7 @@ def test_keepalived_runs_without_privilege_and_shell() -> None:
 
 
 def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
-    """The init container is the agent in its one-shot form, with the same surroundings."""
+    """The init container runs the agent once, with the same environment and mounts."""
     group = build.group()
     setup, agent = containers(group)["config-setup"], containers(group)["agent"]
     assert setup["command"] == ["kavip", "agent", "--once"]
@@ -232,7 +236,7 @@ def test_the_first_configuration_is_written_before_keepalived_starts() -> None:
     }
 
 
-def test_the_port_is_the_groups_own_everywhere() -> None:
+def test_every_use_of_the_port_names_the_groups_port() -> None:
     """Container port, probes and the agent's own setting name one port."""
     keepalived, agent = daemon_set(build.group(), port=9651)["spec"]["template"]["spec"]["containers"]
     assert agent["ports"] == [{"name": "metrics", "containerPort": 9651, "hostPort": 9651, "protocol": "TCP"}]
@@ -243,7 +247,7 @@ def test_the_port_is_the_groups_own_everywhere() -> None:
 
 
 def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
-    """The agent refuses variables that it does not know, and values that cannot be."""
+    """The agent refuses unknown variables and invalid values."""
     group = build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name="vrrp")))
     given = {name.removeprefix("KAVIP_AGENT_").lower(): text for name, text in env(containers(group)["agent"]).items()}
     known = {each.name: each.type for each in dataclasses.fields(AgentSettings)}
@@ -255,7 +259,9 @@ def test_every_variable_of_the_agent_is_a_setting_of_it() -> None:
 
 
 def test_the_default_image_means_kavips_own() -> None:
-    """The predecessor's default image is replaced, any other runs as written, and the agent is always kavip."""
+    """
+    keepalived-operator's default image means kavip's; any other image runs as written; the agent is always kavip's.
+    """
     default = containers(build.group())
     other = containers(build.group(image="registry.example/keepalived:2.3"))
     own_agent = containers(build.group(agent_image="registry.example/agent:7"))
@@ -266,7 +272,7 @@ def test_the_default_image_means_kavips_own() -> None:
     assert own_agent["keepalived"]["image"] == IMAGE
 
 
-def test_no_password_no_secret() -> None:
+def test_without_a_password_no_secret_is_mounted() -> None:
     """Without a named Secret nothing is mounted."""
     assert [volume["name"] for volume in pod_of(build.group())["volumes"]] == ["config", "run"]
     assert "KAVIP_AGENT_PASSWORD_DIR" not in env(containers(build.group())["agent"])
@@ -286,8 +292,8 @@ def test_the_password_reaches_the_agent_alone() -> None:
     }
 
 
-def test_the_usual_knobs_are_handed_on() -> None:
-    """What the group says about its pods stands in the pod, strings as strings."""
+def test_the_pod_has_the_groups_fields_for_pods() -> None:
+    """The pod has the group's fields for pods, and strings stay strings."""
     group = build.group(
         node_selector={"edge": "true"},
         daemonset_pod_priority_class_name="system-node-critical",
@@ -312,14 +318,14 @@ def test_the_usual_knobs_are_handed_on() -> None:
 
 
 def test_a_digest_depends_on_content_alone() -> None:
-    """Order of keys does not matter, every value does."""
+    """The order of keys does not change the digest; every value does."""
     assert manifests.digest({"a": 1, "b": [2]}) == manifests.digest({"b": [2], "a": 1})
     assert manifests.digest({"a": 1}) != manifests.digest({"a": 2})
 
 
 @pytest.mark.parametrize("port", [9650, 9700])
 def test_objects_are_plain_json(port: int) -> None:
-    """Whatever is built survives a round through JSON unchanged."""
+    """Every object is the same after encoding and decoding JSON."""
     manifest = daemon_set(build.group(node_selector={"a": "b"}), port=port)
     assert json.loads(json.dumps(manifest)) == manifest
     assert names.DEFAULT_IMAGE not in json.dumps(manifest)

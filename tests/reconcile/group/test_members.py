@@ -9,8 +9,8 @@ from kavip.api.meta import LabelSelector
 from kavip.reconcile.group.members import members_of
 from kavip.snapshot import Snapshot
 from kavip.vrrp.sharding import shard_of
-from tests.reconcile.group.grouping import serving
-from tests.reconcile.scenes import GROUP, cluster
+from tests.reconcile.group.settledgroup import serving
+from tests.reconcile.world import GROUP, cluster
 from tests.support import build
 from tests.vrrp.samples import shared
 

@@ -1,4 +1,4 @@
-"""What Prometheus needs to find a group: made where its operator is installed, and never in the way of VIPs."""
+"""The objects for Prometheus exist where its operator is installed, and never stop a group."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from kavip.reconcile.group.manifests import digest, monitoring
 from kavip.reconcile.observed.ownership import OwnerConflict
 from kavip.reconcile.observed.records import ObjectConflict, Records, RejectedObject
 from kavip.reconcile.plan import Apply, Key, KeyKind, ReconcileOptions
-from tests.reconcile.scenes import GROUP, NOW, World, cluster
+from tests.reconcile.world import GROUP, NOW, World, cluster
 from tests.support import build
 
 ROLE = f"{GROUP}-prometheus-k8s"
@@ -20,7 +20,7 @@ KINDS = ["PodMonitor", "Role", "RoleBinding"]
 
 
 def applied(world: World) -> list[str]:
-    """The kinds that the group's next plan applies; it is carried out."""
+    """The kinds that the group's next plan applies. The plan is carried out."""
     return [write.kind for write in world.group().writes if isinstance(write, Apply)]
 
 
@@ -38,8 +38,8 @@ def accepted(world: World) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def test_they_come_with_the_kind_and_not_before() -> None:
-    """A PodMonitor, a Role and a RoleBinding, as soon as there are PodMonitors; then nothing is left to do."""
+def test_they_are_applied_once_the_kind_exists() -> None:
+    """PodMonitor, Role and RoleBinding are applied once the cluster has the kind PodMonitor."""
     world = served(monitors=False)
     assert not world.objects.monitoring
     world.objects.has_pod_monitors = True
@@ -48,8 +48,8 @@ def test_they_come_with_the_kind_and_not_before() -> None:
     assert sorted(world.objects.monitoring) == [f"PodMonitor {GROUP}", f"Role {ROLE}", f"RoleBinding {ROLE}"]
 
 
-def test_they_are_what_the_predecessor_made() -> None:
-    """Labels, port name, rights and subject."""
+def test_they_are_what_keepalived_operator_made() -> None:
+    """Labels, port name, rules and subject are those of keepalived-operator."""
     monitor, role, binding = monitoring(build.group(), account=ReconcileOptions().prometheus_account)
     assert monitor["metadata"]["name"] == "edge"
     assert monitor["metadata"]["labels"] == {"keepalivedGroup": "edge", "metrics": "keepalived"}
@@ -68,14 +68,14 @@ def test_they_are_what_the_predecessor_made() -> None:
 
 
 def test_another_prometheus_is_named_by_a_setting() -> None:
-    """Elsewhere it runs under another account; a changed setting changes the RoleBinding alone."""
+    """A changed account changes the RoleBinding alone."""
     world = served()
     world.options = ReconcileOptions(prometheus_account="monitoring/prometheus")
     assert applied(world) == ["RoleBinding"]
 
 
-def test_what_was_edited_is_put_right() -> None:
-    """A Role that grants more, and a PodMonitor of a newer generation, are applied again."""
+def test_edited_objects_are_applied_again() -> None:
+    """A Role with more verbs, and a PodMonitor with a newer generation, are applied again."""
     world = served()
     role = world.objects.monitoring[f"Role {ROLE}"]
     assert isinstance(role, Role)
@@ -92,8 +92,8 @@ def test_what_was_edited_is_put_right() -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["labelled", "found by the writer"])
-def test_somebody_elses_is_left_alone_and_told(seen: bool) -> None:
-    """None of the three is written, the condition names the object, and the VIPs are served all the same."""
+def test_an_object_of_another_program_is_left_alone_and_reported(seen: bool) -> None:
+    """None of the three is written, and the condition names the object. The VIPs are served."""
     world = World(cluster(build.group(metrics_port=9650)))
     world.objects.has_pod_monitors = True
     if seen:
@@ -109,8 +109,8 @@ def test_somebody_elses_is_left_alone_and_told(seen: bool) -> None:
     assert plan.requeue_after is not None
 
 
-def test_a_refusal_costs_only_the_metrics() -> None:
-    """Without the right to make them the group is served, and says what Prometheus lacks."""
+def test_a_rejected_object_costs_only_the_metrics() -> None:
+    """Without the right to create them, the group is served and reports what the API server refused."""
     world = World(cluster(build.group(metrics_port=9650)))
     world.objects.has_pod_monitors = True
     role = monitoring(build.group(metrics_port=9650), account=ReconcileOptions().prometheus_account)[1]
@@ -121,8 +121,8 @@ def test_a_refusal_costs_only_the_metrics() -> None:
     assert f"the API server refuses Role {ROLE}: attempting to grant" in message
 
 
-def test_what_was_remembered_of_a_group_is_forgotten_with_it() -> None:
-    """A group of the same name begins anew."""
+def test_records_of_a_group_are_forgotten_with_it() -> None:
+    """A new group of the same name starts without records."""
     records = Records()
     memories: tuple[dict[str, Any], ...] = (records.applied, records.conflicts, records.rejected)
     for memory in memories:

@@ -1,4 +1,4 @@
-"""What plans of groups keep from one event to the next changes nothing but the time that they take."""
+"""The memory between plans of a group changes only their cost, and outdated Services are found with it."""
 
 import random
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from kavip.snapshot import Snapshot
 from kavip.vrrp import units
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import Shard, Shards
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 SERVICES = [f"shop/s{number}" for number in range(8)]
@@ -32,7 +32,7 @@ NODES = ("n1", "n2")
 
 
 def some_service(key: str, luck: random.Random) -> Service:
-    """A Service that is plain, shares an address, has a node's, or wants something special."""
+    """A Service that is plain, shares an address, has a node's address, or has special fields."""
     vips = [f"198.51.100.{luck.randint(1, 12)}" for _ in range(luck.randint(0, 2))]
     vips += luck.sample(["2001:db8::7", "192.0.2.11", "198.51.100.200"], luck.choice((0, 0, 0, 1)))
     notes = {names.VERBATIM_ANNOTATION: '{"nopreempt": ""}'} if luck.random() < 0.1 else None
@@ -50,7 +50,7 @@ def some_service(key: str, luck: random.Random) -> Service:
 
 
 def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
-    """The group, with or without VIPs of its own and a selector of namespaces."""
+    """A group, with or without VIPs of its own and a namespace selector."""
     return build.group(
         instances=Instances(mode="Shared", count=luck.choice((3, 3, 2))) if shared else Instances(),
         virtual_ips=[GroupVirtualIP(address="198.51.100.200")] if luck.random() < 0.3 else None,
@@ -60,7 +60,7 @@ def some_group(luck: random.Random, *, shared: bool) -> KeepalivedGroup:
 
 
 def some_answers(world: World, luck: random.Random) -> AgentStates:
-    """What the agents of some nodes say: who runs the text, who is master, who is silent."""
+    """Answers of some agents: which nodes run the text, are master, or are silent."""
     configmap = world.objects.configmaps.get(GROUP)
     running = running_instances((configmap.data or {})[names.CONFIG_KEY]) if configmap else {}
     states, heard = {}, {}
@@ -89,12 +89,12 @@ def some_answers(world: World, luck: random.Random) -> AgentStates:
 
 
 def happen(world: World, luck: random.Random, *, shared: bool) -> None:
-    """Let something happen, mostly to one Service."""
+    """Change something at random, mostly one Service."""
     key = luck.choice(SERVICES)
     match luck.choice(("edit", "edit", "edit", "drop", "group", "allow", "node", "answers", "answers", "plan", "plan")):
         case "edit":
             edited, before = some_service(key, luck), world.snapshot.services.get(key)
-            if before is not None and luck.random() < 0.5:  # as the API server leaves it: what it says is of no edit
+            if before is not None and luck.random() < 0.5:  # as the API server does: an edit does not change the status
                 edited = msgspec.structs.replace(edited, status=before.status)
             world.snapshot.put(edited)
         case "drop":
@@ -114,15 +114,15 @@ def happen(world: World, luck: random.Random, *, shared: bool) -> None:
 
 
 def one_by_one(shards: Shards, **_more: object) -> Mapping[str, Shard]:
-    """No Service is like another."""
+    """Treat every Service as special."""
     return {"group/0": Shard(special=tuple(shards))}
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.booleans(), st.randoms(use_true_random=False))
-def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random) -> None:
-    """After any history the plan is that of one who has kept nothing and looks at each Service by itself."""
+def test_a_plan_is_the_same_with_and_without_memory(shared: bool, luck: random.Random) -> None:
+    """After any history, the plan equals that of a controller without memory that treats every Service as special."""
     world = World(cluster(some_group(luck, shared=shared), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
         world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))
@@ -146,19 +146,19 @@ def test_a_plan_is_the_same_whatever_was_kept(shared: bool, luck: random.Random)
 
 
 class Fair(random.Random):
-    """Nothing unusual."""
+    """A generator that returns the usual choice."""
 
     def random(self) -> float:
-        """Neither likely nor unlikely."""
+        """The middle."""
         return 0.5
 
     def choice(self, seq: Any) -> Any:
-        """What is usual stands first."""
+        """The first choice, which is the usual one."""
         return seq[0]
 
 
-def test_an_edit_of_a_service_that_was_fine_is_seen() -> None:
-    """Its conditions are those of an earlier generation; all others are fine still, and are not looked at again."""
+def test_an_edit_of_a_served_service_is_noticed() -> None:
+    """Its conditions have an old generation. The other Services are known as served and are not compared again."""
     world = World(cluster(some_group(Fair(), shared=True), build.namespace("shop")))
     for number, key in enumerate(SERVICES):
         world.snapshot.put(build.service(key, group=GROUP, type="ClusterIP", external_ips=[f"198.51.100.{number + 1}"]))

@@ -1,4 +1,4 @@
-"""The plan of one group: state in, state out."""
+"""The plan of one group: VRIDs, ports, the order of writes, and the Services that it excludes."""
 
 import random
 from typing import Any
@@ -14,14 +14,14 @@ from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.objects import OwnedObjects
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, Key, KeyKind, ReconcileOptions
-from tests.reconcile.group.grouping import ACCEPTED, API, WEB, applied, condition, serving, settled
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
+from tests.reconcile.group.settledgroup import ACCEPTED, API, WEB, applied, condition, serving, settled
+from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
 from tests.support import build
 
 
 # --- order of things --------------------------------------------------------------------------------------------------
 def test_a_vrid_is_persisted_before_it_is_published() -> None:
-    """The first plan writes status; the text has the instance only once the VRID stands there."""
+    """The first plan writes the status. The text has the instance only after the status names its VRID."""
     world = settled(build.group())
     world.snapshot.put(serving(WEB, "192.0.2.130"))
     first = world.group()
@@ -32,8 +32,8 @@ def test_a_vrid_is_persisted_before_it_is_published() -> None:
     assert "vrrp_instance shop/web {" in world.text()
 
 
-def test_services_that_come_do_not_hold_up_those_that_are_persisted() -> None:
-    """With ever new Services, each plan publishes what is persisted and persists what is new."""
+def test_new_services_do_not_delay_persisted_ones() -> None:
+    """With new Services before each plan, it publishes the persisted VRIDs and persists the new ones."""
     world = settled(build.group())
     world.snapshot.put(serving(WEB, "192.0.2.130"))
     world.group()
@@ -45,8 +45,8 @@ def test_services_that_come_do_not_hold_up_those_that_are_persisted() -> None:
     assert "shop/api" not in world.text()
 
 
-def test_a_vrid_that_has_to_change_changes_in_status_first() -> None:
-    """Blacklisting a VRID in use writes nothing but status, so that the instance is never missing from the text."""
+def test_a_vrid_that_must_change_changes_in_the_status_first() -> None:
+    """A blacklisted VRID that is in use changes in the status first, so the text always has the instance."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     group = world.snapshot.groups[GROUP]
     spec = msgspec.structs.replace(group.spec, blacklist_router_ids=[1])
@@ -58,14 +58,14 @@ def test_a_vrid_that_has_to_change_changes_in_status_first() -> None:
     assert "virtual_router_id 2" in world.text()
 
 
-def test_vrids_in_status_are_honoured_as_found() -> None:
-    """What stands in status stays, whatever the order of Services."""
+def test_vrids_in_the_status_are_kept() -> None:
+    """VRIDs in the status stay, in any order of Services."""
     world = settled(build.group(router_ids={WEB: 77}), serving(API, "192.0.2.131"), serving(WEB, "192.0.2.130"))
     assert world.snapshot.groups[GROUP].status.router_ids == {API: 1, WEB: 77}
 
 
-def test_a_service_that_goes_frees_its_vrid() -> None:
-    """VRID and configuration are gone with the Service."""
+def test_a_deleted_service_frees_its_vrid() -> None:
+    """The VRID and the instance are removed with the Service."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     world.snapshot.drop(names.SERVICE, WEB)
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -74,7 +74,7 @@ def test_a_service_that_goes_frees_its_vrid() -> None:
 
 
 def test_the_port_is_persisted_before_the_daemon_set_uses_it() -> None:
-    """Nothing is applied while status.metricsPort is not written."""
+    """Nothing is applied before the status names the port."""
     world = World(cluster(build.group()))
     first = world.group()
     assert not applied(first)
@@ -82,8 +82,8 @@ def test_the_port_is_persisted_before_the_daemon_set_uses_it() -> None:
     assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
 
 
-def test_a_definition_that_drops_the_port_stops_nothing() -> None:
-    """Where what was written beside the conditions is not there, the definition is the predecessor's: go on."""
+def test_a_crd_that_drops_the_port_stops_nothing() -> None:
+    """Where the CRD is keepalived-operator's, it drops new status fields: the group goes on."""
     world = World(cluster(build.group()))
     world.group()
     written = world.snapshot.groups[GROUP]
@@ -93,21 +93,21 @@ def test_a_definition_that_drops_the_port_stops_nothing() -> None:
 
 
 def test_the_config_map_is_written_before_the_daemon_set() -> None:
-    """Pods that find no ConfigMap would wait for kubelet's next try."""
+    """A pod without its ConfigMap would wait for kubelet's next attempt."""
     world = World(cluster(build.group(metrics_port=9700)))
     assert applied(world.group()) == ["ConfigMap", "DaemonSet"]
 
 
 # --- nothing to do ----------------------------------------------------------------------------------------------------
 def test_a_plan_applied_to_its_own_result_is_empty() -> None:
-    """Once everything is written there is nothing to write."""
+    """A plan after all writes has no writes."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "2001:db8::1"))
     assert not world.group().writes
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
-    """Order of events is nowhere in the objects."""
+    """The order of events does not change the objects."""
     objects: list[Any] = [build.group(metrics_port=9650)]
     objects += [serving(f"shop/s{n}", f"192.0.2.{130 + n}") for n in range(6)]
     objects += [build.node(f"n{n}", f"192.0.2.{10 + n}") for n in range(1, 4)]
@@ -118,8 +118,8 @@ def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
     assert world.snapshot.groups[GROUP].status == expected.snapshot.groups[GROUP].status
 
 
-def test_a_group_that_goes_is_not_written() -> None:
-    """What a group in deletion owns is being collected; nothing is made again."""
+def test_a_group_in_deletion_is_not_written() -> None:
+    """The garbage collector deletes the objects of a deleted group; kavip does not apply them again."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     group = world.snapshot.groups[GROUP]
     metadata = msgspec.structs.replace(group.metadata, deletion_timestamp="2026-03-01T00:00:00Z")
@@ -128,24 +128,24 @@ def test_a_group_that_goes_is_not_written() -> None:
     assert world.group() == GroupPlan()
 
 
-def test_a_group_that_is_gone_concerns_its_services() -> None:
-    """They have to be told."""
+def test_a_deleted_group_enqueues_its_services() -> None:
+    """Its Services are reconciled."""
     snapshot = cluster(serving(WEB, "192.0.2.130"))
     assert plan_group(snapshot, GROUP, now=NOW) == GroupPlan(also=(Key(KeyKind.SERVICE, WEB),))
 
 
 # --- one Service alone ------------------------------------------------------------------------------------------------
 def test_bad_lines_cost_only_their_service() -> None:
-    """The group is accepted, all others are served, and the Service itself is looked at again."""
+    """The group is accepted, the other Services are served, and the Service is reconciled."""
     bad = serving(WEB, "192.0.2.130", annotations={names.VERBATIM_ANNOTATION: '{"virtual_router_id": "2"}'})
     world = settled(build.group(), bad, serving(API, "192.0.2.131"))
     assert condition(world, ACCEPTED)[:2] == ("True", "Accepted")
     assert "vrrp_instance shop/api {" in world.text()
-    assert "virtual_router_id 2\n" in world.text()  # shop/web's own, not the one it asked for
+    assert "virtual_router_id 2\n" in world.text()  # the VRID of shop/web, not the one in its line
 
 
-def test_overflow_costs_only_the_youngest() -> None:
-    """The VRIDs that there are go to those who came first."""
+def test_missing_vrids_cost_only_the_youngest() -> None:
+    """The oldest Services get the VRIDs."""
     group = build.group(blacklist_router_ids=list(range(3, 256)))
     services = [serving(f"shop/s{n}", f"192.0.2.{130 + n}", created=f"2026-01-0{n}T00:00:00Z") for n in (3, 1, 2)]
     world = settled(group, *services)
@@ -157,8 +157,8 @@ def test_overflow_costs_only_the_youngest() -> None:
     assert world.condition("shop/s1", names.Condition.SERVICE_PROGRAMMED) == ("False", "Pending")
 
 
-def test_a_vip_that_an_older_service_of_another_group_has_is_left_out() -> None:
-    """One VIP in two groups would be on two nodes at once."""
+def test_a_vip_of_an_older_service_in_another_group_is_left_out() -> None:
+    """The same VIP in two groups would be on two nodes."""
     older = serving("shop/old", "192.0.2.130", group="lb/other")
     younger = serving(WEB, "192.0.2.130", "192.0.2.131", created="2026-02-01T00:00:00Z")
     world = settled(build.group(), build.group("lb/other"), older, younger)
@@ -167,7 +167,7 @@ def test_a_vip_that_an_older_service_of_another_group_has_is_left_out() -> None:
 
 
 def test_a_nodes_own_address_never_reaches_the_text() -> None:
-    """keepalived would delete it from the node, whichever group's node it is."""
+    """keepalived would delete the address from its node, of whatever group."""
     world = settled(
         build.group(node_selector={"edge": "true"}),
         serving(WEB, "192.0.2.12", "192.0.2.131"),
@@ -178,20 +178,20 @@ def test_a_nodes_own_address_never_reaches_the_text() -> None:
 
 
 def test_services_of_namespaces_that_are_not_allowed_are_left_out() -> None:
-    """They take neither VRID nor VIP."""
+    """These Services get neither a VRID nor their VIPs."""
     group = build.group(allowed_namespaces=LabelSelector(match_labels={"team": "a"}))
     world = settled(group, build.namespace("shop", team="b"), serving(WEB, "192.0.2.130"))
     assert "192.0.2.130" not in world.text()
     assert not world.snapshot.groups[GROUP].status.router_ids
 
 
-def test_services_whose_condition_became_wrong_are_looked_at() -> None:
-    """The group's plan names them, and no others."""
+def test_services_with_an_outdated_condition_are_enqueued() -> None:
+    """The group's plan enqueues these Services, and no others."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"), serving(API, "192.0.2.131"))
     for key in (WEB, API):
         world.service(key)
     assert world.group().also == ()
-    world.agents = seen(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
+    world.agents = agent_states(n1=running("h", "192.0.2.130"), n2=running("h", "192.0.2.130"))
     assert world.group().also == (Key(KeyKind.SERVICE, WEB),)
     world.service(WEB)
     assert world.group().also == ()
@@ -199,7 +199,7 @@ def test_services_whose_condition_became_wrong_are_looked_at() -> None:
 
 # --- Shared -----------------------------------------------------------------------------------------------------------
 def test_shared_instances_serve_more_services_than_there_are_vrids() -> None:
-    """Three hundred Services live in four instances, and each is shown the VRID of its own."""
+    """Three hundred Services use four instances, and the status shows each one the VRID of its instance."""
     group = build.group(instances=Instances(mode="Shared", count=4))
     services = [serving(f"shop/s{n:03}", f"198.18.{n // 250}.{n % 250 + 1}") for n in range(300)]
     world = settled(group, *services)
@@ -213,7 +213,7 @@ def test_shared_instances_serve_more_services_than_there_are_vrids() -> None:
 
 # --- neighbours -------------------------------------------------------------------------------------------------------
 def test_groups_of_one_segment_take_different_vrids() -> None:
-    """What the one has persisted, the other leaves alone."""
+    """A group does not take the VRIDs that another group has persisted."""
     one, two = build.group("lb/one", segment="lan"), build.group("lb/two", segment="lan")
     world = World(
         cluster(one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two"))
@@ -224,8 +224,8 @@ def test_groups_of_one_segment_take_different_vrids() -> None:
     assert world.snapshot.groups["lb/two"].status.router_ids == {API: 2}
 
 
-def test_a_vrid_on_its_way_into_status_is_taken() -> None:
-    """Two groups planned from one stale Snapshot do not take the same VRID or port."""
+def test_a_vrid_that_is_not_in_the_status_yet_is_taken() -> None:
+    """Two groups that are planned from one Snapshot do not take the same VRID or port."""
     one, two = build.group("lb/one", segment="lan"), build.group("lb/two", segment="lan")
     snapshot = cluster(
         one, two, serving(WEB, "192.0.2.130", group="lb/one"), serving(API, "192.0.2.131", group="lb/two")
@@ -240,7 +240,7 @@ def test_a_vrid_on_its_way_into_status_is_taken() -> None:
 
 
 def test_of_two_groups_with_one_vrid_and_port_the_older_keeps_both() -> None:
-    """Objects that were restored side by side are told apart by age, once."""
+    """Of two restored groups, the younger one changes, once."""
     old = build.group("lb/old", segment="lan", router_ids={WEB: 7})
     new = build.group("lb/new", segment="lan", router_ids={API: 7}, created="2026-02-01T00:00:00Z")
     both = [
@@ -256,7 +256,7 @@ def test_of_two_groups_with_one_vrid_and_port_the_older_keeps_both() -> None:
 
 
 def test_groups_on_different_nodes_may_use_one_port() -> None:
-    """A port is taken only where agents would meet."""
+    """A port is in use only on nodes that both groups share."""
     groups = [build.group(f"lb/{name}", node_selector={"rack": name}) for name in ("a", "b")]
     nodes = [build.node(name, f"192.0.2.{n}", labels={"rack": name}) for n, name in ((21, "a"), (22, "b"))]
     world = World(cluster(*groups, *nodes, nodes=0), options=ReconcileOptions(agent_port=9700))
@@ -268,8 +268,8 @@ def test_groups_on_different_nodes_may_use_one_port() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"leads": ' + "[" * 100_000, "vrrp_instance x {\n" * 20_000, "}\n" * 20_000, "\x00"]
 )
-def test_whatever_others_write_into_the_config_map_is_written_over(key: str, text: str) -> None:
-    """Who may write ConfigMaps in the group's namespace neither stops kavip nor keeps it busy."""
+def test_invalid_content_of_the_config_map_is_overwritten(key: str, text: str) -> None:
+    """A user who writes the group's ConfigMap neither stops kavip nor keeps it busy."""
     world = settled(build.group(), serving(WEB, "192.0.2.130"))
     before = world.objects.configmaps[GROUP]
     world.objects.configmaps[GROUP] = replace(before, data={**(before.data or {}), key: text})

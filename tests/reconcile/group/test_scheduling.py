@@ -1,4 +1,4 @@
-"""Groups whose pods are not on every node that their selector picks."""
+"""Groups whose pods do not run on every node that their selector matches."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.vips import ServingGroup
-from tests.reconcile.group.grouping import PROGRAMMED, READY, WEB, condition, serving, with_pods
-from tests.reconcile.scenes import GROUP, World, cluster, pod, running, seen
+from tests.reconcile.group.settledgroup import PROGRAMMED, READY, WEB, condition, serving, with_pods
+from tests.reconcile.world import GROUP, World, agent_states, cluster, pod, running
 from tests.support import build
 
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
@@ -28,21 +28,21 @@ WORKERS_ONLY = pytest.mark.parametrize("spec", [{"tolerations": []}, {"affinity"
 
 
 def with_control_plane(**spec: Any) -> World:
-    """A group of *spec* that serves a Service with pods on n1 and n2, and a control plane without one."""
+    """A group with a Service and pods on n1 and n2, and a control-plane node without a pod."""
     control_plane = build.node("cp", "192.0.2.10", labels={EXCLUDED: ""}, taints=[TAINT])
     world = World(cluster(build.group(unicast_enabled=True, **spec), serving(WEB, "192.0.2.200"), control_plane))
     with_pods(world, pod("edge-1", "n1"), pod("edge-2", "n2"))
     world.settle(Key(KeyKind.GROUP, GROUP))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     runs = running(config_hash, "192.0.2.200")
-    world.agents = seen(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
+    world.agents = agent_states(n1=running(config_hash, "192.0.2.200", master=True), n2=runs)
     world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
     return world
 
 
 @WORKERS_ONLY
-def test_nobody_waits_for_a_node_that_gets_no_pod(spec: Any) -> None:
-    """Group and Service are programmed once the nodes with a pod run the configuration, and only those are counted."""
+def test_a_node_that_gets_no_pod_is_not_waited_for(spec: Any) -> None:
+    """Group and Service are programmed when the nodes with a pod run the configuration; only these count."""
     world = with_control_plane(**spec)
     assert condition(world, READY)[:2] == ("True", "Ready")
     assert condition(world, PROGRAMMED)[:2] == ("True", "Programmed")
@@ -53,8 +53,8 @@ def test_nobody_waits_for_a_node_that_gets_no_pod(spec: Any) -> None:
 
 
 @WORKERS_ONLY
-def test_a_node_that_gets_no_pod_is_nobodys_peer(spec: Any) -> None:
-    """Neither priority nor adverts are for it."""
+def test_a_node_that_gets_no_pod_is_no_peer(spec: Any) -> None:
+    """The text has neither a priority nor a peer for it."""
     world = with_control_plane(**spec)
     assert "cp" not in world.text()
     assert "192.0.2.10 " not in world.text()
@@ -63,8 +63,8 @@ def test_a_node_that_gets_no_pod_is_nobodys_peer(spec: Any) -> None:
     assert sorted(plan.target.hosts) == ["n1", "n2"]
 
 
-def test_no_node_left_names_all_fields_that_pick() -> None:
-    """Whoever looks finds the toleration that is missing, in the group and in the Service."""
+def test_no_nodes_names_the_fields_that_exclude_them() -> None:
+    """The conditions of group and Service name the fields that exclude all nodes."""
     tainted = build.node("n1", "192.0.2.11", taints=[TAINT])
     world = World(cluster(build.group(tolerations=[]), serving(WEB, "192.0.2.200"), tainted, nodes=0))
     world.settle(Key(KeyKind.GROUP, GROUP), Key(KeyKind.SERVICE, WEB))
@@ -76,8 +76,8 @@ def test_no_node_left_names_all_fields_that_pick() -> None:
     assert world.condition(WEB, names.Condition.SERVICE_PROGRAMMED) == ("False", "NoNodes")
 
 
-def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
-    """The pod on a node that is tainted now may stay for ever: others go on hearing it, and new nodes come."""
+def test_a_node_whose_taint_evicts_no_pod_does_not_stop_others_from_joining() -> None:
+    """The pod on a tainted node may stay forever. It stays a peer, and new nodes join."""
     world = with_control_plane(tolerations=[])
     world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
     world.snapshot.put(build.node("n3", "192.0.2.13"))
@@ -85,7 +85,7 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
     for _ in range(3):
         world.settle(Key(KeyKind.GROUP, GROUP))
         runs = running(world.snapshot.groups[GROUP].status.config_hash, "192.0.2.200")
-        world.agents = seen(n1=runs, n2=runs, n3=runs)
+        world.agents = agent_states(n1=runs, n2=runs, n3=runs)
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
     assert "@n3 unicast_src_ip 192.0.2.13" in world.text()
     target = world.plan_group().target
@@ -94,7 +94,7 @@ def test_a_taint_that_evicts_nobody_keeps_nobody_from_joining() -> None:
 
 
 def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
-    """Its keepalived would be a second master; it votes, and does not stand in the way as one that has left."""
+    """Its keepalived would be a second master, so it must be prepared; it does not count as a node that has left."""
     world = with_control_plane(tolerations=[])
     world.snapshot.put(build.node("n1", "192.0.2.11", taints=["dedicated=db:NoSchedule"]))
     world.snapshot.put(build.group(unicast_enabled=False, tolerations=[], router_ids={WEB: 1}))
@@ -103,8 +103,8 @@ def test_a_node_that_keeps_its_pod_switches_with_the_others() -> None:
     assert "n1: it has not prepared the change yet" in condition(world, PROGRAMMED)[2]
 
 
-def test_a_taint_wakes_the_groups() -> None:
-    """Which nodes have a pod may be another set from then on."""
+def test_a_taint_enqueues_the_groups() -> None:
+    """A taint may change which nodes get a pod."""
     before, after = build.node("n1", "192.0.2.11"), build.node("n1", "192.0.2.11", taints=[TAINT])
     snapshot = cluster(build.group(), after, nodes=0)
     assert list(enqueue.of(snapshot, before, after)) == [Key(KeyKind.GROUP, GROUP)]
@@ -112,8 +112,8 @@ def test_a_taint_wakes_the_groups() -> None:
 
 
 @pytest.mark.parametrize("taints", [[], ["node.kubernetes.io/unreachable:NoSchedule"]])
-def test_nobody_waits_for_the_word_of_a_node_that_is_down(taints: list[str]) -> None:
-    """Its pod stays there in name, tainted or not: that no node is master is known without it."""
+def test_a_node_that_is_down_is_not_expected_to_answer(taints: list[str]) -> None:
+    """Its pod object stays, tainted or not. NoMaster is reported without its answer."""
     world = with_control_plane(tolerations=[])
     node = build.node("n1", "192.0.2.11", taints=taints)
     down = msgspec.structs.replace(node.status, conditions=[NodeCondition(type="Ready", status="Unknown")])

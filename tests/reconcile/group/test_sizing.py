@@ -1,4 +1,4 @@
-"""One Service, or too many, never stop their group: what does not fit is left out, youngest first, and told."""
+"""A Service with too many VIPs, or too many Services, never stop a group: the youngest are excluded, and report it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from kavip import names
 from kavip.api.group import Instances
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp import config
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 WEB, HUGE = "shop/web", "shop/huge"
@@ -16,12 +16,12 @@ PROGRAMMED = names.Condition.SERVICE_PROGRAMMED
 
 
 def serving(key: str, *vips: str, **more: Any) -> Any:
-    """A Service with externalIPs: it has its VIPs without any pool."""
+    """A Service with externalIPs, which are its VIPs without a pool."""
     return build.service(key, group=GROUP, type="ClusterIP", external_ips=list(vips), **more)
 
 
 def aged(count: int, *, vips: int = 1, **group: Any) -> World:
-    """A group of *count* Services, the first one the oldest, with some VIPs each."""
+    """A group of *count* Services with *vips* VIPs each, the oldest one first."""
     services = [
         serving(
             f"shop/s{n:03}",
@@ -34,13 +34,13 @@ def aged(count: int, *, vips: int = 1, **group: Any) -> World:
 
 
 def message_of(world: World, key: str) -> str:
-    """What Programmed says of the Service *key*."""
+    """The message of Programmed of the Service *key*."""
     found = world.snapshot.services[key].status.conditions or ()
     return next(each.message for each in found if each.type == PROGRAMMED)
 
 
-def test_a_service_gets_no_more_than_its_share() -> None:
-    """Of 3,200 externalIPs the first 32 are served, the condition says so, and its neighbour has its VIP."""
+def test_a_service_has_at_most_32_vips() -> None:
+    """Of 3,200 externalIPs the first 32 are served, and the condition reports it. The other Service has its VIP."""
     vips = [f"198.18.{n // 256}.{n % 256}" for n in range(3_200, 0, -1)]
     world = World(cluster(build.group(), serving(HUGE, *vips), serving(WEB, "192.0.2.130")))
     world.settle(Key(KeyKind.SERVICE, HUGE), Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
@@ -53,8 +53,8 @@ def test_a_service_gets_no_more_than_its_share() -> None:
     )
 
 
-def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
-    """The API server asks nobody about a plain Service while the mutating webhook is away: its owner may write any."""
+def test_external_ips_that_were_not_validated_are_not_served() -> None:
+    """While the mutating webhook is down, the externalIPs of a plain Service are not validated."""
     plain = build.service(WEB, external_ips=["203.0.113.1"])
     world = World(cluster(build.group(default=True), build.pool(), plain))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
@@ -66,8 +66,8 @@ def test_external_ips_that_nobody_has_judged_are_not_served() -> None:
     )
 
 
-def test_what_stands_in_status_comes_before_external_ips() -> None:
-    """A Service that has an address of a pool does not lose it to its own externalIPs."""
+def test_assigned_addresses_come_before_external_ips() -> None:
+    """A Service with too many externalIPs keeps its address from a pool."""
     extra = [f"198.18.0.{n}" for n in range(1, 41)]
     world = World(cluster(build.group(), build.service(WEB, group=GROUP, external_ips=extra), build.pool()))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
@@ -76,8 +76,8 @@ def test_what_stands_in_status_comes_before_external_ips() -> None:
 
 
 @pytest.mark.parametrize("mode", ["PerService", "Shared"])
-def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """A text that is too long loses its youngest Services, no more than it must; each says so with the numbers."""
+def test_the_youngest_services_are_excluded(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """A text that is too large excludes as few of the youngest Services as possible; each reports the numbers."""
     world = aged(40, instances=Instances(mode=mode, count=4))
     keys = sorted(world.snapshot.services)
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -97,8 +97,8 @@ def test_the_youngest_are_left_out(monkeypatch: pytest.MonkeyPatch, mode: str) -
     assert accepted[0].status == "True"
 
 
-def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nodes with endpoints of each Service count as if they were all: one endpoint more costs nobody his VIP."""
+def test_room_is_reserved_for_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Service reserves room for endpoints on every node, so one more endpoint excludes no Service."""
     local = [serving(f"shop/s{n:03}", f"198.18.0.{n + 1}", external_traffic_policy="Local") for n in range(20)]
     nodes = [f"n{number}" for number in range(1, 9)]
     monkeypatch.setattr(config, "MOST_BYTES", 8_000)
@@ -114,8 +114,8 @@ def test_what_agents_must_know_beside_the_text_has_room_too(monkeypatch: pytest.
     assert 5 < served[0] < len(local)
 
 
-def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once older Services have gone there is room, and the message says what is awaited now."""
+def test_an_excluded_service_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an older Service is deleted there is room, and the message reports the progress."""
     world = aged(6)
     world.settle(Key(KeyKind.GROUP, GROUP))
     monkeypatch.setattr(config, "MOST_BYTES", len(world.text()) - 10)
@@ -131,8 +131,8 @@ def test_who_was_left_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " 198.18.0.6/32" in world.text()
 
 
-def test_a_group_whose_own_vips_do_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where leaving out every Service is not enough, the group is not accepted."""
+def test_a_group_whose_own_vips_do_not_fit_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group is not accepted where it is too large without any Service."""
     world = aged(2)
     monkeypatch.setattr(config, "MOST_BYTES", 100)
     world.settle(Key(KeyKind.GROUP, GROUP))

@@ -1,4 +1,4 @@
-"""The status of a group: its conditions, its counts, and what the probe is told."""
+"""The status of a group: its conditions and counts, and the target of the prober."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from kavip.names import Reason
 from kavip.reconcile.group.reconcile import plan_group
 from kavip.reconcile.observed.nodes import ExcludedInstance, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind, StatusPatch
-from tests.reconcile.group.grouping import (
+from tests.reconcile.group.settledgroup import (
     ACCEPTED,
     PROGRAMMED,
     READY,
@@ -26,12 +26,12 @@ from tests.reconcile.group.grouping import (
     settled,
     with_pods,
 )
-from tests.reconcile.scenes import GROUP, NOW, World, cluster, pod, running, seen
+from tests.reconcile.world import GROUP, NOW, World, agent_states, cluster, pod, running
 from tests.support import build
 
 
 # --- conditions and the rest of status --------------------------------------------------------------------------------
-def test_a_group_that_works_says_so() -> None:
+def test_the_status_of_a_group_that_works() -> None:
     """All conditions, counts, hash and port."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
@@ -40,7 +40,7 @@ def test_a_group_that_works_says_so() -> None:
         "n1": NodeState(config_hash=config_hash, instances=(msgspec_replace(sight, state="MASTER"),)),
         "n2": NodeState(config_hash=config_hash, instances=(sight,)),
     }
-    world.agents = seen(**states)
+    world.agents = agent_states(**states)
     world.settle(Key(KeyKind.GROUP, GROUP))
     status = world.snapshot.groups[GROUP].status
     assert {each.type: (each.status, each.reason) for each in status.conditions or ()} == {
@@ -57,12 +57,12 @@ def test_a_group_that_works_says_so() -> None:
     ]
 
 
-def test_a_group_tells_what_its_nodes_leave_out() -> None:
-    """All nodes are current, and Programmed names the instances, and the first node with its reason."""
+def test_programmed_names_excluded_instances() -> None:
+    """All nodes are current. Programmed names the excluded instances, and the first node with its reason."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     config_hash = world.snapshot.groups[GROUP].status.config_hash
     left_out = tuple(ExcludedInstance(name=f"shop/{name}", reason="line 3") for name in "abcde")
-    world.agents = seen(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
+    world.agents = agent_states(n1=running(config_hash), n2=running(config_hash, excluded=left_out))
     world.settle(Key(KeyKind.GROUP, GROUP))
     status, reason, message = condition(world, PROGRAMMED, GROUP)
     assert (status, reason) == ("False", "RefusedByAgent")
@@ -73,26 +73,26 @@ def test_a_group_tells_what_its_nodes_leave_out() -> None:
     assert nodes is not None and nodes.current == 2
 
 
-def test_a_group_tells_what_its_nodes_note() -> None:
-    """Such as kube-proxy without strictARP: the first node's word stands in Ready, which stays true."""
+def test_ready_has_the_warnings_of_nodes() -> None:
+    """Ready stays True and has the warnings of the first node, for example kube-proxy without strictARP."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
     note = "this node answers ARP for VIPs of other nodes"
     arp = (NodeProblem(ProblemCode.STRICT_ARP_OFF, note),)
-    world.agents = seen(n1=running("h"), n2=replace(running("h"), notes=arp))
+    world.agents = agent_states(n1=running("h"), n2=replace(running("h"), notes=arp))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; node n2: {note}")
-    world.agents = seen(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
+    world.agents = agent_states(n1=replace(running("h"), notes=arp), n2=replace(running("h"), notes=arp))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY, GROUP) == ("True", "Ready", f"every pod is ready; nodes n1, n2: {note}")
     web = NodeProblem(ProblemCode.CHECK_FAILING, "web fails")
-    world.agents = seen(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
+    world.agents = agent_states(n1=replace(running("h"), notes=(web, *arp)), n2=replace(running("h"), notes=arp))
     world.settle(Key(KeyKind.GROUP, GROUP))
     both = f"every pod is ready; node n1: web fails; nodes n1, n2: {note}"
     assert condition(world, READY, GROUP) == ("True", "Ready", both)
 
 
 def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
-    """*sight* with *changes*."""
+    """The instance state *sight* with *changes*."""
     return InstanceState(**{**{name: getattr(sight, name) for name in sight.__slots__}, **changes})
 
 
@@ -105,8 +105,8 @@ def msgspec_replace(sight: InstanceState, **changes: Any) -> InstanceState:
         (build.group(verbatim_config={"notify_master": "/bin/sh"}), "spec.verbatimConfig[notify_master]"),
     ],
 )
-def test_what_is_wrong_with_a_group_is_told(group: KeepalivedGroup, message: str) -> None:
-    """Admission may have been away: the controller judges again."""
+def test_accepted_names_an_invalid_field(group: KeepalivedGroup, message: str) -> None:
+    """The controller validates groups again: the webhook may have been down."""
     world = World(cluster(group))
     world.settle(Key(KeyKind.GROUP, group.key))
     status, reason, text = condition(world, ACCEPTED, group.key)
@@ -115,7 +115,7 @@ def test_what_is_wrong_with_a_group_is_told(group: KeepalivedGroup, message: str
 
 
 def test_a_group_without_a_usable_interface_gets_no_objects() -> None:
-    """There is no configuration that could be written."""
+    """The group has no configuration, so nothing is applied."""
     world = World(cluster(build.group(interface="eth0;id", metrics_port=9650)))
     plan = world.group()
     assert not applied(plan)
@@ -123,15 +123,15 @@ def test_a_group_without_a_usable_interface_gets_no_objects() -> None:
     assert condition(world, PROGRAMMED)[:2] == ("False", "Pending")
 
 
-def test_a_finding_about_a_detail_does_not_stop_the_group() -> None:
-    """A line that is not allowed is left out; the VIPs stay up."""
+def test_an_invalid_line_does_not_stop_the_group() -> None:
+    """A line that is not allowed is left out, and the VIPs are served."""
     world = settled(build.group(verbatim_config={"notify_master": "/bin/sh"}), serving(WEB, "192.0.2.130"))
     assert "vrrp_instance shop/web" in world.text()
     assert "notify_master" not in world.text()
 
 
-def test_the_younger_of_two_default_groups_says_so_and_serves_on() -> None:
-    """The label is the problem, not the group."""
+def test_the_younger_of_two_default_groups_reports_it_and_is_served() -> None:
+    """Both groups are served."""
     older = build.group("lb/first", default=True)
     world = settled(older, build.group(default=True, created="2026-02-01T00:00:00Z"))
     assert condition(world, ACCEPTED)[:2] == ("False", "DuplicateDefault")
@@ -139,27 +139,27 @@ def test_the_younger_of_two_default_groups_says_so_and_serves_on() -> None:
 
 
 def test_ready_no_nodes() -> None:
-    """A selector that no node matches."""
+    """The condition names the selector."""
     world = settled(build.group(node_selector={"edge": "true"}))
     assert condition(world, READY)[:2] == ("False", "NoNodes")
 
 
 def test_ready_pods_not_ready() -> None:
-    """Nodes whose pod is not ready are named."""
+    """The condition names the nodes whose pod is not ready."""
     world = with_pods(settled(build.group()), pod("p1", "n1"), pod("p2", "n2", ready=False))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY) == ("False", "PodsNotReady", "1 of 2 pods are ready; waiting for those on n2")
 
 
 def waiting(reason: str, **kind: Any) -> PodStatus:
-    """The status of a pod with a container that waits."""
+    """The status of a pod whose container waits."""
     state = ContainerState(waiting=Waiting(reason=reason))
     found: Any = {each: [ContainerStatus(image="registry.example/k:1", state=state)] for each in kind}
     return PodStatus(**found)
 
 
 def ending(**how: Any) -> PodStatus:
-    """The status of a pod with a container that is started again and again."""
+    """The status of a pod whose container restarts again and again."""
     state, before = (
         ContainerState(waiting=Waiting(reason="CrashLoopBackOff")),
         ContainerState(terminated=Terminated(**how)),
@@ -191,8 +191,8 @@ UNSCHEDULED = PodStatus(
         (UNSCHEDULED, "1 node(s) didn't have free ports"),
     ],
 )
-def test_ready_says_why_a_pod_does_not_start(status: PodStatus, message: str) -> None:
-    """Where nobody but a person can help; what passes by itself is not told, for it would come and go."""
+def test_ready_names_the_cause_of_a_pod_that_does_not_start(status: PodStatus, message: str) -> None:
+    """A cause that needs help is reported. A cause that ends by itself is not: it would come and go."""
     stuck = pod("edge-2", "n2", ready=False)
     world = with_pods(settled(build.group()), pod("edge-1", "n1"), msgspec.structs.replace(stuck, status=status))
     world.group()
@@ -207,7 +207,9 @@ def test_ready_says_why_a_pod_does_not_start(status: PodStatus, message: str) ->
 
 
 def test_ready_with_a_vrid_collision() -> None:
-    """A group without a segment that shares a VRID on one interface is warned, and nothing is changed."""
+    """
+    A group without a segment whose VRID another group uses on the same interface gets a warning, and keeps its VRID.
+    """
     other = build.group("lb/other", router_ids={"shop/x": 1})
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130"), other), pod("p1", "n1"), pod("p2", "n2"))
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -216,17 +218,17 @@ def test_ready_with_a_vrid_collision() -> None:
 
 
 def test_programmed_pending_and_refused() -> None:
-    """The group counts its nodes, and names the one that refuses."""
+    """The condition counts the nodes, and names the one that refuses the configuration."""
     world = settled(build.group())
     config_hash = world.snapshot.groups[GROUP].status.config_hash
-    world.agents = seen(n1=running(config_hash))
+    world.agents = agent_states(n1=running(config_hash))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == (
         "False",
         "Pending",
         f"1 of 2 nodes run configuration {config_hash}; waiting for n2",
     )
-    world.agents = seen(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
+    world.agents = agent_states(n1=running(config_hash), n2=running("old", refused="unknown interface eth0"))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "RefusedByAgent", "node n2: unknown interface eth0")
 
@@ -235,19 +237,19 @@ def test_programmed_secret_missing() -> None:
     """The group reports a missing password by the agent's code, and names the Secret if it still wants one."""
     fault = "password: the Secret is not mounted"
     world = settled(build.group())
-    world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
+    world.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", f"node n1: {fault}")
     secret = PasswordAuth(secret_ref=SecretRef(name="vrrp"), secret_key="pass")
     world = settled(build.group(password_auth=secret))
-    world.agents = seen(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
+    world.agents = agent_states(n1=running("old", refused=fault, code=ProblemCode.PASSWORD_MISSING))
     world.settle(Key(KeyKind.GROUP, GROUP))
     message = "node n1: Secret lb/vrrp (spec.passwordAuth) does not exist, or has no key pass: create it"
     assert condition(world, PROGRAMMED) == ("False", "SecretMissing", message)
 
 
 def test_a_change_of_accepted_is_one_event() -> None:
-    """Told when it changes, and not again."""
+    """There is one Event when the reason changes."""
     world = World(cluster(build.group(metrics_port=9650)))
     assert [(notice.reason, notice.warning) for notice in world.group().events] == [("Accepted", False)]
     assert not world.group().events
@@ -261,19 +263,19 @@ def test_a_change_of_accepted_is_one_event() -> None:
 @pytest.mark.parametrize(
     ("masters", "node", "state"), [((), "", "NoMaster"), (("n2",), "n2", "MASTER"), (("n1", "n2"), "", "SplitBrain")]
 )
-def test_the_groups_own_vips_show_their_owner(masters: tuple[str, ...], node: str, state: str) -> None:
-    """Who holds spec.virtualIPs, by the agents' words."""
+def test_the_status_names_the_master_of_the_groups_own_vips(masters: tuple[str, ...], node: str, state: str) -> None:
+    """The status has the master of each of spec.virtualIPs, by the answers of the agents."""
     world = settled(build.group(virtual_ips=[GroupVirtualIP(address="192.0.2.200/24")]))
-    world.agents = seen(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
+    world.agents = agent_states(**{name: running("h", "192.0.2.200", master=name in masters) for name in ("n1", "n2")})
     world.settle(Key(KeyKind.GROUP, GROUP))
-    world.later(5)  # as long as a fail-over may take
+    world.later(5)  # the duration of a fail-over
     world.settle(Key(KeyKind.GROUP, GROUP))
     (own,) = world.snapshot.groups[GROUP].status.virtual_ips or []
     assert (own.address, own.node, own.state) == ("192.0.2.200", node, state)
 
 
-def test_others_conditions_and_times_stay() -> None:
-    """A condition of another writer is kept, and a time changes only with its status."""
+def test_conditions_of_other_programs_stay() -> None:
+    """A condition of another program stays, and its time changes only with its status."""
     world = settled(build.group())
     first = {each.type: each.last_transition_time for each in world.snapshot.groups[GROUP].status.conditions or ()}
     world.later(3600)
@@ -284,8 +286,8 @@ def test_others_conditions_and_times_stay() -> None:
 
 
 # --- what the probe is told -------------------------------------------------------------------------------------------
-def test_the_probe_is_aimed_at_every_node_with_an_address() -> None:
-    """Host and port of each agent, IPv6 in brackets, and the hash that they should run."""
+def test_the_target_has_every_node_with_an_address() -> None:
+    """The target has the host and port of each agent, IPv6 in brackets, and the hash that they should run."""
     world = settled(build.group(), build.node("n3", "2001:db8::3"), build.node("n4"))
     target = world.group().target
     assert target is not None
@@ -294,8 +296,8 @@ def test_the_probe_is_aimed_at_every_node_with_an_address() -> None:
     assert json.loads((world.objects.configmaps[GROUP].data or {})[names.AGENT_KEY])["configHash"] == target.config_hash
 
 
-def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> None:
-    """Their pods' hostIP is that: agents listen there, and VRRP speaks from it."""
+def test_nodes_with_external_ips_only_are_peers() -> None:
+    """Agents listen on their pod's hostIP, which is the ExternalIP, and adverts come from it."""
     nodes = [build.node(f"n{n}", f"192.0.2.{10 + n}", kind="ExternalIP") for n in (1, 2)]
     world = World(cluster(build.group(unicast_enabled=True), serving("shop/web", "192.0.2.200"), *nodes, nodes=0))
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -305,8 +307,8 @@ def test_nodes_that_a_cloud_provider_gives_external_ips_alone_are_peers() -> Non
     assert "@n1 unicast_src_ip 192.0.2.11" in world.text()
 
 
-def test_the_status_write_names_what_it_was_decided_on() -> None:
-    """Group status is written under the resourceVersion of the Snapshot."""
+def test_the_status_patch_has_the_resource_version() -> None:
+    """The patch has the resourceVersion of the group in the Snapshot."""
     plan = plan_group(cluster(build.group()), GROUP, now=NOW)
     (write,) = [each for each in plan.writes if isinstance(each, StatusPatch)]
     assert write.body["metadata"] == {"resourceVersion": "1"}

@@ -1,4 +1,4 @@
-"""Who owns the fields of what keepalived-operator made: kavip, as server-side apply knows it."""
+"""kavip becomes the field manager of the objects that keepalived-operator made."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ def claims(manager: str, operation: str, fields: dict[str, Any], subresource: st
     }
 
 
-def test_claims_on_spec_become_ours() -> None:
-    """Those of two managers as one, beside what kavip claims already; the rest of theirs stays theirs."""
+def test_fields_of_spec_become_kavips() -> None:
+    """The fields of two managers join those of kavip. Their fields outside spec stay theirs."""
     entries = [
         claims("manager", "Update", {"f:metadata": {"f:labels": {}}, "f:spec": {"f:template": {"f:a": {}}}}),
         claims("kubectl-rollout", "Update", {"f:spec": {"f:template": {"f:b": {}}}}),
@@ -35,7 +35,7 @@ def test_claims_on_spec_become_ours() -> None:
     assert inherited([theirs, status, ours], by="kavip") == [theirs, status, ours], "once is enough"
 
 
-def test_what_has_no_spec_stays_as_it_is() -> None:
-    """A ConfigMap's text belongs to who wrote it."""
+def test_objects_without_spec_stay_as_they_are() -> None:
+    """The text of a ConfigMap stays with its manager."""
     entries = [claims("manager", "Update", {"f:data": {"f:keepalived.conf": {}}})]
     assert inherited(entries, by="kavip") == entries

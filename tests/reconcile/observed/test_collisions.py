@@ -7,8 +7,8 @@ from kavip.reconcile.observed.agent import counts_of
 from kavip.reconcile.observed.collisions import FADE, Sign, Tally, Trace, active, follow, noted
 from kavip.reconcile.observed.nodes import Collision, NodeState
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.group.grouping import READY, WEB, condition, serving, settled, with_pods
-from tests.reconcile.scenes import GROUP, pod, seen
+from tests.reconcile.group.settledgroup import READY, WEB, condition, serving, settled, with_pods
+from tests.reconcile.world import GROUP, agent_states, pod
 from tests.support import build
 
 TRACE = Trace(WEB, 7, "eth0", Sign.ADDRESSES)
@@ -71,7 +71,7 @@ def test_counters_are_read_from_an_answer() -> None:
 def test_the_group_names_vrid_interface_and_node() -> None:
     """Ready stays true: the VIPs answer. When it is over, the condition says nothing of it."""
     world = with_pods(settled(build.group(), serving(WEB, "192.0.2.130")), pod("p1", "n1"), pod("p2", "n2"))
-    world.agents = seen(n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y"))))
+    world.agents = agent_states(n1=NodeState(), n2=NodeState(collisions=(FOUND, Collision("shop/x", 9, "eth0", "y"))))
     world.settle(Key(KeyKind.GROUP, GROUP))
     status, reason, message = condition(world, READY)
     assert (status, reason) == ("True", "VRIDCollision")
@@ -79,6 +79,6 @@ def test_the_group_names_vrid_interface_and_node() -> None:
         "VRID 7 (and 1 more) on eth0 is used by another router: n2 received adverts with other addresses for instance "
         "shop/web; add it to spec.blacklistRouterIDs of one of the two, so that its VIPs move to another VRID"
     )
-    world.agents = seen(n1=NodeState(), n2=NodeState())
+    world.agents = agent_states(n1=NodeState(), n2=NodeState())
     world.settle(Key(KeyKind.GROUP, GROUP))
     assert condition(world, READY) == ("True", "Ready", "every pod is ready")

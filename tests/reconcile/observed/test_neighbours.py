@@ -14,7 +14,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from kavip.vrrp.members import Member
 from kavip.vrrp.running import running_instances
 from kavip.vrrp.sharding import shard_members
-from tests.reconcile.scenes import World, cluster, pod
+from tests.reconcile.world import World, cluster, pod
 from tests.support import build
 from tests.vrrp.samples import shared
 

@@ -8,7 +8,7 @@ from kavip.api.workload import Deployment, DeploymentSpec, DeploymentStatus
 from kavip.reconcile.group.inactive import plan_while_operator_runs
 from kavip.reconcile.observed.operator import DURATION, OperatorWatch, WritesBlocked
 from kavip.reconcile.plan import GroupPlan
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster
+from tests.reconcile.world import GROUP, NOW, World, body_of, cluster
 from tests.support import build
 
 KEY = "old/03846a46.redhat.io"

@@ -1,4 +1,4 @@
-"""The order in which nodes come to know of each other."""
+"""The order in which nodes join, leave and change their addresses."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ from kavip.vrrp.config import Config, render
 from kavip.vrrp.instances import model_of
 from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.running import RunningNodes, running_nodes
-from tests.reconcile.group.grouping import WEB, serving, settled
-from tests.reconcile.scenes import GROUP, NOW, World, pod, running
+from tests.reconcile.group.settledgroup import WEB, serving, settled
+from tests.reconcile.world import GROUP, NOW, World, pod, running
 from tests.support import build
 from tests.vrrp.samples import peer_of
 
@@ -44,7 +44,7 @@ SEEDS = ("lb/edge shop/web",)
 
 
 def address(node: str, generation: int = 0) -> str:
-    """The InternalIP of *node*, anew with each generation."""
+    """The InternalIP of *node*, another one in each generation."""
     return f"192.0.2.{10 * (1 + generation) + int(node[1:])}"
 
 
@@ -82,13 +82,13 @@ def test_the_wait_for_a_first_answer_is_measured_by_the_monotonic_clock() -> Non
 
 # --- one node -------------------------------------------------------------------------------------------------------
 def test_all_join_at_once_where_nothing_runs() -> None:
-    """A group's very first text has every node in it."""
+    """The first text of a group lists every node."""
     assert next_peers(nodes("n2", "n1"), NOTHING_RUNS, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2")))
     assert next_peers(nodes("n1"), status(Config("", "")), seeds=SEEDS) == tuple(map(peer_of, nodes("n1")))
 
 
-def test_a_node_is_heard_before_it_speaks() -> None:
-    """The text names it as a peer first; only when all others run that it is given a source and a priority."""
+def test_a_new_node_is_a_peer_before_it_sends() -> None:
+    """The text lists it as a peer first. It gets a source address and a priority when all others run that text."""
     two = text_of([peer_of(each) for each in nodes("n1", "n2")])
     held = next_peers(nodes("n1", "n2", "n3"), status(two, n1=two.hash, n2=two.hash), seeds=SEEDS)
     first = text_of(held)
@@ -100,8 +100,8 @@ def test_a_node_is_heard_before_it_speaks() -> None:
     assert next_peers(nodes("n1", "n2", "n3"), ready, seeds=SEEDS) == tuple(map(peer_of, nodes("n1", "n2", "n3")))
 
 
-def test_a_node_that_leaves_is_heard_until_its_pod_is_gone() -> None:
-    """It may be master until then; afterwards nothing of it stays."""
+def test_a_node_that_leaves_stays_a_peer_until_its_pod_is_gone() -> None:
+    """It may be master until then. Afterwards the text does not name it."""
     three = text_of([peer_of(each) for each in nodes("n1", "n2", "n3")])
     everybody = dict.fromkeys(("n1", "n2", "n3"), three.hash)
     still = next_peers(nodes("n1", "n2"), status(three, **everybody), seeds=SEEDS)
@@ -110,8 +110,8 @@ def test_a_node_that_leaves_is_heard_until_its_pod_is_gone() -> None:
     assert gone == tuple(map(peer_of, nodes("n1", "n2")))
 
 
-def test_a_new_address_is_heard_beside_the_old_one() -> None:
-    """The others listen to both until the node sends from the new one."""
+def test_a_new_address_is_a_peer_beside_the_old_one() -> None:
+    """Both addresses are peers until the node sends from the new one."""
     before = text_of([peer_of(each) for each in nodes("n1", "n2")])
     wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
     both = text_of(next_peers(wanted, status(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
@@ -126,8 +126,8 @@ def test_a_new_address_is_heard_beside_the_old_one() -> None:
     assert over == tuple(map(peer_of, wanted))
 
 
-def test_a_node_that_leaves_with_two_addresses_is_heard_at_both() -> None:
-    """It may send from either until its pod is gone."""
+def test_a_node_that_leaves_with_two_addresses_stays_a_peer_with_both() -> None:
+    """It may send from both until its pod is gone."""
     before = text_of([peer_of(each) for each in nodes("n1", "n2")])
     wanted = [build.node("n1", address("n1", 1)), *nodes("n2")]
     both = text_of(next_peers(wanted, status(before, n1=before.hash, n2=before.hash), seeds=SEEDS))
@@ -136,7 +136,7 @@ def test_a_node_that_leaves_with_two_addresses_is_heard_at_both() -> None:
 
 @pytest.mark.parametrize(("service", "joined"), [("shop/s0", 3), ("shop/s23", 1)])
 def test_several_join_one_by_one_where_priorities_would_cross(service: str, joined: int) -> None:
-    """Three more of thirty: together, but for the rare Service of which two of the thirty would change their order."""
+    """Three nodes join thirty: together, except where two of the thirty would change their order for a Service."""
     names = [f"n{number}" for number in range(1, 34)]
     wanted = nodes(*names)
     thirty = text_of([peer_of(each) for each in wanted[:30]])
@@ -159,11 +159,11 @@ def _waits(*, pods: tuple[str, ...], silent: float | None, answered: bool) -> bo
     return not is_final(next_peers(three, found, seeds=SEEDS), three, found)
 
 
-def test_who_cannot_answer_is_not_waited_for_for_ever() -> None:
-    """An agent that answers, or did a moment ago, is; one that is silent for long, and a node without a pod, is not."""
+def test_agents_that_cannot_answer_are_not_waited_for() -> None:
+    """Agents that answer, or did so a moment ago, are waited for; long silent ones and nodes without a pod are not."""
     both = ("n1", "n2")
     assert _waits(pods=both, silent=None, answered=True)
-    assert _waits(pods=both, silent=None, answered=False)  # a controller that has just started has asked nobody
+    assert _waits(pods=both, silent=None, answered=False)  # a new controller has no answers yet
     assert _waits(pods=both, silent=PATIENCE - 1, answered=True)
     assert not _waits(pods=both, silent=PATIENCE + 1, answered=True)
     assert not _waits(pods=both, silent=PATIENCE + 1, answered=False)
@@ -171,8 +171,8 @@ def test_who_cannot_answer_is_not_waited_for_for_ever() -> None:
 
 
 # --- through the plan -------------------------------------------------------------------------------------------------
-def test_the_plan_goes_through_both_texts() -> None:
-    """With pods and answers: first a peer, then a node; the group is looked at again while somebody waits."""
+def test_a_node_joins_through_the_plan() -> None:
+    """The node is a peer first, then a full member. The group is reconciled again meanwhile."""
     world = settled(build.group(**UNICAST), serving(WEB, "192.0.2.130"))
     assert "@n2 unicast_src_ip" in world.text()
     world.objects.pods[GROUP] = {each.metadata.key: each for each in (pod("edge-1", "n1"), pod("edge-2", "n2"))}
@@ -191,14 +191,14 @@ def test_the_plan_goes_through_both_texts() -> None:
     assert world.group().requeue_after != RECHECK
 
 
-def test_a_pod_that_should_be_gone_for_long_holds_nobody_up() -> None:
-    """Others wait for a node that has left while its pod ends, and not when that hangs."""
+def test_a_pod_stuck_in_deletion_does_not_delay_new_nodes() -> None:
+    """New nodes wait while the pod of a node that left ends, but not if it is stuck."""
     chosen = {"edge": "yes"}
     world = settled(build.group(**UNICAST, node_selector=chosen), serving(WEB, "192.0.2.130"), nodes=0)
     for number in (1, 2):
         world.snapshot.put(build.node(f"n{number}", f"192.0.2.{10 + number}", labels=chosen))
     world.settle(Key(KeyKind.GROUP, GROUP))
-    world.snapshot.put(build.node("n2", "192.0.2.12"))  # it is there and ready, and no node of the group any more
+    world.snapshot.put(build.node("n2", "192.0.2.12"))  # it is ready, but not in the group any more
     world.snapshot.put(build.node("n3", "192.0.2.13", labels=chosen))
     last = pod("edge-2", "n2")
     for seconds, is_in in ((0.0, False), (PATIENCE + 1, True)):
@@ -213,7 +213,7 @@ def test_a_pod_that_should_be_gone_for_long_holds_nobody_up() -> None:
 
 
 def _answer(world: World, *names: str) -> None:
-    """The agents of these nodes run what was written last."""
+    """The agents of these nodes run the current text."""
     meta = world.objects.configmaps[GROUP].data or {}
     found = re.search(r'"configHash":"(\w+)"', meta["agent.json"])
     assert found
@@ -223,19 +223,19 @@ def _answer(world: World, *names: str) -> None:
 
 # --- every history ----------------------------------------------------------------------------------------------------
 class History:
-    """Nodes that come, go and change their address, and read what was written whenever they like."""
+    """Nodes that join, leave, change their address, and read the text at any time."""
 
     def __init__(self, count: int) -> None:
         self.addresses = dict.fromkeys(NODES[:count], 0)
         self.texts = [text_of([peer_of(each) for each in self.nodes()])]
-        self.pods = dict.fromkeys(self.addresses, 0)  # which text each runs
+        self.pods = dict.fromkeys(self.addresses, 0)  # the text that each node runs
 
     def nodes(self) -> list[Node]:
-        """The nodes of the group as they are."""
+        """The current nodes of the group."""
         return [build.node(name, address(name, made)) for name, made in sorted(self.addresses.items())]
 
     def act(self, node: str, what: str) -> None:
-        """Let something happen to *node*, if it can, and plan."""
+        """Change *node* where possible, and plan."""
         match what:
             case "join":
                 self.addresses.setdefault(node, 0)
@@ -252,7 +252,7 @@ class History:
         self.plan()
 
     def plan(self) -> None:
-        """Write the next text where it differs."""
+        """Plan, and write the next text where it differs."""
         last = self.texts[-1]
         found = status(last, **{name: self.texts[text].hash for name, text in self.pods.items()})
         found = replace(found, leaving=found.pods - self.addresses.keys())
@@ -261,7 +261,9 @@ class History:
             self.texts.append(fresh)
 
     def check(self) -> None:
-        """All who speak hear each other, and nobody outranks by one text whom he follows by another."""
+        """
+        All senders hear each other, and no node outranks another by one text and is outranked by it by another text.
+        """
         runs = {name: running_nodes(self.texts[text].text) for name, text in self.pods.items()}
         speakers = {name: own for name, found in runs.items() if (own := found.source(name, 4))}
         for name, own in speakers.items():
@@ -291,8 +293,8 @@ EVENTS = st.lists(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(min_value=1, max_value=4), EVENTS)
-def test_whoever_speaks_is_heard_by_all_who_speak(count: int, events: list[tuple[str, str]]) -> None:
-    """In every history, whatever text each node runs; and when all have read, the text is what it should be."""
+def test_all_senders_hear_each_other_in_every_history(count: int, events: list[tuple[str, str]]) -> None:
+    """This holds in every history, for any text on each node. After all have read, the text is the final one."""
     history = History(count)
     for node, what in events:
         history.act(node, what)
@@ -305,8 +307,8 @@ def test_whoever_speaks_is_heard_by_all_who_speak(count: int, events: list[tuple
     assert history.texts[-1] == text_of([peer_of(each) for each in history.nodes()])
 
 
-def test_participants_are_read_from_the_text() -> None:
-    """Of both families, from the first instance of each; a text of somebody else has none."""
+def test_running_nodes_are_read_from_the_text() -> None:
+    """Both families are read, from the first instance of each. A text of another program has none."""
     group = build.group(**UNICAST)
     both = parse_address("192.0.2.200"), parse_address("2001:db8::1")
     members = [

@@ -1,4 +1,4 @@
-"""Changes that all nodes make at one instant: who decides when, and that nobody switches alone."""
+"""Changes that all nodes make at one instant: all nodes switch, or none does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from kavip.reconcile.rollout import readiness, switchover
 from kavip.reconcile.rollout.configmap import PublishedRevisions, Revision, read_published, settings_of
 from kavip.vrrp.identity import agree
 from kavip.vrrp.running import running_instances
-from tests.reconcile.group.grouping import PROGRAMMED, WEB, condition, serving, settled, told, with_pods
-from tests.reconcile.scenes import GROUP, World, pod
+from tests.reconcile.group.settledgroup import PROGRAMMED, WEB, annotations, condition, serving, settled, with_pods
+from tests.reconcile.world import GROUP, World, pod
 from tests.support import build
 
 MULTICAST: dict[str, Any] = {"vrrp_version": 3, "unicast_enabled": False}
@@ -33,7 +33,7 @@ TICK = 1.0
 
 @dataclass
 class Node:
-    """An agent, as far as a switch concerns it: what is mounted, what runs, and why it cannot prepare."""
+    """The part of an agent that matters to a switch: what is mounted, what runs, and why it cannot prepare."""
 
     name: str
     mounted: PublishedRevisions | None = None
@@ -46,7 +46,7 @@ class Node:
     bars: str = ""
 
     def step(self, now: datetime) -> None:
-        """Run what is to run."""
+        """Run the revision for this moment."""
         found = self.mounted
         if found is None:
             return
@@ -56,7 +56,7 @@ class Node:
             self.runs = wanted
 
     def state(self, now: datetime) -> NodeState:
-        """What it answers."""
+        """The agent's answer."""
         assert self.mounted
         following = self.mounted.next
         is_ahead = self.mounted.switch_at is None or now < self.mounted.switch_at
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass
 class Site:
-    """A group with its nodes, and a controller that has no memory but what it wrote."""
+    """A group with its nodes, and a controller without any memory except what it wrote."""
 
     world: World
     nodes: list[Node]
@@ -89,18 +89,18 @@ class Site:
 
     @property
     def published(self) -> PublishedRevisions:
-        """What stands in the ConfigMap."""
+        """The revisions in the ConfigMap."""
         found = read_published(self.world.objects.configmaps[GROUP], settings_of(self.world.snapshot.groups[GROUP]))
         assert found
         return found
 
     @property
     def message(self) -> str:
-        """What the group says of it."""
+        """The message of Programmed."""
         return condition(self.world, PROGRAMMED)[2]
 
     def edit(self, **spec: Any) -> None:
-        """Edit the group."""
+        """Edit the spec of the group."""
         old = self.world.snapshot.groups[GROUP]
         self.world.snapshot.put(msgspec.structs.replace(old, spec=build.group(GROUP, **spec).spec))
 
@@ -114,17 +114,17 @@ class Site:
             if not node.is_silent:
                 state = node.state(self.world.now)
                 self.world.agents = self.world.agents.with_state(GROUP, node.name, state=state)
-        for _ in range(2 if controller else 0):  # status, objects, and what follows from them
+        for _ in range(2 if controller else 0):  # first the status, then the objects
             self.world.group()
         self.check()
 
     def pass_time(self, seconds: float) -> None:
-        """Let as many seconds pass."""
+        """Let *seconds* pass."""
         for _ in range(round(seconds / TICK)):
             self.tick()
 
     def until(self, ready: Callable[[], object], *, seconds: float = 60.0) -> None:
-        """Let time pass until something is so."""
+        """Let time pass until *ready* holds."""
         for _ in range(round(seconds / TICK)):
             if ready():
                 return
@@ -132,7 +132,7 @@ class Site:
         raise AssertionError(self.message)
 
     def check(self) -> None:
-        """No two nodes are masters of one instance, or of one VIP in two."""
+        """Assert that no two nodes are masters of one instance, or of one VIP in two instances."""
         one, other = (running_instances(node.runs.text) if node.runs else {} for node in self.nodes)
         for name in one.keys() & other.keys():
             assert agree(one[name].identity, other[name].identity), name
@@ -142,13 +142,15 @@ class Site:
 
 
 def is_done(site: Site) -> bool:
-    """Whether nothing is pending and all nodes run what is published."""
+    """Whether no switch is pending and all nodes run what is published."""
     return site.published.next is None and all(node.runs == site.published.current for node in site.nodes)
 
 
 @pytest.mark.parametrize("after", [UNICAST, SHARED, SECOND, SECRET, {**MULTICAST, "interface": "eth1"}])
 def test_all_nodes_switch_at_one_instant(after: dict[str, Any]) -> None:
-    """Prepare, announce, switch, publish: and what is published says so all the time."""
+    """
+    Nodes prepare, the instant is announced, all switch, and the new text is published; the ConfigMap shows each step.
+    """
     site = Site.of(**MULTICAST)
     before = site.published.current
     site.edit(**after)
@@ -162,14 +164,14 @@ def test_all_nodes_switch_at_one_instant(after: dict[str, Any]) -> None:
     assert condition(site.world, PROGRAMMED)[0] == "True"
 
 
-def test_pods_are_told_of_each_step() -> None:
-    """What is next, the announcement, and that it is done: each time kubelet is to look at once."""
+def test_pods_are_annotated_at_each_step() -> None:
+    """The next text, the announcement and the end each change the annotation, so that kubelet refreshes the mount."""
     site = Site.of(**MULTICAST)
     site.edit(**UNICAST)
     seen: list[str] = []
     for _ in range(40):
         site.tick(controller=False)
-        seen += sorted(set(told(site.world.group()).values()))
+        seen += sorted(set(annotations(site.world.group()).values()))
     assert is_done(site)
     assert len(seen) == len(set(seen)) == 3
 
@@ -188,7 +190,7 @@ HINDRANCES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HINDRANCES)
 def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
-    """Nobody switches until it is ready; then all do."""
+    """No node switches until it is ready; then all do."""
     site = Site.of(**MULTICAST)
     changes, message = HINDRANCES[name]
     for field_name, value in changes.items():
@@ -204,7 +206,7 @@ def test_a_node_that_is_not_ready_is_named_and_waited_for(name: str) -> None:
 
 
 def test_a_node_without_an_answer_is_waited_for() -> None:
-    """A node that is down or silent may come back as a second master."""
+    """A node that is down or silent could come back as a second master."""
     site = Site.of(**MULTICAST)
     contact = Contact(is_silent=True)
     site.world.agents = site.world.agents.with_contact(GROUP, "n2", contact=contact)
@@ -212,13 +214,13 @@ def test_a_node_without_an_answer_is_waited_for() -> None:
     site.pass_time(15)
     assert "waits for node n2: its agent does not answer" in site.message
     site.world.agents = replace(site.world.agents, contacts={})
-    del site.world.objects.pods[GROUP]["lb/edge-n2"]  # its pod is gone: there is nobody to wait for
+    del site.world.objects.pods[GROUP]["lb/edge-n2"]  # without a pod it is not waited for
     site.nodes[1] = Node("n2")
     site.until(lambda: site.published.next is None)
 
 
 def test_a_node_that_has_left_is_waited_for_as_long_as_its_pod_runs() -> None:
-    """Its keepalived is on the segment all the same."""
+    """Its keepalived is still on the segment."""
     site = Site.of(**MULTICAST)
     site.world.snapshot.drop(names.NODE, "n2")
     site.edit(**UNICAST)
@@ -226,8 +228,8 @@ def test_a_node_that_has_left_is_waited_for_as_long_as_its_pod_runs() -> None:
     assert "waits for node n2: it has left the group, and its pod still runs" in site.message
 
 
-def test_an_announcement_that_one_has_not_seen_is_called_off_and_made_again_for_later() -> None:
-    """Each try lies twice as far ahead: also a kubelet that looks once a minute sees it in the end."""
+def test_an_announcement_that_a_node_has_not_seen_is_called_off_and_repeated() -> None:
+    """Each announcement lies twice as far ahead, so that a slow kubelet sees it in the end."""
     site = Site.of(**MULTICAST)
     site.edit(**UNICAST)
     site.until(lambda: site.nodes[1].mounted and site.nodes[1].mounted.next)
@@ -240,8 +242,8 @@ def test_an_announcement_that_one_has_not_seen_is_called_off_and_made_again_for_
     site.until(lambda: is_done(site))
 
 
-def test_other_changes_go_through_meanwhile() -> None:
-    """A Service that comes while one node is not ready is served at once, by what runs."""
+def test_other_changes_are_published_meanwhile() -> None:
+    """A new Service is served at once by the current text while one node is not ready."""
     site = Site.of(**MULTICAST)
     site.nodes[1].refuses = "no"
     site.edit(**UNICAST)
@@ -255,7 +257,7 @@ def test_other_changes_go_through_meanwhile() -> None:
 
 
 def test_a_change_after_the_announcement_does_not_move_the_instant() -> None:
-    """What comes before the last seconds goes through beside it; what comes in them, right after."""
+    """A change before the last seconds is published beside it; a change in the last seconds, right after it."""
     site = Site.of(**MULTICAST)
     site.edit(**UNICAST)
     site.until(lambda: site.published.switch_at)
@@ -274,7 +276,7 @@ def test_a_change_after_the_announcement_does_not_move_the_instant() -> None:
 
 
 def test_a_change_of_mind_before_the_instant() -> None:
-    """Edited back, what is next disappears; edited again, all prepare again."""
+    """After the edit is reverted there is no next text. After another edit, all nodes prepare again."""
     site = Site.of(**MULTICAST)
     before = site.published.current
     site.edit(**UNICAST)
@@ -290,8 +292,8 @@ def test_a_change_of_mind_before_the_instant() -> None:
 
 
 @pytest.mark.parametrize("runs_too", [False, True])
-def test_a_configuration_that_no_node_can_run_does_not_bar_the_one_that_mends_it(runs_too: bool) -> None:
-    """Such as an interface with a wrong name from the beginning: on all nodes, or on one only."""
+def test_a_configuration_that_no_node_can_run_does_not_block_its_correction(runs_too: bool) -> None:
+    """An interface with a wrong name, on all nodes or on one, can be corrected."""
     site = Site.of(**MULTICAST, interface="eth7")
     for node in site.nodes[1 if runs_too else 0 :]:
         node.runs, node.bars = None, site.published.current.hash
@@ -302,8 +304,8 @@ def test_a_configuration_that_no_node_can_run_does_not_bar_the_one_that_mends_it
     assert condition(site.world, PROGRAMMED)[0] == "True"
 
 
-def test_where_nothing_runs_nothing_is_waited_for() -> None:
-    """Without pods the change is published at once, and so it is for files."""
+def test_without_pods_a_change_is_published_at_once() -> None:
+    """Without pods the change is published at once, as in the offline commands."""
     world = settled(build.group(GROUP, **MULTICAST), serving(WEB, VIP))
     old = world.snapshot.groups[GROUP]
     world.snapshot.put(msgspec.structs.replace(old, spec=build.group(GROUP, **UNICAST).spec))
@@ -312,7 +314,7 @@ def test_where_nothing_runs_nothing_is_waited_for() -> None:
 
 
 def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they do not the group says so, and what runs goes on."""
+    """If they do not fit, the group reports it, and the current text stays."""
     site = Site.of(**MULTICAST)
     monkeypatch.setattr(switchover, "LARGEST", 8_500)
     site.edit(**UNICAST)
@@ -323,7 +325,7 @@ def test_both_texts_must_fit_into_the_config_map(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_password_that_is_replaced_in_place() -> None:
-    """The text stays the same; a node that sees nothing new is waited for as long as kubelet may take."""
+    """The text stays the same. A node that sees no new password is waited for as long as kubelet may need."""
     site = Site.of(**SECRET)
     states = {name: site.world.agents.states_of(GROUP)[name] for name in ("n1", "n2")}
     seen = instant_text(site.world.now)
@@ -353,8 +355,8 @@ def test_a_password_that_is_replaced_in_place() -> None:
     assert (site.published.next, site.published.current.settings.renewals) == (None, 1)
 
 
-def test_what_a_silent_node_said_of_its_password_is_over() -> None:
-    """It may have been before a switch that it missed: nobody waits for it once more."""
+def test_a_silent_node_starts_no_switch_for_its_password() -> None:
+    """It may have answered before a switch that it missed, so it starts no new switch."""
     site = Site.of(**SECRET)
     state = replace(site.world.agents.states_of(GROUP)["n1"], new_password=instant_text(site.world.now))
     site.world.agents = site.world.agents.with_state(GROUP, "n1", state=state)
@@ -366,13 +368,13 @@ def test_what_a_silent_node_said_of_its_password_is_over() -> None:
 
 
 def switch_at(site: Site) -> datetime:
-    """The instant that is announced."""
+    """The announced instant."""
     assert site.published.switch_at
     return site.published.switch_at
 
 
-def test_a_pod_needs_the_secrets_of_both() -> None:
-    """The one that runs, and the one to which all switch."""
+def test_a_pod_mounts_the_secrets_of_both_revisions() -> None:
+    """A pod mounts the Secret of the current revision and that of the next one."""
     one, two = (settings_of(build.group(password_auth=PasswordAuth(secret_ref=SecretRef(name=n)))) for n in ("a", "b"))
     assert PublishedRevisions(Revision("", "", one), Revision("", "", two)).secrets == {"a", "b"}
 
@@ -386,8 +388,8 @@ TROUBLE = st.tuples(st.sampled_from(["killed", "stuck", "refuses"]), st.integers
 @pytest.mark.slow
 @given(EDITS, SERVICES, TROUBLE)
 @settings(max_examples=10, deadline=None)
-def test_nobody_switches_alone(edits: dict[int, Any], services: dict[int, str], trouble: tuple[str, int, int]) -> None:
-    """Whenever the controller is killed, or a node is stuck or refuses, for however long: all switch, or none does."""
+def test_no_node_switches_alone(edits: dict[int, Any], services: dict[int, str], trouble: tuple[str, int, int]) -> None:
+    """All nodes switch or none does, whenever the controller is killed, or a node is stuck or refuses."""
     site = Site.of(**MULTICAST)
     what, begins, lasts = trouble
     for number in range(70):

@@ -8,7 +8,7 @@ from kavip import names
 from kavip.api.meta import Condition
 from kavip.api.service import Service
 from kavip.reconcile.plan import Plan
-from tests.reconcile.scenes import GROUP, World, body_of
+from tests.reconcile.world import GROUP, World, body_of
 from tests.support import build
 
 ASSIGNED = names.Condition.ADDRESS_ASSIGNED

@@ -15,9 +15,9 @@ from kavip.reconcile.observed.nodes import AgentStates, Contact, InstanceState, 
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object
 from kavip.vrrp.tracking import local_track
-from tests.reconcile.group.grouping import with_pods
-from tests.reconcile.scenes import GROUP, World, body_of, cluster, pod
+from tests.reconcile.group.settledgroup import with_pods
 from tests.reconcile.service.planning import VIP, WEB, conditions_of, web
+from tests.reconcile.world import GROUP, World, body_of, cluster, pod
 from tests.support import build
 
 NOBODY = "; nobody answers there: no node has a ready endpoint (externalTrafficPolicy: Local)"

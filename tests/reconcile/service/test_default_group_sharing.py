@@ -11,7 +11,7 @@ from kavip.ipam.allocate import breaks_sharing
 from kavip.ipam.request import read_request
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
-from tests.reconcile.scenes import GROUP, World
+from tests.reconcile.world import GROUP, World
 from tests.support import build
 
 SHARED = {names.SHARING_KEY_ANNOTATION: "web"}

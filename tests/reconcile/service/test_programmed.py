@@ -14,8 +14,8 @@ from kavip.reconcile.observed.nodes import AgentStates, ExcludedInstance
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import Key, KeyKind, Plan
 from kavip.reconcile.service.reconcile import plan_service
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, told, web
+from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
 from tests.support import build
 
 
@@ -40,7 +40,7 @@ def test_programmed_group_is_being_deleted() -> None:
     metadata = msgspec.structs.replace(build.group().metadata, deletion_timestamp="2026-02-01T00:00:00Z")
     leaving = msgspec.structs.replace(build.group(router_ids={WEB: 1}), metadata=metadata)
     plan = plan_service(
-        cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=Observed(seen(n1=running("h", VIP)))
+        cluster(web(), leaving, build.pool()), WEB, now=NOW, observed=Observed(agent_states(n1=running("h", VIP)))
     )
     assert reason_of(plan) == Reason.GROUP_NOT_FOUND
     assert "lb/edge is being deleted" in body_of(plan)["conditions"][-1]["message"]
@@ -80,7 +80,7 @@ def test_programmed_no_nodes() -> None:
 def test_programmed_pending_counts_nodes() -> None:
     """The message says how far it is, and who refuses."""
     world = World(cluster(web(), build.group(router_ids={WEB: 1}), build.pool(), nodes=3))
-    world.agents = seen(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
+    world.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7: unknown keyword"))
     world.service(WEB)
     assert programmed_of(world) == (
         "1 of 3 nodes run a configuration with 192.0.2.128; waiting for n2, n3; "
@@ -125,7 +125,9 @@ def test_programmed_is_false_where_a_node_leaves_the_instance_out(
     group = build.group(router_ids={WEB: 1, "shop/webber": 2}, allow_verbatim=["garp_master_delay"])
     world = World(cluster(service, neighbour, group, build.pool()))
     every = (VIP, "192.0.2.129")
-    world.agents = seen(n1=running("h", *every), n2=running("h", *every, excluded=(ExcludedInstance(**left_out),)))
+    world.agents = agent_states(
+        n1=running("h", *every), n2=running("h", *every, excluded=(ExcludedInstance(**left_out),))
+    )
     for key in (WEB, "shop/webber"):
         world.service(key)
     assert world.condition(WEB, PROGRAMMED) == ("False", reason)
@@ -150,7 +152,7 @@ def test_a_node_that_is_down_is_not_waited_for() -> None:
     down = snapshot.nodes["n2"]
     status = msgspec.structs.replace(down.status, conditions=[NodeCondition(type="Ready", status="Unknown")])
     snapshot.put(msgspec.structs.replace(down, status=status))
-    plan = plan_service(snapshot, WEB, now=NOW, observed=Observed(seen(n1=running("h", VIP))))
+    plan = plan_service(snapshot, WEB, now=NOW, observed=Observed(agent_states(n1=running("h", VIP))))
     assert conditions_of(plan)[PROGRAMMED] == ("True", "Programmed")
 
 
@@ -160,7 +162,7 @@ class TestOnceProgrammed:
     def world(self, **more: Any) -> World:
         """A Service that is programmed on two nodes."""
         world = World(cluster(web(**more), build.group(), build.pool()))
-        world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
+        world.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
         world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
         assert world.condition(WEB, PROGRAMMED) == ("True", "Programmed")
         return world
@@ -175,7 +177,7 @@ class TestOnceProgrammed:
 
     @pytest.mark.parametrize(
         "agents",
-        [AgentStates(), seen(n1=running("g", VIP)), seen(n1=running("x", VIP, "192.0.2.129"))],
+        [AgentStates(), agent_states(n1=running("g", VIP)), agent_states(n1=running("x", VIP, "192.0.2.129"))],
         ids=["kavip has just started", "one node has not been asked", "more VIPs than ours"],
     )
     def test_silence_does_not_flip_it(self, agents: AgentStates) -> None:
@@ -193,7 +195,7 @@ class TestOnceProgrammed:
     def test_a_node_that_lacks_the_vip_flips_it(self) -> None:
         """What an agent says counts."""
         world = self.world()
-        world.agents = seen(n1=running("h", VIP), n2=running("g"))
+        world.agents = agent_states(n1=running("h", VIP), n2=running("g"))
         assert conditions_of(world.service(WEB)) == {PROGRAMMED: ("False", "Pending")}
 
     def test_a_group_that_goes_flips_it(self) -> None:

@@ -13,8 +13,8 @@ from kavip.names import Reason
 from kavip.reconcile.plan import ConditionState, ReconcileOptions, ServicePlan
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.scenes import GROUP, NOW, body_of, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, told, web
+from tests.reconcile.world import GROUP, NOW, body_of, cluster
 from tests.support import build
 
 PROD = LabelSelector(match_labels={"env": "prod"})

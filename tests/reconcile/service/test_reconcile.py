@@ -10,8 +10,8 @@ from kavip.api.service import Ingress, LoadBalancer
 from kavip.reconcile.plan import Key, KeyKind, ReconcileOptions, ServicePlan, StatusPatch
 from kavip.reconcile.service.reconcile import plan_service
 from kavip.snapshot import Object
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
+from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
 from tests.support import build
 
 
@@ -59,9 +59,9 @@ def test_programmed_follows_in_one_further_write() -> None:
     """Nodes take up the configuration one by one: there is one write when the last has, and none before."""
     world = World(cluster(web(), build.group(), build.pool()))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
-    world.agents = seen(n1=running("h", VIP))
+    world.agents = agent_states(n1=running("h", VIP))
     assert not world.service(WEB).writes
-    world.agents = seen(n1=running("h", VIP), n2=running("h", VIP))
+    world.agents = agent_states(n1=running("h", VIP), n2=running("h", VIP))
     plan = world.service(WEB)
     assert conditions_of(plan) == {PROGRAMMED: ("True", "Programmed")}
     assert [notice.reason for notice in plan.events] == ["Programmed"]

@@ -13,8 +13,8 @@ from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import ServicePlan
 from kavip.reconcile.service import allocation
 from kavip.reconcile.service.reconcile import plan_service
-from tests.reconcile.scenes import NOW, body_of, cluster
 from tests.reconcile.service.planning import ASSIGNED, WEB, conditions_of, web
+from tests.reconcile.world import NOW, body_of, cluster
 from tests.support import build
 
 GIVEN = "192.0.2.140"

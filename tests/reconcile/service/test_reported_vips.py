@@ -6,8 +6,8 @@ import pytest
 from kavip.api.cluster import PodStatus
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.rollout import peers
-from tests.reconcile.group.grouping import WEB, with_pods
-from tests.reconcile.scenes import GROUP, World, cluster, pod
+from tests.reconcile.group.settledgroup import WEB, with_pods
+from tests.reconcile.world import GROUP, World, cluster, pod
 from tests.support import build
 
 KEYS = (Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))

@@ -8,8 +8,8 @@ import pytest
 from kavip import names
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.plan import Key, KeyKind
-from tests.reconcile.scenes import GROUP, NOW, World, body_of, cluster, running, seen
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, programmed_of, web
+from tests.reconcile.world import GROUP, NOW, World, agent_states, body_of, cluster, running
 from tests.support import build
 
 
@@ -52,7 +52,7 @@ def test_a_message_of_another_kind_is_written_at_once() -> None:
 def test_a_late_count_is_written_once_the_owner_may_look() -> None:
     """Progress alone is no write while nodes load; a Service that is stuck says on whom it waits, ever more rarely."""
     world = pending()
-    world.agents = seen(n1=running("h", VIP))
+    world.agents = agent_states(n1=running("h", VIP))
     world.later(5)
     plan = world.service(WEB)
     assert not plan.writes
@@ -69,7 +69,7 @@ def test_a_late_count_is_written_once_the_owner_may_look() -> None:
 def test_a_start_rewrites_no_message() -> None:
     """What was counted before stands until the agents have had time to answer; then it is counted anew."""
     world = pending()
-    world.agents = seen(n1=running("h", VIP), n2=running("g", refused="line 7"))
+    world.agents = agent_states(n1=running("h", VIP), n2=running("g", refused="line 7"))
     world.later(20)
     world.service(WEB)
     before = programmed_of(world)
@@ -92,7 +92,7 @@ def test_a_start_rewrites_no_message() -> None:
 def reworded(*kinds: str) -> World:
     """A Service with all conditions, of which *kinds* have the message of another version."""
     world = pending()
-    world.agents = seen(n1=running("h", VIP, master=True), n2=running("h", VIP))
+    world.agents = agent_states(n1=running("h", VIP, master=True), n2=running("h", VIP))
     world.settle(Key(KeyKind.SERVICE, WEB), Key(KeyKind.GROUP, GROUP))
     service = world.snapshot.services[WEB]
     conditions = [
@@ -130,7 +130,7 @@ def test_a_group_requeues_reworded_services_behind_all_others() -> None:
     world = reworded(PROGRAMMED)
     plan = world.plan_group()
     assert (plan.also, plan.also_low_priority) == ((), (Key(KeyKind.SERVICE, WEB),))
-    world.agents = seen(n1=running("h", VIP, master=True), n2=running("g"))
+    world.agents = agent_states(n1=running("h", VIP, master=True), n2=running("g"))
     plan = world.plan_group()
     assert (plan.also, plan.also_low_priority) == ((Key(KeyKind.SERVICE, WEB),), ())
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from kavip import names
 from kavip.reconcile.plan import Key, KeyKind, ServicePlan, StatusPatch
-from tests.reconcile.scenes import GROUP, World, cluster
 from tests.reconcile.service.planning import ASSIGNED, PROGRAMMED, VIP, WEB, conditions_of, told, web
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 KEY = Key(KeyKind.SERVICE, WEB)

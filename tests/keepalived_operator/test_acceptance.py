@@ -1,7 +1,7 @@
 """
-Whoever comes from keepalived-operator: the acceptance checks (a) to (m), on the plans that the controller carries out.
+The acceptance checks (a) to (m) for users of keepalived-operator, on the controller's plans.
 
-What only a daemon can say, (f), is asked of a real keepalived in ``test_daemon``.
+Check (f) needs a real keepalived: see ``test_daemon``.
 """
 
 import random
@@ -26,7 +26,7 @@ from kavip.reconcile.plan import Key, KeyKind
 from kavip.snapshot import Object, Snapshot
 from tests.agent import mounts
 from tests.agent.config.test_localize import facts
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -35,12 +35,12 @@ MULTICAST: dict[str, Any] = {"unicast_enabled": None}
 
 
 def external(key: str, *vips: str, **more: Any) -> Service:
-    """A Service of the group with external IPs, as OpenShift's users have them."""
+    """A Service of the group with externalIPs, as on OpenShift."""
     return build.service(key, group=GROUP, type="ClusterIP", external_ips=list(vips), **more)
 
 
 def settled(*objects: Object, nodes: int = 2) -> World:
-    """A world in which everything that follows from *objects* is done."""
+    """A world in which all plans of *objects* are carried out."""
     world = World(cluster(*objects, nodes=nodes))
     services = [Key(KeyKind.SERVICE, each.key) for each in objects if isinstance(each, Service)]
     groups = [Key(KeyKind.GROUP, each.key) for each in objects if isinstance(each, KeepalivedGroup)]
@@ -64,12 +64,12 @@ def block(text: str, name: str) -> str:
 # --- (a) --------------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def applied() -> Simulation:
-    """What comes of the predecessor's own test manifests."""
+    """The world after keepalived-operator's own test manifests."""
     return simulate.plan(files.load([MANIFESTS]))
 
 
-def test_a_its_own_manifests_give_what_they_gave(applied: Simulation) -> None:
-    """Each group has DaemonSet and ConfigMap of its name, the image is defaulted, VRIDs begin behind the blacklist."""
+def test_a_its_own_manifests_give_the_same_result(applied: Simulation) -> None:
+    """Each group has a DaemonSet and a ConfigMap of its name and the default image; VRIDs start after the blacklist."""
     made = {(each["kind"], each["metadata"]["name"]) for each in applied.objects}
     groups = ("keepalivedgroup-test", "keepalivedgroup-test2", "keepalivedgroup-router")
     assert made == {(kind, name) for kind in (names.CONFIG_MAP, names.DAEMON_SET) for name in groups}
@@ -78,28 +78,28 @@ def test_a_its_own_manifests_give_what_they_gave(applied: Simulation) -> None:
 
 
 def test_a_a_service_without_annotation_is_ignored(applied: Simulation) -> None:
-    """It gets neither address nor condition nor VRID."""
+    """It gets no address, no condition and no VRID."""
     plain = applied.snapshot.services["t/kubernetes"]
     assert (plain.ingress_addresses, plain.status.conditions) == ((), None)
     assert not any("t/kubernetes" in (each.status.router_ids or {}) for each in applied.snapshot.groups.values())
 
 
-def test_a_the_platform_assigns_where_it_does(applied: Simulation) -> None:
-    """A Service without an address has a VRID, no instance, and a condition that says who is to assign."""
+def test_a_addresses_are_left_to_a_platform_that_assigns_them(applied: Simulation) -> None:
+    """A Service without an address has a VRID, no instance, and a condition that says what assigns addresses."""
     assert "t/svc1" not in applied.configurations[ROUTER]
     found = {each.type: each.reason for each in applied.snapshot.services["t/svc1"].status.conditions or ()}
     assert found[Condition.ADDRESS_ASSIGNED] == "LeftToPlatform"
 
 
 def test_a_the_same_vip_in_two_groups_is_detected(applied: Simulation) -> None:
-    """The first keeps it, the second is refused: the predecessor ran it in both."""
+    """The first keeps it, the second is refused. keepalived-operator ran it in both."""
     assert "192.168.131.130" in applied.configurations[ROUTER]
     assert [(each.namespace, each.name) for each in applied.refused] == [("t", "svc4")]
     assert "192.168.131.130" not in applied.configurations[SECOND]
 
 
 def test_a_groups_of_one_segment_take_different_vrids(applied: Simulation) -> None:
-    """The predecessor began with 1 in each; and two groups on the same nodes have ports of their own."""
+    """keepalived-operator started with 1 in each. Two groups on the same nodes have different ports."""
     used = [number for each in applied.snapshot.groups.values() for number in (each.status.router_ids or {}).values()]
     assert len(used) == len(set(used)) > 2
     ports = [each.status.metrics_port for each in applied.snapshot.groups.values()]
@@ -109,7 +109,7 @@ def test_a_groups_of_one_segment_take_different_vrids(applied: Simulation) -> No
 # --- (b), (c) ---------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
 def test_b_a_hundred_reconciles_give_the_same_bytes() -> None:
-    """Nothing is written again, and a fresh controller that reads the objects in any order makes the same text."""
+    """Nothing is written again, and a new controller that reads the objects in any order makes the same text."""
     objects: list[Object] = [build.group(**MULTICAST), *(external(f"t/s{at}", *ips(at)) for at in range(9))]
     world = settled(*objects)
     text = world.text()
@@ -124,14 +124,14 @@ def test_b_a_hundred_reconciles_give_the_same_bytes() -> None:
 
 
 def ips(at: int) -> list[str]:
-    """Three addresses, in an order of their own."""
+    """Three addresses in no order."""
     found = [f"198.51.100.{10 * at + number}" for number in (3, 1, 2)]
     return found[at % 3 :] + found[: at % 3]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_c_router_ids_in_status_are_kept_for_any_order_of_creation(seed: int) -> None:
-    """The seeded ones stay as they are, also those that no rule would give; newcomers take what is free."""
+    """VRIDs in the status stay, also those that kavip would not assign. New Services get free ones."""
     held = {"t/s0": 77, "t/s1": 3, "t/s2": 255}
     days = random.Random(seed).sample(range(1, 29), 5)
     made = (f"2026-02-{day:02}T00:00:00Z" for day in days)
@@ -146,7 +146,7 @@ def test_c_router_ids_in_status_are_kept_for_any_order_of_creation(seed: int) ->
 
 # --- (d), (e) ---------------------------------------------------------------------------------------------------------
 def test_d_spreadvips_without_a_pod_has_a_vrid_for_each_address() -> None:
-    """No instance is rendered without a VRID, and none with 0, from the first plan on."""
+    """From the first plan on, no instance is rendered without a VRID or with VRID 0."""
     spread = external("t/web", "198.51.100.1", "198.51.100.2", annotations={names.SPREAD_ANNOTATION: "true"})
     world = World(cluster(build.group(**MULTICAST), spread))
     text = ""
@@ -170,7 +170,7 @@ BAD = {
 
 @pytest.mark.parametrize("annotations", BAD.values(), ids=BAD)
 def test_e_a_bad_annotation_affects_only_its_service(annotations: dict[str, str]) -> None:
-    """The neighbours' configuration has not one byte less, and the Service says what is wrong with it, in an event."""
+    """The configuration of the other Services does not change, and an Event of the Service reports its problem."""
     good = settled(build.group(**MULTICAST), external("t/good", "198.51.100.1"))
     before = block(good.text(), "t/good")
     bad = external("t/bad", "198.51.100.2", annotations={names.GROUP_ANNOTATION: GROUP, **annotations})
@@ -185,7 +185,7 @@ def test_e_a_bad_annotation_affects_only_its_service(annotations: dict[str, str]
 
 # --- (g), (h) ---------------------------------------------------------------------------------------------------------
 def test_g_the_256th_instance_touches_none_of_the_255() -> None:
-    """The text is the same but for nothing, and who came too late says so."""
+    """The text does not change, and Services without a VRID report it."""
     services = [external(f"t/s{at:03}", f"198.18.{at // 200}.{at % 200 + 1}") for at in range(255)]
     world = World(cluster(build.group(**MULTICAST), *services))
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -199,7 +199,7 @@ def test_g_the_256th_instance_touches_none_of_the_255() -> None:
 
 
 def test_h_a_dual_stack_service_has_two_instances() -> None:
-    """One for each family, each with addresses of its own family only, whatever the order of the Service."""
+    """There is one instance for each family, with addresses of that family only, in any order of ipFamilies."""
     for vips in (("198.51.100.1", "2001:db8::1"), ("2001:db8::1", "198.51.100.1")):
         text = settled(build.group(**MULTICAST), external("t/web", *vips)).text()
         assert set(router_ids(text)) == {"t/web", "t/web/v6"}
@@ -209,7 +209,7 @@ def test_h_a_dual_stack_service_has_two_instances() -> None:
 
 # --- (i) to (m) -------------------------------------------------------------------------------------------------------
 def test_i_unicast_peers_follow_the_nodes_addresses() -> None:
-    """A node whose address appears later is a peer from then on; no node lists itself."""
+    """A node whose address appears later becomes a peer. No node lists itself."""
     world = settled(build.group(unicast_enabled=True), external("t/web", "192.0.2.130"), nodes=1)
     world.snapshot.put(Node(metadata=build.metadata("n2")))
     world.settle(Key(KeyKind.GROUP, GROUP))
@@ -223,7 +223,7 @@ def test_i_unicast_peers_follow_the_nodes_addresses() -> None:
 
 
 def test_j_selectors_and_annotations_stay_strings() -> None:
-    """What YAML would read as a boolean or a number reaches the DaemonSet as it was written."""
+    """Values that YAML would read as booleans or numbers stay strings in the DaemonSet."""
     given = {"x": "true", "y": "1", "z": "a: b"}
     group = build.group(node_selector=given, daemonset_pod_annotations={"prometheus.io/port": "9650", "z": "a: b"})
     (body,) = [each for each in simulate.plan([group, build.node("n1")]).objects if each["kind"] == names.DAEMON_SET]
@@ -232,8 +232,8 @@ def test_j_selectors_and_annotations_stay_strings() -> None:
     assert template["metadata"]["annotations"] == {"prometheus.io/port": "9650", "z": "a: b"}
 
 
-def test_k_local_without_a_health_port_is_not_in_fault_for_ever() -> None:
-    """ClusterIP with external IPs has no port to be asked: no script asks port 0, and none is run at all."""
+def test_k_local_without_a_health_port_is_not_in_fault_forever() -> None:
+    """A ClusterIP with externalIPs has no health port: no script asks port 0, and no script runs."""
     text = settled(build.group(**MULTICAST), external("t/web", "198.51.100.1", external_traffic_policy="Local")).text()
     assert router_ids(text) == {"t/web": 1}
     assert "script" not in text.replace("enable_script_security", "").replace("script_user", "")
@@ -241,7 +241,7 @@ def test_k_local_without_a_health_port_is_not_in_fault_for_ever() -> None:
 
 
 def test_l_a_service_called_interface_survives_interface_from_ip() -> None:
-    """Only the interface is replaced: the instance keeps its name and its brace, its lines their words."""
+    """Only the interface is replaced. The name of the instance, its brace and its lines stay."""
     verbatim = {names.VERBATIM_ANNOTATION: '{"track_interface": "{ eth1 }"}'}
     group = build.group(
         unicast_enabled=True, interface_from_ip="192.0.2.1", interface="dummy", allow_verbatim=["track_interface"]
@@ -258,7 +258,7 @@ def test_l_a_service_called_interface_survives_interface_from_ip() -> None:
 
 
 def test_m_two_groups_on_one_node_and_one_segment_do_not_meet() -> None:
-    """Other VRIDs, another port, and objects and mounts of their own."""
+    """They have different VRIDs and ports, and their own objects and mounts."""
     other = build.group("lb/other", segment="default", created="2026-02-01T00:00:00Z")
     there = external("t/b", "198.51.100.2", annotations={names.GROUP_ANNOTATION: "lb/other"})
     world = settled(build.group(segment="default"), other, external("t/a", "198.51.100.1"), there)

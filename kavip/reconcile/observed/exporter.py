@@ -24,7 +24,7 @@ SILENT: Final = NodeState(running=False)
 """The state of a node whose exporter was asked and did not answer."""
 
 
-def state_of(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeState:
+def node_state(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeState:
     """The state of a node by its exporter's metrics; silent where it saw no keepalived. *instances* have the VIPs."""
     if "keepalived_up 1" not in body.splitlines():
         return SILENT

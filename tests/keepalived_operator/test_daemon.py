@@ -1,4 +1,4 @@
-"""Acceptance check (f): what comes of the predecessor's groups passes a real keepalived before it runs."""
+"""Acceptance check (f): the configuration of keepalived-operator's groups passes a real keepalived before it runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from hack.testbed import runs
 from hack.testbed.segment import Segment
 from kavip import names
-from tests.predecessor.test_acceptance import BAD, external, settled
-from tests.reconcile.scenes import GROUP
+from tests.keepalived_operator.test_acceptance import BAD, external, settled
+from tests.reconcile.world import GROUP
 from tests.support import build
 from tests.vrrp import livedaemons
 
@@ -49,7 +49,7 @@ def lan() -> Iterator[Segment]:
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_f_every_configuration_passes_keepalived(lan: Segment, mode: dict[str, Any]) -> None:
-    """Exit status 0, and not a word on stderr; an override that slipped through would not pass."""
+    """The exit status is 0, and stderr is empty. An override of a wrong line would not pass."""
     (node,), text = lan.nodes, ""
     for name, services in CASES.items():
         text = settled(build.group(**mode), *services, nodes=1).text()

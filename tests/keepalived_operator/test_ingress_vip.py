@@ -1,4 +1,4 @@
-"""The way from keepalived-ingress-vip to kavip: no setting is missing, and the example does what the page says."""
+"""The migration from keepalived-ingress-vip: the page covers each setting, and its example works."""
 
 import json
 import re
@@ -53,7 +53,7 @@ vrrp_instance CLUSTER_VIP {
     }
 }
 """
-"""What keepalived-ingress-vip renders for this VIP, without its checks."""
+"""The text that keepalived-ingress-vip renders for this VIP, without its checks."""
 
 SETTINGS = {
     *(f"keepalived.{name}" for name in ("debug", "authPassword", "vrrpInterfaceName", "vipInterfaceName")),
@@ -66,11 +66,11 @@ SETTINGS = {
     *(f"pod.resources.{kind}.{what}" for kind in ("requests", "limits") for what in ("cpu", "memory")),
     *("pod.nodeSelector", "pod.tolerations", "pod.tolerateMasterTaints", "pod.affinity", "pod.imagePullSecrets"),
 }
-"""Its configuration reference, all of it."""
+"""All settings of its configuration reference."""
 
 
 def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
-    """What becomes of the example on two nodes of the tests' segment."""
+    """The world of the example on two nodes of a test segment."""
     path = folder / "example.yaml"
     nodes = [NODES.format(f"n{number}", f"192.0.2.{10 + number}") for number in (1, 2)]
     path.write_text("---".join([example, *nodes]))
@@ -78,14 +78,14 @@ def planned(folder: Path, example: str = EXAMPLE) -> simulate.Simulation:
 
 
 def test_no_setting_is_missing() -> None:
-    """Each has a row, and the page has no row of one that there never was."""
+    """Each setting has a row, and each row is about a setting."""
     rows = re.findall(r"^\| `([A-Za-z.]+)` \| ([^|]*) \| (.*) \|$", PAGE.read_text().replace("\\|", "/"), re.MULTILINE)
     assert {name for name, _, _ in rows} == SETTINGS
     assert all(here.strip() or what.strip() for _, here, what in rows)
 
 
-def test_the_fields_that_it_names_are_there() -> None:
-    """Every ``spec.`` and ``checks[].`` of the page stands in the definition."""
+def test_the_fields_that_the_page_names_exist() -> None:
+    """Every ``spec.`` and ``checks[].`` field of the page is in the CRD."""
     (version,) = manifests.parsed(manifests.CRDS[0].read_text())[0]["spec"]["versions"]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     named = re.findall(r"`(?:spec\.)?((?:virtualIPs\[\]|checks\[\])?\.?[A-Za-z]+)", PAGE.read_text())
@@ -97,7 +97,9 @@ def test_the_fields_that_it_names_are_there() -> None:
 
 
 def test_the_example_is_what_the_old_chart_rendered(tmp_path: Path) -> None:
-    """VRID 10, version 2 with a password, multicast, a second, the VIP with its prefix: the same on the wire."""
+    """
+    VRID 10, version 2 with a password, multicast, one second, and the VIP with its prefix: the adverts are the same.
+    """
     found = planned(tmp_path)
     assert not found.refused
     text = found.configurations["vip/ingress"]
@@ -120,7 +122,7 @@ def test_the_example_is_what_the_old_chart_rendered(tmp_path: Path) -> None:
 
 @pytest.mark.apiserver
 def test_the_example_installs(control_plane: ControlPlane, tmp_path: Path) -> None:
-    """A real API server takes it, and everything that kavip makes of it."""
+    """A real API server accepts the example and all objects that kavip makes from it."""
     crds.install(control_plane)
     control_plane.kubectl("create", "namespace", "vip")
     control_plane.kubectl("apply", "--server-side", "--filename=-", input=EXAMPLE)
@@ -132,7 +134,7 @@ def test_the_example_installs(control_plane: ControlPlane, tmp_path: Path) -> No
 
 @pytest.mark.netns
 def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Path) -> None:
-    """kavip takes the VIP over from an old node in one hand-over, and the old node has it back when kavip leaves."""
+    """kavip takes the VIP over from an old node in one move; the old node gets it back when kavip stops."""
     lan = segment(nodes=2)
     old = livedaemons.Daemon(lan.node("n1")).start(OLD)
     livedaemons.settle([old], {"CLUSTER_VIP": "n1"})
@@ -147,7 +149,7 @@ def test_old_and_new_nodes_share_one_election(segment: MakeSegment, tmp_path: Pa
 
 
 def _localized(text: str, node: str) -> str:
-    """What the agent of *node* makes of *text*."""
+    """The configuration that the agent of *node* makes from *text*."""
     here = facts(node=node, address=read_address("192.0.2.12"), held=())
     found = localize(mounts.mounted(text, authentication=True, password=PASSWORD), here)
     assert isinstance(found, LocalizedConfig), found

@@ -1,10 +1,10 @@
-"""What tests of a group's plan share: a group that is settled, and what its plan and its conditions say."""
+"""Helpers for tests of a group's plan: a settled group, its plan and its conditions."""
 
 from typing import Any
 
 from kavip import names
 from kavip.reconcile.plan import Apply, Key, KeyKind, Plan, PodAnnotation
-from tests.reconcile.scenes import GROUP, World, cluster
+from tests.reconcile.world import GROUP, World, cluster
 from tests.support import build
 
 WEB, API = "shop/web", "shop/api"
@@ -12,7 +12,7 @@ ACCEPTED, READY, PROGRAMMED = names.Condition.ACCEPTED, names.Condition.READY, n
 
 
 def serving(key: str, *vips: str, group: str = GROUP, **more: Any) -> Any:
-    """A Service with externalIPs: it has its VIPs without any pool."""
+    """A Service with externalIPs, which are its VIPs without a pool."""
     return build.service(key, group=group, type="ClusterIP", external_ips=list(vips), **more)
 
 
@@ -21,8 +21,8 @@ def applied(plan: Plan) -> list[str]:
     return [write.kind for write in plan.writes if isinstance(write, Apply)]
 
 
-def told(plan: Plan) -> dict[str, str]:
-    """The pods that *plan* tells, and what."""
+def annotations(plan: Plan) -> dict[str, str]:
+    """The annotation that *plan* writes, by pod."""
     return {write.key: write.value for write in plan.writes if isinstance(write, PodAnnotation)}
 
 
@@ -33,7 +33,7 @@ def condition(world: World, kind: str, key: str = GROUP) -> tuple[str, str, str]
 
 
 def settled(*objects: Any, nodes: int = 2, **more: Any) -> World:
-    """A world in which everything that the group's plan wants is done."""
+    """A world in which the group's plan has nothing left to do."""
     world = World(cluster(*objects, nodes=nodes), **more)
     world.settle(Key(KeyKind.GROUP, GROUP))
     return world

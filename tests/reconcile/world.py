@@ -1,4 +1,4 @@
-"""What the tests of decisions share: a cluster in one line, agents' answers, and a world in which plans come true."""
+"""Helpers for tests of plans: a cluster, the answers of agents, and a world in which plans are carried out at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -81,7 +81,7 @@ def running(
     )
 
 
-def seen(group: str = GROUP, /, **states: NodeState) -> AgentStates:
+def agent_states(group: str = GROUP, /, **states: NodeState) -> AgentStates:
     """The agents' answers, by node."""
     return AgentStates({group: states})
 
@@ -106,9 +106,9 @@ def pod(name: str, node: str, *, ready: bool = True, group: str = GROUP, note: s
 
 class World:
     """
-    A cluster in which plans come true at once: a stand-in for API server and watch, for tests of decisions.
+    A cluster in which plans are carried out at once: it stands in for API server, watch and writer.
 
-    Status patches and server-side apply are carried out as far as kavip uses them.
+    It does status patches and server-side apply as far as kavip uses them.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class World:
         agents: AgentStates = AgentStates(),  # noqa: B008
         options: ReconcileOptions = ReconcileOptions(),  # noqa: B008
     ) -> None:
-        """Start with *snapshot*; time stands still until told otherwise."""
+        """Start with *snapshot*. Time stands still until :meth:`later` is called."""
         self.snapshot, self.agents, self.options = snapshot, agents, options
         self.objects, self.records = OwnedObjects(), Records()
         self.now = NOW
         self.removed: list[str] = []
         self._version = 1000
-        self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: those that others wrote stay
+        self._applied_keys: dict[str, set[str]] = {}  # of ConfigMaps: keys of other programs stay
 
     def later(self, seconds: float) -> None:
         """Let time pass."""
@@ -179,7 +179,7 @@ class World:
                 return self.pool(key.name)
 
     def settle(self, *keys: Key) -> None:
-        """Work on *keys* until nothing is left to be written."""
+        """Carry out the plans of *keys* until nothing is left to write."""
         for _ in range(10):
             plans = [self.work(key) for key in keys]
             if not any(plan.writes for plan in plans):

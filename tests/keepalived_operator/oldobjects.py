@@ -1,4 +1,4 @@
-"""keepalived-operator's text, pods and metrics, in the shape that its documentation and its users show."""
+"""Text, pods and metrics of keepalived-operator, as its documentation and its users show them."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import msgspec
 from kavip.api.cluster import Pod
 from kavip.api.meta import Metadata, OwnerReference
 from kavip.api.workload import ConfigMap, Container
-from tests.reconcile.scenes import GROUP, pod
+from tests.reconcile.world import GROUP, pod
 
 
 def conf(*instances: str, extra: str = "") -> str:
@@ -26,7 +26,9 @@ def instance(
     lines: Sequence[str] = (),
     interface: str = "eth0",
 ) -> str:
-    """One instance; *owner* is the pod that ``spreadvips`` gives the address to, *health_port* of policy Local."""
+    """
+    One instance. *owner*: the node that ``spreadvips`` prefers. *health_port*: that of a Service with policy ``Local``.
+    """
     text = []
     if health_port:
         check = f"/usr/bin/curl --fail --max-time 1 http://127.0.0.1:{health_port}/health"
@@ -52,7 +54,7 @@ def instance(
 
 
 def configmap(text: str, group: str = GROUP) -> ConfigMap:
-    """The ConfigMap of *group* as it stands."""
+    """The ConfigMap of *group* with *text*."""
     namespace, _, name = group.rpartition("/")
     owner = OwnerReference(
         api_version="redhatcop.redhat.io/v1alpha1",
@@ -71,12 +73,12 @@ def old_pod(node: str) -> Pod:
 
 
 def new_pod(node: str, *, ready: bool = True) -> Pod:
-    """The pod that takes its place."""
+    """kavip's pod on *node*."""
     return _with(pod(f"edge-new-{node}", node, ready=ready), "keepalived", "agent")
 
 
 def metrics(*states: tuple[str, int, str]) -> str:
-    """What its exporter prints for instances: name, VRID, state."""
+    """The exporter's metrics for instances, by name, VRID and state."""
     lines = ["# TYPE keepalived_up gauge", "keepalived_up 1"]
     for name, router_id, state in states:
         labels = f'intf="eth0",name="{name}",state="{state}",vrid="{router_id}"'

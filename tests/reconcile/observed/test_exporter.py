@@ -1,15 +1,15 @@
-"""Nodes with a pod of keepalived-operator's are asked where its exporter listens, until the new pod is there."""
+"""The exporter in a pod of keepalived-operator: its metrics, and how long the prober asks it."""
 
 import asyncio
 
 import pytest
 from aiohttp import web
 
-from kavip.reconcile.migration import exporter
+from kavip.reconcile.observed import exporter
 from kavip.reconcile.plan import ProbeTarget
 from kavip.vrrp import operatorconfig
 from tests.controller.test_prober import PATIENCE, Agent, serving, state, watching
-from tests.predecessor.live import conf, instance, metrics
+from tests.keepalived_operator.oldobjects import conf, instance, metrics
 
 OLD = operatorconfig.read_instances(conf(instance("shop/web", 7, "192.0.2.130")))
 
@@ -24,8 +24,8 @@ async def metrics_of(agent: Agent) -> tuple[web.AppRunner, int]:
     return runner, int(runner.addresses[0][1])
 
 
-async def test_the_old_pod_is_asked_and_then_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it is master of, by its metrics; silence is an answer; the agent's own word counts as soon as it speaks."""
+async def test_the_prober_asks_the_old_pod_until_the_new_one_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metrics give the masters; an exporter without an answer is silent; the new pod's agent replaces it."""
     gone = asyncio.Event()
     body = metrics(("shop/web", 7, "MASTER"))
     old = Agent(lambda: web.Response(status=500) if gone.is_set() else web.Response(text=body))
@@ -50,3 +50,15 @@ async def test_the_old_pod_is_asked_and_then_the_new_one(monkeypatch: pytest.Mon
             assert probe.agents.states_of("lb/edge")["n1"].config_hash == "h1"
     finally:
         await runner.cleanup()
+
+
+def test_the_exporters_metrics_name_the_master() -> None:
+    """A label of a counter has the state; a node whose keepalived the exporter does not see counts as silent."""
+    state = exporter.node_state(metrics(("shop/web", 7, "MASTER"), ("shop/api", 8, "BACKUP")))
+    assert [(each.name, each.router_id, each.state) for each in state.instances] == [
+        ("shop/api", 8, "BACKUP"),
+        ("shop/web", 7, "MASTER"),
+    ]
+    assert exporter.node_state("keepalived_up 0\n") == exporter.SILENT
+    known = exporter.node_state(metrics(("shop/web", 7, "MASTER")), OLD)
+    assert {str(vip) for vip in known.masters} == {"192.0.2.130"} == {str(vip) for vip in known.instance_of}
