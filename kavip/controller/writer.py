@@ -33,7 +33,7 @@ from kavip.kube.resources import (
 )
 from kavip.reconcile.group.manifests import digest
 from kavip.reconcile.migration import fieldmanager
-from kavip.reconcile.migration.fieldmanager import Managed
+from kavip.reconcile.migration.fieldmanager import ManagedObject
 from kavip.reconcile.observed.ownership import owner_conflict
 from kavip.reconcile.observed.records import (
     AppliedObject,
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 _OWNED: Final[dict[str, Resource[Any]]] = {
     each.kind: each for each in (CONFIGMAPS, DAEMONSETS, POD_MONITORS, ROLES, ROLE_BINDINGS)
 }
-_MANAGED: Final = {kind: replace(each, type=Managed) for kind, each in _OWNED.items()}
+_MANAGED: Final = {kind: replace(each, type=ManagedObject) for kind, each in _OWNED.items()}
 _STATUS: Final[dict[KeyKind, tuple[Resource[Any], PatchKind]]] = {
     # Strategic merge keeps the conditions of others, which only built-in kinds can do.
     KeyKind.SERVICE: (SERVICES, "strategic"),
@@ -117,7 +117,7 @@ class Writer:
         """
         found = await self._client.get(_MANAGED[write.kind], write.key)
         before = found.metadata.managed_fields or []
-        after = fieldmanager.inherited(before, by=names.FIELD_MANAGER)
+        after = fieldmanager.take_over_spec(before, manager=names.FIELD_MANAGER)
         if after == before:
             return
         body = {"metadata": {"resourceVersion": found.metadata.resource_version, "managedFields": after}}

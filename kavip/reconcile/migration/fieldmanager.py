@@ -1,9 +1,9 @@
 """
-Who owns the fields of an object that another program made, and how server-side apply comes to own them.
+How server-side apply comes to own the fields of an object that another program made.
 
-What somebody else has written stays in an object until its owner gives it up, and a program that is gone gives up
-nothing. So its claims on ``spec`` become kavip's, as ``kubectl`` does with what it wrote before it knew server-side
-apply; the next apply then removes what kavip does not want. Claims on anything else stay.
+A field stays in an object until all its managers give it up, and a program that is gone gives up none. So its fields of
+``spec`` become kavip's, as ``kubectl`` does with fields from before server-side apply. The next apply then removes
+those that kavip does not set. Fields outside ``spec`` stay with their manager.
 """
 
 from collections.abc import Iterable
@@ -14,32 +14,32 @@ from kavip.api.meta import ManagedMetadata, Passthrough, Wire
 _SPEC: Final = "f:spec"
 
 
-class Managed(Wire, frozen=True):
-    """Any object, as far as it says who owns its fields."""
+class ManagedObject(Wire, frozen=True):
+    """The managers of an object's fields, of any kind of object."""
 
     metadata: ManagedMetadata = ManagedMetadata()
 
 
-def inherited(entries: Iterable[Passthrough], *, by: str) -> list[Passthrough]:
-    """*entries* of ``managedFields``, with all claims on ``spec`` as those of server-side apply *by* a manager."""
+def take_over_spec(entries: Iterable[Passthrough], *, manager: str) -> list[Passthrough]:
+    """*entries* of ``managedFields``, with all fields of ``spec`` moved to server-side apply by *manager*."""
     result: list[Passthrough] = []
-    claimed: dict[str, Any] = {}
-    mine: Passthrough = {"manager": by, "operation": "Apply", "fieldsType": "FieldsV1"}
+    moved: dict[str, Any] = {}
+    own: Passthrough = {"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1"}
     for entry in entries:
         fields = dict(entry.get("fieldsV1") or {})
-        is_mine = (entry.get("manager"), entry.get("operation")) == (by, "Apply")
-        if entry.get("subresource") or not (is_mine or _SPEC in fields):
+        is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
+        if entry.get("subresource") or not (is_own or _SPEC in fields):
             result.append(entry)
             continue
-        claimed = _joined(claimed, fields if is_mine else {_SPEC: fields.pop(_SPEC)})
-        mine = {**mine, "apiVersion": entry.get("apiVersion"), "time": entry.get("time")}
-        if not is_mine and fields:
+        moved = _joined(moved, fields if is_own else {_SPEC: fields.pop(_SPEC)})
+        own = {**own, "apiVersion": entry.get("apiVersion"), "time": entry.get("time")}
+        if not is_own and fields:
             result.append({**entry, "fieldsV1": fields})
-    return [*result, {**mine, "fieldsV1": claimed}] if claimed else result
+    return [*result, {**own, "fieldsV1": moved}] if moved else result
 
 
 def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two sets of fields as one."""
+    """The union of two sets of fields."""
     return {
         name: _joined(one.get(name, {}), other.get(name, {}))
         for name in (*one, *(each for each in other if each not in one))

@@ -1,7 +1,7 @@
 """
-What the exporter in keepalived-operator's pods tells: which instances a node is master of.
+Decodes an answer of the exporter in keepalived-operator's pods: which instances a node is master of.
 
-It says it in a label of its counters, so one of them is enough.
+The exporter writes the state into a label of every counter, so one counter is enough.
 """
 
 import re
@@ -14,35 +14,35 @@ from kavip.reconcile.observed.nodes import MASTER, InstanceState, NodeState
 from kavip.vrrp.operatorconfig import OperatorInstance
 
 PORT: Final = 9650
-"""Where it listens, in every group."""
+"""Its port, the same in every group."""
 
 _SAMPLE: Final = re.compile(r"^keepalived_vrrp_become_master\{([^}\n]*)\} \S+$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
 _MOST: Final = 1024  # a daemon runs 510 instances at most
 
 SILENT: Final = NodeState(running=False)
-"""The state of a node whose exporter was asked and did not answer."""
+"""The state of a node whose exporter does not answer."""
 
 
 def node_state(body: str, instances: Iterable[OperatorInstance] = ()) -> NodeState:
-    """The state of a node by its exporter's metrics; silent where it saw no keepalived. *instances* have the VIPs."""
+    """The state of a node by its metrics; silent where the exporter sees no keepalived. *instances* have the VIPs."""
     if "keepalived_up 1" not in body.splitlines():
         return SILENT
     found: list[dict[str, str]] = [dict(_LABEL.findall(match[1])) for match in _SAMPLE.finditer(body)][:_MOST]
     known = {each.name: each for each in instances}
-    sights, runs, masters = [], dict[Address, str](), set[Address]()
+    reported, runs, masters = [], dict[Address, str](), set[Address]()
     for labels in found:
         name, state = labels.get("name", ""), labels.get("state", "")[:16]
         if not labels.get("vrid", "").isdecimal():
             continue
         vips = known[name].addresses if name in known else ()
         family = known[name].family if name in known else 4
-        sights.append(InstanceState(name, int(labels["vrid"]), family, state, len(vips)))
+        reported.append(InstanceState(name, int(labels["vrid"]), family, state, len(vips)))
         runs |= dict.fromkeys(vips, name)
         masters |= set(vips) if state == MASTER else set()
     return NodeState(
         runs=frozenset(runs),
         masters=frozenset(masters),
         instance_of=MappingProxyType(runs),
-        instances=tuple(sorted(sights, key=lambda sight: sight.name)),
+        instances=tuple(sorted(reported, key=lambda each: each.name)),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kavip.reconcile.migration.fieldmanager import inherited
+from kavip.reconcile.migration.fieldmanager import take_over_spec
 
 
 def claims(manager: str, operation: str, fields: dict[str, Any], subresource: str = "") -> dict[str, Any]:
@@ -24,7 +24,7 @@ def test_fields_of_spec_become_kavips() -> None:
         claims("kavip", "Apply", {"f:spec": {"f:template": {"f:c": {}}}, "f:metadata": {"f:annotations": {}}}),
         claims("kube-controller-manager", "Update", {"f:status": {}}, "status"),
     ]
-    theirs, status, ours = inherited(entries, by="kavip")
+    theirs, status, ours = take_over_spec(entries, manager="kavip")
     assert theirs == claims("manager", "Update", {"f:metadata": {"f:labels": {}}})
     assert status == entries[3]
     assert (ours["manager"], ours["operation"]) == ("kavip", "Apply")
@@ -32,10 +32,10 @@ def test_fields_of_spec_become_kavips() -> None:
         "f:metadata": {"f:annotations": {}},
         "f:spec": {"f:template": {"f:a": {}, "f:b": {}, "f:c": {}}},
     }
-    assert inherited([theirs, status, ours], by="kavip") == [theirs, status, ours], "once is enough"
+    assert take_over_spec([theirs, status, ours], manager="kavip") == [theirs, status, ours], "once is enough"
 
 
 def test_objects_without_spec_stay_as_they_are() -> None:
     """The text of a ConfigMap stays with its manager."""
     entries = [claims("manager", "Update", {"f:data": {"f:keepalived.conf": {}}})]
-    assert inherited(entries, by="kavip") == entries
+    assert take_over_spec(entries, manager="kavip") == entries
