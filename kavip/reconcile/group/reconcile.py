@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Final
 
 from kavip.api.group import KeepalivedGroup
+from kavip.names import Condition as ConditionType
 from kavip.reconcile.group.desired import Desired, desired_of
 from kavip.reconcile.group.existing import RECHECK, existing_of
 from kavip.reconcile.group.inactive import accepted_events, plan_outside
 from kavip.reconcile.group.objects import NUDGE, awaits_password
 from kavip.reconcile.group.outdated import find_outdated
 from kavip.reconcile.group.rollout import Rollout, plan_rollout
-from kavip.reconcile.group.status import plan_status
+from kavip.reconcile.group.status import condition_states, status_of, status_patches
 from kavip.reconcile.observed import neighbours
 from kavip.reconcile.observed.observed import Observed
 from kavip.reconcile.plan import GroupPlan, GroupRecord, Key, KeyKind, ReconcileOptions
@@ -59,17 +60,15 @@ def _plan(
     serving = ServingGroup.of(snapshot, group.key, observed)
     mastership = serving.mastership(observed)
     outdated = find_outdated(serving, desired, mastership, observed.records.group(group.key))
-    status = plan_status(
-        snapshot,
+    status = status_of(
         group,
-        observed,
         existing=existing,
         desired=desired,
         rollout=rollout,
         mastership=mastership,
         doubts=outdated.doubts,
-        now=now,
     )
+    states = condition_states(snapshot, group, observed, existing=existing, desired=desired, rollout=rollout)
 
     waits = (*outdated.waits, *_waits(group, observed, desired, rollout))
     return GroupPlan(
@@ -77,9 +76,9 @@ def _plan(
             *rollout.objects.applies,
             *rollout.objects.annotations,
             *rollout.replacement.deletions,
-            *status.patches,
+            *status_patches(group, status, states, now=now),
         ),
-        events=accepted_events(group, status.accepted),
+        events=accepted_events(group, states[ConditionType.ACCEPTED]),
         record=GroupRecord(desired.reserved, desired.excluded, outdated.doubts, outdated.obstructed),
         target=rollout.target,
         requeue_after=min(waits, default=None),

@@ -3,7 +3,6 @@ The status of a group: its conditions, and what its nodes run.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,32 +26,18 @@ from kavip.reconcile.plan import ConditionState, KeyKind, StatusPatch, Unconfirm
 from kavip.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class StatusPlan:
-    """The verdict *accepted*, and the *patches* of the status: one, or none where nothing changes."""
-
-    accepted: ConditionState
-    patches: tuple[StatusPatch, ...]
-
-
-def plan_status(
-    snapshot: Snapshot,
+def status_of(
     group: KeepalivedGroup,
-    observed: Observed,
     *,
     existing: Existing,
     desired: Desired,
     rollout: Rollout,
     mastership: Mastership,
     doubts: Mapping[str, Unconfirmed],
-    now: datetime,
-) -> StatusPlan:
-    """The status of *group*; *doubts*: what is reported only after it has lasted."""
-    verdicts = _verdicts(snapshot, group, observed, existing=existing, desired=desired, rollout=rollout)
-    entries = [verdict.condition(group.metadata, kind) for kind, verdict in verdicts.items()]
-    states, nodes = mastership.states, desired.nodes
-    status = GroupStatus(
-        conditions=conditions.merged(group.status.conditions, entries, now=timestamp(now)),
+) -> GroupStatus:
+    """The status of *group* without its conditions; *doubts*: what is reported only after it has lasted."""
+    nodes, config_hash = desired.nodes, rollout.config_hash
+    return GroupStatus(
         router_ids=desired.router_ids.status or None,
         observed_generation=group.metadata.generation,
         instances=instances_of(group, desired, mastership, doubts) or None,
@@ -60,15 +45,14 @@ def plan_status(
         nodes=NodesStatus(
             desired=len(nodes),
             ready=len(nodes_with_ready_pod(nodes, existing.pods)),
-            current=sum(runs(states, node.metadata.name, rollout.config_hash) for node in nodes),
+            current=sum(runs(mastership.states, node.metadata.name, config_hash) for node in nodes),
         ),
-        config_hash=rollout.config_hash,
+        config_hash=config_hash,
         metrics_port=desired.port,
     )
-    return StatusPlan(verdicts[ConditionType.ACCEPTED], _patches(group, status))
 
 
-def _verdicts(
+def condition_states(
     snapshot: Snapshot,
     group: KeepalivedGroup,
     observed: Observed,
@@ -77,7 +61,7 @@ def _verdicts(
     desired: Desired,
     rollout: Rollout,
 ) -> Mapping[ConditionType, ConditionState]:
-    """The verdict of each condition, those of keepalived-operator included."""
+    """The state of each condition of *group*, with the two conditions of keepalived-operator."""
     states = observed.agents.states_of(group.key)
     verdict = accepted(
         snapshot,
@@ -116,8 +100,13 @@ def _verdicts(
     }
 
 
-def _patches(group: KeepalivedGroup, status: GroupStatus) -> tuple[StatusPatch, ...]:
-    old, new = group.status, status
+def status_patches(
+    group: KeepalivedGroup, status: GroupStatus, states: Mapping[ConditionType, ConditionState], *, now: datetime
+) -> tuple[StatusPatch, ...]:
+    """The patch that gives *group* the new *status* with the conditions *states*; none where nothing changes."""
+    entries = [state.condition(group.metadata, kind) for kind, state in states.items()]
+    merged = conditions.merged(group.status.conditions, entries, now=timestamp(now))
+    old, new = group.status, msgspec.structs.replace(status, conditions=merged)
     if new.router_ids is old.router_ids:  # thousands of entries in mode Shared
         old, new = (msgspec.structs.replace(each, router_ids=None) for each in (old, new))
     changes = merge_patch(_json(old), _json(new))
