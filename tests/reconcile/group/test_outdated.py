@@ -16,7 +16,7 @@ from kavip import names
 from kavip.api.group import GroupVirtualIP, Instances, KeepalivedGroup
 from kavip.api.meta import LabelSelector
 from kavip.api.service import Service
-from kavip.reconcile.group import members
+from kavip.reconcile.group import outdated
 from kavip.reconcile.observed.nodes import BACKUP, MASTER, AgentStates, Contact, InstanceState, NodeState
 from kavip.reconcile.plan import Key, KeyKind
 from kavip.reconcile.service.programmed import programmed_state
@@ -172,6 +172,6 @@ def test_an_edit_of_a_served_service_is_noticed() -> None:
     before = world.snapshot.services[SERVICES[3]]
     metadata = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
     world.snapshot.put(msgspec.structs.replace(before, metadata=metadata))
-    with patch.object(members, "programmed_state", wraps=programmed_state) as judged:
+    with patch.object(outdated, "programmed_state", wraps=programmed_state) as judged:
         assert world.plan_group().also == (Key(KeyKind.SERVICE, SERVICES[3]),)
     assert judged.call_count == 1
