@@ -38,7 +38,7 @@ from kavip.admission import groups, pools, services
 from kavip.admission.chain import PolicyOptions, Rule
 from kavip.admission.verdict import EXEMPTED
 from kavip.api.review import Operation
-from kavip.settings import listed
+from kavip.settings import split_names
 from kavip.snapshot import KINDS, Object, Snapshot
 
 FOLDER: Final = Path(__file__).parents[1] / "tests" / "refusals"
@@ -136,7 +136,7 @@ def read(manifest: Manifest) -> Object:
 def snapshot(case: Case | None = None) -> Snapshot:
     """The Snapshot that *case* is evaluated against: both clusters, and the old object of an UPDATE or DELETE."""
     found = [*cluster(), *case.cluster, *([case.old] if case.old else [])] if case else cluster()
-    namespaces = listed(case.settings.get(_GROUP_NAMESPACES, "")) if case else ()
+    namespaces = split_names(case.settings.get(_GROUP_NAMESPACES, "")) if case else ()
     return Snapshot.from_objects(map(read, found), group_namespaces=namespaces)
 
 

@@ -26,7 +26,7 @@ from kavip.http import ports
 from kavip.kube.client import Client
 from kavip.kube.leader import Leader
 from kavip.kube.lease import LeaseLock
-from kavip.settings import Settings, shown
+from kavip.settings import Settings, flag_and_variable
 from kavip.webhook.authorizer import ExternalIPAuthorizer
 from kavip.webhook.certs.source import certificate_source
 from kavip.webhook.server import WebhookServer
@@ -58,7 +58,7 @@ class App:
     def __init__(self, client: Client, settings: Settings, *, roles: frozenset[str]) -> None:
         """Nothing starts before :meth:`run`."""
         self._client, self._settings, self._roles = client, settings, roles
-        self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_homes)
+        self._caches = Caches(client, owned="controller" in roles, group_namespaces=settings.group_namespace_names)
         self._leadership = Leadership(client, settings, self._caches)
         self._pool_metrics = PoolMetrics()
         self._webhook_unready: list[Callable[[], str]] = []
@@ -178,8 +178,12 @@ def _listening(server: str, host: str, port: int) -> Iterator[tuple[str, int]]:
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            raise SettingsError(f"{shown(f'{server}_port')}: {port}: {why}; choose another port, or free it") from error
-        raise SettingsError(f"{shown(f'{server}_host')}: {host!r}: {why}; want an address of this machine") from error
+            raise SettingsError(
+                f"{flag_and_variable(f'{server}_port')}: {port}: {why}; choose another port, or free it"
+            ) from error
+        raise SettingsError(
+            f"{flag_and_variable(f'{server}_host')}: {host!r}: {why}; want an address of this machine"
+        ) from error
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
 """
 Logs and metrics.
 
-Logs: structlog, JSON unless on a terminal; the message is a stable lower-case phrase, values are fields. Metrics: all
-declared here, on a registry of our own, with every label set that is known beforehand created at 0, so that ``rate()``
-and alerts work from the first scrape. Labels never carry names of objects, but for pools and groups.
+Logs: structlog, JSON unless on a terminal. The event of a line is a stable lower-case phrase; values are fields.
+
+Metrics: all are declared here, in kavip's own registry. Every label set that is known in advance starts at 0, so
+``rate()`` and alerts work from the first scrape. Only pools and groups are labels; other objects never are.
 """
 
 import logging
@@ -35,78 +36,80 @@ def _histogram(name: str, doc: str, *labels: str, buckets: tuple[float, ...] = _
 BUILD_INFO: Final = _gauge("build_info", "Version of kavip; always 1.", "version")
 LEADER: Final = _gauge("leader", "Whether this replica runs the controller.")
 RESULTS: Final = ("done", "error", "conflict", "withheld")
-"""What becomes of a key that was worked on."""
+"""The results of a reconcile."""
 RECONCILES: Final = _counter(
     "reconcile_total",
-    "Keys worked on. result: withheld where the lease was lost before the write left.",
+    "Reconciles. result: withheld if the lease was lost before the write was sent.",
     "kind",
     "result",
 )
-RECONCILE_SECONDS: Final = _histogram("reconcile_seconds", "Time to work on one key, writes included.", "kind")
-QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys that wait for a worker.")
-API_REQUESTS: Final = _counter("api_requests_total", "Calls to the API server.", "verb", "code")
-WATCH_ERRORS: Final = _counter("watch_errors_total", "Watches that broke, and objects that could not be read.", "kind")
-INFORMER_SYNCED: Final = _gauge("informer_synced", "Whether the cache of a kind is filled.", "kind")
-EVENTS_DROPPED: Final = _counter("events_dropped_total", "Kubernetes Events that were never sent: the queue was full.")
+RECONCILE_SECONDS: Final = _histogram("reconcile_seconds", "Duration of a reconcile, including writes.", "kind")
+QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys in the work queue.")
+API_REQUESTS: Final = _counter("api_requests_total", "Requests to the API server.", "verb", "code")
+WATCH_ERRORS: Final = _counter("watch_errors_total", "Failed lists and watches, and malformed objects.", "kind")
+INFORMER_SYNCED: Final = _gauge("informer_synced", "Whether the cache of a kind is synced.", "kind")
+EVENTS_DROPPED: Final = _counter(
+    "events_dropped_total", "Kubernetes Events that were not sent: the queue was full, or the API server refused them."
+)
 REVIEWS: Final = _counter("webhook_requests_total", "Admission reviews answered.", "path", "verdict")
 REVIEW_SECONDS: Final = _histogram("webhook_request_seconds", "Time to answer one admission review.", "path")
 CERTIFICATE_EXPIRY: Final = _gauge(
-    "certificate_expiry_timestamp_seconds", "When a certificate of the webhook ends.", "certificate"
+    "certificate_expiry_timestamp_seconds", "When a certificate of the webhook expires.", "certificate"
 )
 POOL_ADDRESSES: Final = _gauge(
     "pool_addresses",
-    "Addresses of a pool in force, as in its status. state: total, assigned, available, cooling.",
+    "Addresses of a pool in force, as its status has them. state: total, assigned, available, cooling.",
     *("pool", "family", "state"),
 )
 EVICTIONS: Final = _counter(
-    "connections_evicted_total", "Idle connections that gave way to others: a port had no place left.", "port"
+    "connections_evicted_total", "Idle connections that were closed because a port had too many.", "port"
 )
 SERVICES_WAITING: Final = _gauge(
     "services_waiting",
-    "Services whose AddressAssigned is False, each once: by its reason, and the first pool that it waits for (empty: "
-    "none). The leader's alone.",
+    "Services whose AddressAssigned is False, by reason and by the first pool that they wait for (empty: none). "
+    "Only on the leader.",
     *("pool", "reason"),
 )
 SERVICES_ADVERTISED: Final = _gauge(
     "services_advertised",
-    "Services by the reason of their condition Advertised. The leader's alone.",
+    "Services by the reason of their condition Advertised. Only on the leader.",
     "group",
     "reason",
 )
 VRID_COLLISIONS: Final = _gauge(
     "group_vrid_collisions",
-    "VRIDs of a group that another router uses, as keepalived's counters show. The leader's alone.",
+    "VRIDs of a group that another router uses, according to keepalived's counters. Only on the leader.",
     "group",
 )
 AGENTS: Final = _gauge(
     "agents",
-    "Nodes whose agents have answered. state: answering, silent (of late). The leader's alone.",
+    "Nodes by the state of their agent: answering, or silent after it has answered before. Only on the leader.",
     "group",
     "state",
 )
-AGENT_LOOKS: Final = _counter(
+AGENT_PROBES: Final = _counter(
     "agent_looks_total",
-    "Times that an agent was asked for its state. result: answered, unanswered, unreadable.",
+    "Probes of agents. result: answered, unanswered, unreadable.",
     "result",
 )
 ALLOCATION_SECONDS: Final = _histogram(
     "allocation_seconds",
-    "From the moment the leader sees a Service without the addresses it asks for, or sees them freed for it, until the "
-    "write that gives them is answered.",
+    "Time from when the leader sees that a Service needs addresses, or that they were freed for it, to the response to "
+    "the write that assigns them.",
     buckets=_PATIENT,
 )
 ADDRESS_CONFLICTS: Final = _counter(
     "address_conflicts_total",
-    "Contests for an address. reason: TwoServices that hold it, NodeOrGroup that has it beside its holder, as each "
-    "replica sees it; WriteConflict, a write of one that met a 409.",
+    "Conflicts about an address. reason: TwoServices hold it, or a NodeOrGroup has it too (counted by each replica); "
+    "WriteConflict: a write of it got a 409.",
     "reason",
 )
 
 BUILD_INFO.labels(__version__).set(1)
 for _conflict in names.Contest:
     ADDRESS_CONFLICTS.labels(_conflict)
-for _look in ("answered", "unanswered", "unreadable"):
-    AGENT_LOOKS.labels(_look)
+for _probe in ("answered", "unanswered", "unreadable"):
+    AGENT_PROBES.labels(_probe)
 for _port in ("webhook", "metrics", "probe"):
     EVICTIONS.labels(_port)
 for _kind in ("service", "group", "pool"):
@@ -131,7 +134,7 @@ def exposition() -> bytes:
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Send structlog's and the standard library's lines to stderr, alike; *form* is auto, json or text."""
+    """Write the lines of structlog and of the standard library to stderr; *form* is auto, json or text."""
     number = logging.getLevelNamesMapping()[level.upper()]
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
@@ -155,6 +158,6 @@ def configure_logging(level: str, form: str) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
-    # Libraries below warning would print request lines, and kubernetes_asyncio response bodies with Secrets in them.
+    # Below level warning libraries log request lines, and kubernetes_asyncio logs response bodies, including Secrets.
     for noisy in ("aiohttp", "asyncio", "kubernetes_asyncio", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

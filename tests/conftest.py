@@ -9,11 +9,11 @@ from fuzz import steady as steady
 
 pytest_plugins = ["hack.schedule", "hack.timing", "hack.testbed.fixtures"]
 
-# looptime asks the policy for a loop even in synchronous tests, which would make one that nobody closes.
+# looptime asks the policy for a loop in synchronous tests too; without this line one would be created and never closed.
 asyncio.set_event_loop(None)
 
-# An example that takes long on a busy machine is no failure; and the same checkout gives the same verdict each time.
-# A failure prints the example and the decorator that brings it back.
+# An example may take long on a busy machine. The same checkout gives the same result each time.
+# A failure prints the example and the decorator that reproduces it.
 settings.register_profile("kavip", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("kavip")
 
@@ -23,6 +23,6 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from here on, but not among what collection made."""
+    """After the collection, keep its objects out of garbage collection."""
     gc.freeze()
     gc.enable()

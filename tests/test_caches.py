@@ -1,4 +1,4 @@
-"""What the caches of a replica do with what they are told, beside filling the Snapshot."""
+"""The caches of a replica: cool-downs, and the selector for EndpointSlices."""
 
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -20,29 +20,29 @@ API = build.service("shop/api", group=GROUP, holds=["192.0.2.129"])
 
 
 class Clock:
-    """A wall clock that only the test moves."""
+    """A wall clock that a test sets."""
 
     def __init__(self) -> None:
-        """It is :data:`NOW`."""
+        """It starts at :data:`NOW`."""
         self.now = NOW
 
     def __call__(self) -> datetime:
-        """What time it is."""
+        """The time."""
         return self.now
 
 
-def resting(caches: Caches) -> list[str]:
-    """What cools down in the pool."""
+def cooling(caches: Caches) -> list[str]:
+    """The addresses that cool down in the pool."""
     return [str(rest.address) for rest in caches.snapshot.ledger.cooldown.of("edge")]
 
 
-def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> None:
-    """Whoever decides next finds it taken; the pool is to be written."""
+def test_a_freed_address_cools_down_before_a_key_is_enqueued() -> None:
+    """So the next decision finds it reserved; the pool is enqueued for its status."""
     clock, woken = Clock(), list[tuple[Key, list[str]]]()
     caches = Caches(cast(Client, None), owned=False, now=clock)
     for each in (EDGE, WEB, API):
         caches._update(None, each)
-    caches.lead(lambda key: woken.append((key, resting(caches))))
+    caches.lead(lambda key: woken.append((key, cooling(caches))))
     caches._update(WEB, None)
     assert (Key(KeyKind.POOL, "edge"), ["192.0.2.128"]) in woken
     assert all(seen == ["192.0.2.128"] for _, seen in woken)
@@ -53,30 +53,30 @@ def test_what_the_leader_sees_being_freed_rests_before_anybody_is_woken() -> Non
     ]
 
 
-def test_who_does_not_lead_begins_no_rest() -> None:
-    """Not before its term, and not after; what it sees being freed meanwhile rests from the beginning of the next."""
+def test_only_the_leader_starts_cool_downs() -> None:
+    """Not before its term and not after; what is freed meanwhile cools down from the start of the next term."""
     clock = Clock()
     caches = Caches(cast(Client, None), owned=False, now=clock)
     for each in (EDGE, WEB, API):
         caches._update(None, each)
     caches._update(WEB, None)
-    assert resting(caches) == []
+    assert cooling(caches) == []
     caches.lead(lambda _: None)
-    assert resting(caches) == ["192.0.2.128"]
+    assert cooling(caches) == ["192.0.2.128"]
     caches.follow()
     caches._update(API, None)
-    assert resting(caches) == []
+    assert cooling(caches) == []
 
 
-def test_slices_are_asked_for_by_name() -> None:
-    """The API server's always; where a URL cannot hold the names, all that belong to a Service."""
+def test_slices_are_selected_by_name() -> None:
+    """The API server's slice always; if a URL cannot hold the names, the slices of all Services."""
     assert selector(()) == "kubernetes.io/service-name in (kubernetes)"
     assert selector({"b/web", "a/web", "a/api"}) == "kubernetes.io/service-name in (api,kubernetes,web)"
     assert selector(f"a/s{n}" for n in range(1000)) == "kubernetes.io/service-name"
 
 
-def test_what_services_want_followed_is_asked_for() -> None:
-    """As soon as one is seen, and no longer than that."""
+def test_the_selector_follows_the_services() -> None:
+    """A Service that needs its slices changes the selector, as long as it exists."""
     caches = Caches(cast(Client, None), owned=False)
     local = build.service(
         *("shop/web",), group=GROUP, type="NodePort", external_ips=["192.0.2.1"], external_traffic_policy="Local"

@@ -1,4 +1,4 @@
-"""The CRDs on a real API server: what is accepted, what is refused, and what the refusal says."""
+"""The CRDs on a real API server: which objects are accepted, and the messages of refusals."""
 
 import json
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.apiserver
 
 @st.composite
 def ranges(draw: st.DrawFn) -> str:
-    """A CIDR, a range or an address, in one of the notations that there are."""
+    """A CIDR, a range or an address, in any notation."""
     bits = draw(st.sampled_from([32, 128]))
     first = draw(st.integers(0, 2**bits - 1) | st.integers(0, 2**16).map(lambda low: 0x20010DB8 << 96 | low))
     first %= 2**bits
@@ -46,7 +46,7 @@ def _written(draw: st.DrawFn, value: int, bits: int) -> str:
 
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
-    """An API server that serves both kinds."""
+    """An API server with both kinds."""
     crds.install(control_plane)
     return control_plane
 
@@ -66,7 +66,7 @@ def server(control_plane: ControlPlane) -> ControlPlane:
     ids=lambda subject: json.dumps(subject.get("spec")),
 )
 def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subject: manifests.Object) -> None:
-    """What keepalived can run passes as the predecessor's users wrote it."""
+    """Objects as users of keepalived-operator wrote them, if keepalived can run them."""
     assert refusal(server, subject) == ""
 
 
@@ -99,7 +99,7 @@ def test_what_keepalived_operator_accepts_is_accepted(server: ControlPlane, subj
     ids=lambda subject: json.dumps(subject["spec"]),
 )
 def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object) -> None:
-    """What kavip adds can be written as its descriptions say."""
+    """Fields that kavip adds can be written as their descriptions say."""
     assert refusal(server, subject) == ""
 
 
@@ -212,22 +212,22 @@ def test_new_fields_are_accepted(server: ControlPlane, subject: manifests.Object
     ids=lambda value: json.dumps(value.get("spec")) if isinstance(value, dict) else "",
 )
 def test_bad_shapes_are_refused(server: ControlPlane, subject: manifests.Object, field: str, message: str) -> None:
-    """The refusal names the field, and says what would be right."""
+    """The refusal has the field and the remedy."""
     said = refusal(server, subject)
     assert f"{field}: " in said
     assert message in said
 
 
 @pytest.mark.parametrize("case", [case for case in refusals.cases() if case.by == "crd"], ids=str)
-def test_the_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
-    """Nobody but the API server judges here; what the case says would be right, is."""
+def test_the_refusal_table_holds_without_kavip(server: ControlPlane, case: Case) -> None:
+    """The API server alone refuses these cases, and accepts their corrections."""
     said = refusal(server, _at_home(case.object))
     assert all(f"{field}: " in said and _own_words(message) in said for field, message in case.causes), said
     assert refusal(server, _at_home(case.passes)) == ""
 
 
 def _own_words(message: str) -> str:
-    """*message* without the value that the API server puts before it: Kubernetes 1.30 has a type there."""
+    """*message* without the value that the API server adds before it; Kubernetes 1.30 adds a type."""
     return re.sub(r'^(Duplicate value): .*|^Invalid value: ("[^"]*": |-?[0-9]+: )?', r"\1", message)
 
 
@@ -239,14 +239,14 @@ def _at_home(manifest: Manifest) -> manifests.Object:
 
 @given(st.lists(ranges(), min_size=256, max_size=256, unique=True))
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
-def test_what_kavip_can_read_has_a_good_shape(server: ControlPlane, texts: list[str]) -> None:
-    """No rule of the definitions refuses a range that kavip takes, however it is written."""
+def test_valid_ranges_are_accepted(server: ControlPlane, texts: list[str]) -> None:
+    """No rule of the CRD refuses a range that kavip accepts, in any notation."""
     usable = [text for text in texts if not any(parse_range(text).overlaps(span) for span, _ in UNUSABLE)]
     assert refusal(server, pool(exclude=usable)) == ""
 
 
 def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -> None:
-    """Two rules look at the whole object."""
+    """Two rules read the whole object."""
     metadata = {"name": "n" * 64, "namespace": "default"}
     bare = {key: value for key, value in group().items() if key != "spec"}
     assert "is missing; want at least interface" in refusal(server, bare)
@@ -282,7 +282,7 @@ def test_a_group_has_a_spec_and_a_name_that_fits_a_label(server: ControlPlane) -
     ids=["group", "pool"],
 )
 def test_the_largest_objects_stay_inside_the_budget(server: ControlPlane, subject: manifests.Object) -> None:
-    """No rule runs out of the API server's time where every list is full."""
+    """No rule exceeds the API server's cost limit when every list is full."""
     assert refusal(server, subject) == ""
 
 
@@ -296,22 +296,22 @@ def test_unknown_fields_are_named(server: ControlPlane, field: str) -> None:
 
 @pytest.fixture
 def stored(server: ControlPlane) -> Iterator[str]:
-    """A pool with an odd name that nobody works on."""
+    """A stored pool with an odd name; no controller works on it."""
     subject = {**pool(), "metadata": {"name": "crd-shape"}}
     server.kubectl("create", "--filename=-", input=json.dumps(subject))
     yield "crd-shape"
     server.kubectl("delete", "vippool", "crd-shape", "--ignore-not-found")
 
 
-def test_a_pool_nobody_looked_at_says_so(server: ControlPlane, stored: str) -> None:
-    """A new pool has the conditions Accepted and Ready, Unknown, for the reason Pending."""
+def test_a_new_pool_has_pending_conditions(server: ControlPlane, stored: str) -> None:
+    """Accepted and Ready are Unknown with reason Pending."""
     read = json.loads(server.kubectl("get", "vippool", stored, "--output=json").stdout)
     conditions = {each["type"]: (each["status"], each["reason"]) for each in read["status"]["conditions"]}
     assert conditions == {"Accepted": ("Unknown", "Pending"), "Ready": ("Unknown", "Pending")}
 
 
-def test_status_is_written_apart(server: ControlPlane, stored: str) -> None:
-    """Status is a subresource: who writes it cannot change the spec, and the other way round."""
+def test_status_is_a_subresource(server: ControlPlane, stored: str) -> None:
+    """A write of status cannot change the spec, and the other way round."""
     change = {"spec": {"priority": 7}, "status": {"ipv4": {"total": 16, "assigned": 3, "available": 13}}}
     patch = ["--type=merge", f"--patch={json.dumps(change)}"]
     server.kubectl("patch", "vippool", stored, "--subresource=status", *patch)
@@ -321,7 +321,7 @@ def test_status_is_written_apart(server: ControlPlane, stored: str) -> None:
 
 
 def test_kubectl_prints_what_matters(server: ControlPlane, stored: str) -> None:
-    """The short name works, and the columns are there."""
+    """The short name works, and the printer columns exist."""
     header, line = server.kubectl("get", "vipp", stored).stdout.splitlines()
     assert " ".join(header.split()) == ("NAME ADDRESSES AUTO IPV4-USED IPV4-FREE IPV6-USED ACCEPTED READY REASON AGE")
     assert line.split()[:3] == [stored, '["192.0.2.0/28"]', "true"]

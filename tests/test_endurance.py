@@ -5,7 +5,7 @@ import pytest
 from hack.endurance.metrics import Judge
 from hack.endurance.writer import Failure, Record
 
-# As a kube-apiserver 1.35 prints them, with another webhook's beside kavip's.
+# The metrics of a kube-apiserver 1.35 with another webhook besides kavip's.
 BEFORE = """\
 # TYPE apiserver_admission_webhook_request_total counter
 apiserver_admission_webhook_request_total{code="200",name="mutate-service.kavip.io",operation="CREATE",\
@@ -44,28 +44,28 @@ rest_client_request_retries_total{code="503",host="192.0.2.10:6443",verb="GET"} 
 """
 
 
-def test_the_judge_sees_every_lost_call() -> None:
-    """Calls that failed closed and calls that failed open are both counted, and only those of kavip."""
+def test_every_lost_call_is_counted() -> None:
+    """Calls that failed closed and open, of kavip's webhooks only."""
     judge = Judge.parse(AFTER) - Judge.parse(BEFORE)
     assert (judge.calls, judge.by_code) == (13, {"200": 10, "503": 3})
     assert (judge.refused, judge.lost, judge.fail_open, judge.retried) == (4, 2, 3, 5)
 
 
 @pytest.mark.parametrize(("share", "seconds"), [(0.5, 0.005), (0.9, 0.025), (1.0, float("inf"))])
-def test_a_share_is_answered_within_a_bucket(share: float, seconds: float) -> None:
-    """The bound is that of the first bucket which holds the share."""
+def test_a_percentile_is_a_bucket_bound(share: float, seconds: float) -> None:
+    """It is the bound of the first bucket that contains the share."""
     assert Judge.parse(AFTER).within(share) == seconds
 
 
-def test_writes_are_put_down_to_the_time_of_their_answer() -> None:
-    """A part of the record holds what was answered then, failures too."""
+def test_writes_count_at_the_time_of_their_response() -> None:
+    """A part of the record has the responses of its time, including failures."""
     record = Record([1.0, 2.0, 3.0], [Failure(2.0, "POST", "lost")])
     assert record.between(2.0, 3.0) == Record([2.0], record.failures)
     assert record.between(0.0, 2.0) == Record([1.0], [])
 
 
 def test_rounds_add_up() -> None:
-    """Of several rounds, every write and every call counts."""
+    """Several rounds count every write and every call."""
     first, second = Record([1.0], []), Record([2.0], [Failure(2.0, "POST", "lost")])
     assert first + second == Record([1.0, 2.0], second.failures)
     once = Judge.parse(AFTER) - Judge.parse(BEFORE)

@@ -1,4 +1,4 @@
-"""A short run of `make fuzz`, the same each time; and that it would find something."""
+"""A short deterministic run of `make fuzz`, and proof that it finds faults."""
 
 import pytest
 
@@ -11,16 +11,16 @@ pytestmark = pytest.mark.slow
 SEED = 4
 
 
-def test_any_bytes_get_an_answer() -> None:
-    """A real server process answers each request with a review or a 4xx, and does not swell."""
+def test_any_bytes_get_a_response() -> None:
+    """A real server process answers each request with a review or a 4xx, and its memory does not grow."""
     report = endpoint.run(300, seed=SEED)
     assert report.findings == []
     assert report.resident[1] <= report.resident[0] + 48
     assert {"allowed", "refused", "400", "404", "405"} <= set(report.answers)
 
 
-def test_any_object_is_judged() -> None:
-    """Objects of the right shape are allowed or refused with words on every path."""
+def test_any_object_gets_a_verdict() -> None:
+    """Objects of the right shape are allowed or refused with a message on every path."""
     report = policy.run(200, seed=SEED)
     assert report.findings == []
     assert {"allowed", "refused", "unreadable"} == set(report.answers)
@@ -38,13 +38,13 @@ def test_a_rule_that_breaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "RuntimeError: broken" in finding
 
 
-def test_what_creeps_is_told() -> None:
+def test_growth_is_reported() -> None:
     """Memory and latency of the first tenth are compared with the last."""
     report = Report("x", seconds=[0.001] * 90 + [0.1] * 10, resident=(50, 150))
     assert [line.split()[0] for line in report.creep] == ["p99", "memory"]
     assert Report("x", seconds=[0.001] * 100, resident=(50, 60)).creep == []
 
 
-def test_no_object_holds_up_the_others() -> None:
-    """However large one field is, judging it costs a bounded multiple of reading it."""
+def test_evaluation_time_is_bounded() -> None:
+    """For a field of any size, evaluating it takes a bounded multiple of the time to read it."""
     assert large.slow(1 << 19) == []

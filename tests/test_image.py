@@ -1,4 +1,4 @@
-"""The image, built from the Dockerfile as a user builds it, but on a base image that is made here."""
+"""The image, built from the Dockerfile as a user builds it, but on a base image that the test builds."""
 
 import json
 import shutil
@@ -15,14 +15,14 @@ from hack.testbed import images
 from hack.testbed.place import Result, run
 from tests.support.manifests import ROOT
 
-pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first of all runs builds it
+pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]  # the first run builds it
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The image as it lies in its archive, and its root below ``root``."""
+    """The unpacked image; its root file system is in ``root``."""
     requirements = ROOT / "requirements" / "run.txt"
-    # the name that the demo uses: built once for both
+    # the name that the demo uses, so it is built once
     archive = images.image("localhost/kavip:demo", dockerfile=ROOT / "Dockerfile", requirements=requirements)
     folder = tmp_path_factory.mktemp("image")
     with tarfile.open(archive) as tar:
@@ -37,21 +37,21 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def config(unpacked: Path) -> dict[str, Any]:
-    """How a container of the image is run."""
+    """The container configuration of the image."""
     manifest = json.loads((unpacked / "manifest.json").read_text())[0]
     found: dict[str, Any] = json.loads((unpacked / manifest["Config"]).read_text())["config"]
     return found
 
 
 def inside(unpacked: Path, config: dict[str, Any], *command: str) -> Result:
-    """Run a program in the image as its user, with its environment and nothing else."""
+    """Run a program in the image as its user, with its environment only."""
     user, variables = config["User"], dict(each.split("=", 1) for each in config["Env"])
     chroot = ["chroot", f"--userspec={user}", str(unpacked / "root")]
     return subprocess.run([*chroot, *command], env=variables, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_it_runs_kavip_as_nobody(unpacked: Path, config: dict[str, Any]) -> None:
-    """The entry point is kavip, run by a user without rights."""
+def test_it_runs_kavip_without_privileges(unpacked: Path, config: dict[str, Any]) -> None:
+    """The entry point is kavip, with an unprivileged user."""
     assert config["User"] == "65532:65532"
     done = inside(unpacked, config, *config["Entrypoint"], "--version")
     assert (done.stdout.strip(), done.stderr) == (f"kavip, version {kavip.__version__}", "")
@@ -64,13 +64,13 @@ def test_it_has_every_role(unpacked: Path, config: dict[str, Any], role: str) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_it_has_keepalived_where_the_agents_look(unpacked: Path, config: dict[str, Any]) -> None:
-    """The daemon of the nodes is in the image, at its usual place."""
+def test_it_has_keepalived_at_the_expected_path(unpacked: Path, config: dict[str, Any]) -> None:
+    """The agents start it from there."""
     assert "Keepalived v2." in inside(unpacked, config, "/usr/sbin/keepalived", "--version").stderr
 
 
 def test_it_is_ready_for_a_read_only_root(unpacked: Path) -> None:
-    """Every module is compiled: it could not be later."""
+    """Every module is compiled, because a container cannot compile it later."""
     package = unpacked / "root" / "usr" / "lib" / "kavip" / "kavip"
     modules = {path.relative_to(package) for path in package.rglob("*.py")}
     compiled = {
@@ -80,8 +80,8 @@ def test_it_is_ready_for_a_read_only_root(unpacked: Path) -> None:
     assert compiled == modules
 
 
-def test_it_holds_nothing_else(unpacked: Path) -> None:
-    """No cache of pip, no lists of apt, no wheels, no tests."""
+def test_it_has_nothing_else(unpacked: Path) -> None:
+    """No pip cache, no apt lists, no wheels, no tests."""
     root = unpacked / "root"
     assert not list(root.glob("root/.cache/*"))
     assert not [path for path in root.glob("var/lib/apt/lists/*") if path.name != "partial"]
@@ -89,8 +89,8 @@ def test_it_holds_nothing_else(unpacked: Path) -> None:
     assert not list(root.glob("**/kavip/tests"))
 
 
-def test_health_checks_have_cas_to_believe(unpacked: Path, config: dict[str, Any]) -> None:
-    """Those of the distribution, where Python looks for them."""
+def test_health_checks_have_root_cas(unpacked: Path, config: dict[str, Any]) -> None:
+    """The root CAs of the distribution, at the path that Python uses."""
     program = "import os, ssl; print(len(os.listdir(ssl.get_default_verify_paths().capath)))"
     done = inside(unpacked, config, "/opt/kavip/bin/python", "-c", program)
     assert int(done.stdout) > 100, done.stderr

@@ -1,4 +1,4 @@
-"""The architecture holds: import-linter's contracts, and a core without I/O, clock or output."""
+"""The architecture: the contracts of import-linter, and a core without I/O, clock or output."""
 
 import ast
 import re
@@ -17,17 +17,17 @@ PACKAGES = [
     ".".join(path.parent.relative_to(ROOT / "kavip").parts) for path in sorted((ROOT / "kavip").rglob("__init__.py"))
 ]
 CALLS = frozenset({"open", "print", "input", "exec", "eval"})
-CLOCKS = frozenset({"now", "utcnow", "today"})  # of datetime and date
+CLOCKS = frozenset({"now", "utcnow", "today"})  # methods of datetime and date
 
 
 def test_contracts_hold() -> None:
-    """Layers, the pure core, who speaks kubernetes_asyncio: as pyproject.toml says."""
+    """The layers, the pure packages and the users of kubernetes_asyncio are those of pyproject.toml."""
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_guided_tour_leaves_no_module_out(package: str) -> None:
-    """Each package's docstring leads to all of its modules, and to none that is gone."""
+def test_package_docstrings_list_all_modules(package: str) -> None:
+    """Each package's docstring has exactly its modules."""
     folder = ROOT.joinpath("kavip", *package.split("."))
     tour = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     own = f"kavip.{package}." if package else "kavip."
@@ -37,8 +37,8 @@ def test_the_guided_tour_leaves_no_module_out(package: str) -> None:
     assert told == {path.stem for path in folder.glob("[!_]*.py")} | packages
 
 
-def test_everybody_is_kept_from_the_kubernetes_client() -> None:
-    """The contract names every package and module but ``kube``."""
+def test_only_kube_imports_the_kubernetes_client() -> None:
+    """The contract names every package and module except ``kube``."""
     (kept,) = [each["source_modules"] for each in CONTRACTS if each["name"].startswith("Only kavip.kube")]
     found = {
         f"kavip.{path.name.removesuffix('.py')}" for path in (ROOT / "kavip").glob("[!_]*") if path.name != "py.typed"
@@ -48,12 +48,12 @@ def test_everybody_is_kept_from_the_kubernetes_client() -> None:
 
 @pytest.mark.parametrize("module", PURE)
 def test_the_core_is_synchronous_and_silent(module: str) -> None:
-    """A pure module has no async, opens no file, prints nothing and asks no clock."""
+    """A pure module has no async, opens no file, prints nothing and reads no clock."""
     assert [fault for path in sources(module) for fault in faults(path)] == []
 
 
 def test_faults_are_found(tmp_path: Path) -> None:
-    """The check above sees what it looks for."""
+    """The check above finds what it looks for."""
     source = tmp_path / "module.py"
     source.write_text("async def f():\n    await g()\nprint(open('x'), datetime.now())\n")
     assert [fault.partition(": ")[2] for fault in faults(source)] == [
@@ -66,7 +66,7 @@ def test_faults_are_found(tmp_path: Path) -> None:
 
 
 def sources(module: str) -> list[Path]:
-    """The files of a module or package; there must be some."""
+    """The files of a module or package; there must be at least one."""
     path = ROOT.joinpath(*module.split("."))
     found = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     assert found
@@ -74,7 +74,7 @@ def sources(module: str) -> list[Path]:
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What in a file is I/O, output or a clock."""
+    """The I/O, output and clocks in a file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if what := _fault(node):
             yield f"{path.name}:{node.lineno}: {what}"  # type: ignore[attr-defined]  # each of them has a line

@@ -1,4 +1,4 @@
-"""What YAML says, the code says too: CRDs and Structs, rules and routes, rights and calls, settings and variables."""
+"""YAML and code agree: CRDs and Structs, rules and routes, rights and calls, settings and variables."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ OLD_FIELDS: manifests.Object = {
     "nodeSelector": TEXTS,
     "image": {"type": "string", "default": names.DEFAULT_IMAGE},
     "interface": {"type": "string"},
-    "interfaceFromIP": {"type": "string"},  # was bound to IPv4
+    "interfaceFromIP": {"type": "string"},  # keepalived-operator accepted IPv4 only
     "passwordAuth": {
         "type": "object",
         "required": ["secretRef"],
@@ -58,7 +58,7 @@ class TestCustomResources:
 
     @pytest.mark.parametrize("kind", STRUCTS)
     def test_each_field_has_its_counterpart(self, kind: str) -> None:
-        """Schema and Struct have the same fields of the same types, at every depth, in both directions."""
+        """Schema and Struct have the same fields with the same types at every depth, in both directions."""
         differences = [
             line
             for part in ("spec", "status")
@@ -76,7 +76,7 @@ class TestCustomResources:
         ],
     )
     def test_names_are_those_of_the_code(self, crd: str, group: str, kind: str, plural: str) -> None:
-        """Group, kind, plural and version are what the code asks the API server for."""
+        """Group, kind, plural and version are those that the client uses."""
         found = manifests.only(manifests.objects(*manifests.CRDS), "CustomResourceDefinition", f"{plural}.{group}")
         spec = found["spec"]
         assert (spec["group"], spec["names"]["kind"], spec["names"]["plural"]) == (group, kind, crd)
@@ -84,30 +84,32 @@ class TestCustomResources:
         assert spec["versions"][0]["subresources"] == {"status": {}}
         assert spec["versions"][0]["additionalPrinterColumns"]
 
-    def test_old_fields_are_as_wide_as_they_were(self) -> None:
-        """The fields of keepalived-operator have its types and defaults; only what is new or touched has limits."""
+    def test_old_fields_accept_what_they_accepted(self) -> None:
+        """The fields of keepalived-operator have its types and defaults; only new or changed objects have limits."""
         schema = SCHEMAS[names.KEEPALIVED_GROUP]
         spec = openapi.bare(schema["properties"]["spec"], "x-kubernetes-validations", "maxLength", "maxItems")
         assert {name: spec["properties"][name] for name in OLD_FIELDS} == OLD_FIELDS
-        assert spec["required"] == ["interface"]  # image was, beside its default: kubectl then wants it in a List
+        assert spec["required"] == [
+            "interface"
+        ]  # keepalived-operator required image although it has a default, so kubectl requires it in a List
         assert "required" not in schema
 
     def test_rules_leave_old_objects_alone(self) -> None:
-        """Each rule over the whole spec begins with a field that keepalived-operator does not have."""
+        """Each rule for the whole spec starts with a field that keepalived-operator does not have."""
         for rule in SCHEMAS[names.KEEPALIVED_GROUP]["properties"]["spec"]["x-kubernetes-validations"]:
             absent = re.match(r"!has\(self\.(\w+)\) \|\|", rule["rule"])
             assert absent
             assert absent[1] not in OLD_FIELDS
 
     def test_new_fields_are_bounded(self) -> None:
-        """Every list and string of kavip's own has a limit: CEL has a budget, and etcd a largest object."""
+        """Every list and string of kavip has a limit, because CEL has a budget and etcd a maximum size."""
         for schema in SCHEMAS.values():
             spec = {**schema["properties"]["spec"]}
             spec["properties"] = {name: each for name, each in spec["properties"].items() if name not in OLD_FIELDS}
             assert list(openapi.unbounded(spec, "spec")) == []
 
-    def test_every_rule_says_what_would_be_right(self) -> None:
-        """Each CEL rule has a message: most name the value, which old API servers do not."""
+    def test_every_rule_has_a_message(self) -> None:
+        """Most messages have the value, which old API servers do not add."""
         rules = [rule for schema in SCHEMAS.values() for rule in openapi.validations(schema)]
         assert rules
         messages = [rule.get("message") or rule["messageExpression"] for rule in rules]
@@ -116,20 +118,20 @@ class TestCustomResources:
         ] * 3
 
     def test_every_rule_is_in_the_table_of_refusals(self) -> None:
-        """Users find the words of each CEL rule in the reference, beside an object that it refuses."""
+        """The reference shows the message of each CEL rule with an object that it refuses."""
         for kind, schema in SCHEMAS.items():
             cases = (case for case in refusals.cases() if (case.kind, case.by) == (kind, "crd"))
             told = "\n".join(message for case in cases for _, message in case.causes)
             missing = [words for rule in openapi.validations(schema) for words in _words(rule) if words not in told]
-            # a group without a spec gets one of the mutating webhook; only with kavip down is it seen
+            # the mutating webhook adds a missing spec, so it is seen only while kavip is down
             assert missing == (["is missing; want at least interface"] if kind == names.KEEPALIVED_GROUP else [])
 
     def test_rules_compile_on_the_oldest_kubernetes(self) -> None:
         """
-        Rules call what Kubernetes 1.30 knows and can afford.
+        Rules use only what Kubernetes 1.30 supports and can afford.
 
-        ip and cidr came with 1.30, which takes them into rules one version later; optional selection (``.?``) costs
-        more there than a rule may.
+        The functions ip and cidr exist since 1.30, and rules may use them one version later. Optional selection
+        (``.?``) costs more there than a rule may.
         """
         rules = [rule for schema in SCHEMAS.values() for rule in openapi.validations(schema)]
         text = " ".join(rule["rule"] + " " + rule.get("messageExpression", "") for rule in rules)
@@ -138,28 +140,28 @@ class TestCustomResources:
         assert set(re.findall(r"(\w+)\(", outside_literals)) == tests | {"int", "split", "replace", "format", "quote"}
         assert ".?" not in outside_literals
 
-    def test_the_chart_carries_the_same(self) -> None:
-        """The chart's copies are the very files of config/crd."""
+    def test_the_chart_has_the_same_crds(self) -> None:
+        """The chart's copies are identical to config/crd."""
         copies = {path.name: path.read_text() for path in (manifests.CHART / "files" / "crds").iterdir()}
         assert copies == {path.name: path.read_text() for path in manifests.CRDS}
 
 
 def _words(rule: dict[str, Any]) -> list[str]:
-    """What always stands in the message of a CEL rule."""
+    """The constant text in the message of a CEL rule."""
     if "message" in rule:
         return [rule["message"]]
     return [words for text in re.findall(r"'([^']*)'", rule["messageExpression"]) for words in re.split("%[ds]", text)]
 
 
 class TestWebhook:
-    """config/webhook: what the API server asks."""
+    """config/webhook: the requests that the API server sends."""
 
     FOUND = manifests.objects(
         manifests.CONFIG / "webhook" / "manifests.yaml", manifests.CONFIG / "webhook" / "service.yaml"
     )
 
     def test_configurations_are_those_of_the_code(self) -> None:
-        """Rules, conditions, selectors, policies and time-outs are what kavip would register itself."""
+        """Rules, conditions, selectors, policies and timeouts are those that kavip would register itself."""
         client = registration.ServiceClientConfig(manifests.NAMESPACE, "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE):
             found = manifests.only(self.FOUND, expected["kind"])
@@ -167,7 +169,7 @@ class TestWebhook:
             assert normal(found["webhooks"]) == normal(expected["webhooks"])
 
     def test_the_service_leads_to_the_pods(self) -> None:
-        """The Service has the port that the configurations name and the selector that the pods match."""
+        """The Service has the port of the configurations and the selector of the pods."""
         service = manifests.only(self.FOUND, "Service", "kavip-webhook")
         deployment = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
         (port,) = service["spec"]["ports"]
@@ -178,7 +180,7 @@ class TestWebhook:
 
 
 class TestRights:
-    """config/rbac: what kavip may do."""
+    """config/rbac: kavip's permissions."""
 
     FOUND = manifests.objects(manifests.CONFIG / "rbac" / "role.yaml")
     OWN = (resources.SECRETS, resources.LEASES)
@@ -196,16 +198,16 @@ class TestRights:
     """Not all used: nobody may grant what he does not hold, and the Roles for Prometheus grant them."""
 
     def test_the_cluster_role_has_the_verbs_that_are_used(self) -> None:
-        """The ClusterRole grants what the table of resources lists, and what is granted on: no more and no less."""
+        """The ClusterRole grants exactly the table of resources and the rights that kavip grants to others."""
         expected = used(resource for resource in resources.ALL if resource not in self.OWN) - self.NOT_OURS
         assert granted(manifests.only(self.FOUND, "ClusterRole")) == expected | self.GRANTED_ON
 
     def test_the_role_has_the_verbs_that_are_used(self) -> None:
-        """The Role in kavip's namespace grants what is listed for Secrets and Leases."""
+        """The Role in kavip's namespace grants what the table lists for Secrets and Leases."""
         assert granted(manifests.only(self.FOUND, "Role")) == used(self.OWN)
 
-    def test_names_bind_what_they_can(self) -> None:
-        """Rights to Secrets, Leases, Deployments and webhook configurations are by name, but for create."""
+    def test_rights_are_restricted_to_names_if_possible(self) -> None:
+        """Rights to Secrets, Leases, Deployments and webhook configurations have names, except for create."""
         bound = {
             (role["kind"], resource): tuple(rule["resourceNames"])
             for role in self.FOUND
@@ -227,7 +229,7 @@ class TestRights:
 
 
 class TestDeployment:
-    """config/manager and the chart's values: how kavip is run."""
+    """config/manager and the chart's values: how kavip runs."""
 
     DEPLOYMENT = manifests.only(manifests.objects(manifests.CONFIG / "manager" / "manager.yaml"), "Deployment")
     CONTAINER = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
@@ -236,31 +238,31 @@ class TestDeployment:
     """Settings of a kavip that runs outside a cluster."""
 
     def test_each_setting_is_a_variable(self) -> None:
-        """Every setting that means something in a cluster is set, and nothing else is."""
+        """Exactly the settings that matter in a cluster are set."""
         expected = {f"{names.ENV_PREFIX}_{each.name.upper()}" for each in dataclasses.fields(Settings)}
         expected -= {f"{names.ENV_PREFIX}_{name.upper()}" for name in self.OUTSIDE}
         assert set(self.ENVIRONMENT) == expected
 
-    def test_values_default_to_what_the_program_does(self) -> None:
-        """The variables carry the defaults of the settings, but for names that only the cluster knows."""
+    def test_values_have_the_defaults_of_the_program(self) -> None:
+        """The variables have the defaults of the settings, except for names that depend on the cluster."""
         given = {"namespace", "identity", "image", *self.OUTSIDE}
         for each in dataclasses.fields(Settings):
             if each.name not in given:
                 assert self.ENVIRONMENT[f"{names.ENV_PREFIX}_{each.name.upper()}"] == str(each.default), each.name
 
     def test_agents_run_the_same_image(self) -> None:
-        """KAVIP_IMAGE, which groups without an image of their own run, is the image of the Deployment."""
+        """KAVIP_IMAGE, for groups without an image, is the image of the Deployment."""
         assert self.ENVIRONMENT["KAVIP_IMAGE"] == self.CONTAINER["image"]
 
     def test_ports_and_paths_are_those_of_the_code(self) -> None:
-        """Container ports and probes are what the program serves."""
+        """Container ports and probes are those that the program serves."""
         ports = {each["name"]: each["containerPort"] for each in self.CONTAINER["ports"]}
         assert ports == {"webhook": names.WEBHOOK_PORT, "metrics": names.METRICS_PORT, "probes": names.PROBE_PORT}
         paths = {probe: self.CONTAINER[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
         assert paths == {"livenessProbe": names.LIVE_PATH, "readinessProbe": names.READY_PATH}
 
-    def test_it_may_nothing(self) -> None:
-        """The pod is no root, has no capability, and can write nowhere."""
+    def test_the_pod_has_no_privileges(self) -> None:
+        """The pod is not root, has no capability, and cannot write to its root file system."""
         pod = self.DEPLOYMENT["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -280,7 +282,7 @@ class TestDeployment:
 
 @pytest.mark.parametrize("sample", manifests.objects(*manifests.SAMPLES), ids=lambda each: each["metadata"]["name"])
 def test_samples_can_be_read(sample: manifests.Object) -> None:
-    """Each sample is an object that kavip reads, and what it reads is what stands there."""
+    """kavip decodes each sample without losing a field."""
     types: dict[str, Any] = {**STRUCTS, names.SERVICE: Service}
     read = msgspec.convert(sample, types[sample["kind"]])
     assert read.metadata.name == sample["metadata"]["name"]
@@ -289,7 +291,7 @@ def test_samples_can_be_read(sample: manifests.Object) -> None:
 
 
 def normal(webhooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """*webhooks* with the blanks of their expressions folded: YAML breaks long lines."""
+    """*webhooks* with folded whitespace in their expressions, because YAML breaks long lines."""
     folded: list[dict[str, Any]] = json.loads(json.dumps(webhooks))
     for webhook in folded:
         for condition in webhook["matchConditions"]:
@@ -309,7 +311,7 @@ def granted(role: manifests.Object) -> set[tuple[str, str, str]]:
 
 
 def used(wanted: typing.Iterable[resources.Resource[Any]]) -> set[tuple[str, str, str]]:
-    """What the client does, as (API group, resource, verb)."""
+    """The rights that the client needs, as (API group, resource, verb)."""
     found = set()
     for resource in wanted:
         found |= {(resource.group, resource.plural, verb) for verb in resource.verbs}

@@ -1,4 +1,4 @@
-"""Objects from before the rules, on a real API server: what an edit of them may leave, and what it may not touch."""
+"""Objects older than the CRD rules on a real API server: which parts an edit may keep, and which it may not touch."""
 
 import json
 from collections.abc import Iterator
@@ -66,14 +66,14 @@ FOUND: list[manifests.Object] = [
 
 @pytest.fixture(scope="module")
 def server(control_plane: ControlPlane) -> ControlPlane:
-    """An API server that serves both kinds."""
+    """An API server with both kinds."""
     crds.install(control_plane)
     return control_plane
 
 
 @pytest.fixture(scope="module")
 def found(server: ControlPlane) -> Iterator[list[manifests.Object]]:
-    """Objects that were stored while the definitions had no rules."""
+    """Objects that were stored while the CRDs had no rules."""
     strict = [manifests.parsed(path.read_text())[0] for path in manifests.CRDS]
     probes = [group(interface="lo"), pool("lo")]
     objects = [
@@ -102,7 +102,7 @@ def _define(server: ControlPlane, definitions: list[manifests.Object]) -> None:
 
 
 def test_an_old_violation_may_stay(server: ControlPlane, found: list[manifests.Object]) -> None:
-    """What stands from before the rules passes where an edit leaves it, and is refused where an edit touches it."""
+    """An edit may keep an old violation, but not touch it."""
     for old in found:
         kind, name = old["kind"], old["metadata"]["name"]
         edits = OLD[name]

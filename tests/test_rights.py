@@ -1,9 +1,9 @@
 """
-What the chart grants is what kavip uses: under its own service account it is refused nothing, and holds nothing idle.
+The rights that the chart grants are the rights that kavip uses: nothing is refused, and nothing is unused.
 
-One run does everything once: it stands aside for keepalived-operator, serves groups, pools and Services with and
-without addresses, tells Events, asks who may set external IPs, makes what Prometheus needs, changes its leader and
-renews its CA. The API server's audit log is then compared with the roles, both ways.
+One run does everything once: it waits for keepalived-operator, serves groups, pools and Services with and without
+addresses, emits Events, asks whether a user may set external IPs, creates the objects for Prometheus, changes the
+leader and renews the CA. Then the API server's audit log is compared with the roles in both directions.
 """
 
 import json
@@ -74,7 +74,7 @@ SIGNS = (
 
 @dataclass(slots=True)
 class Cluster:
-    """A control plane with the chart installed, and replicas of kavip that run as its service account."""
+    """A control plane with the chart, and replicas of kavip that run as its service account."""
 
     plane: ControlPlane
     folder: Path
@@ -82,7 +82,7 @@ class Cluster:
     port: int = field(default_factory=free_port)
 
     def start(self) -> Process:
-        """Start one more replica; the first one answers reviews on :attr:`port`."""
+        """Start another replica; the first one answers reviews on :attr:`port`."""
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
         number = len(self.replicas)
         flags = [
@@ -96,21 +96,21 @@ class Cluster:
         return self.replicas[-1]
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        """``kubectl apply`` of *objects*."""
+        """Run ``kubectl apply`` for *objects*."""
         self.plane.kubectl("apply", "--filename=-", input="\n---\n".join(json.dumps(each) for each in objects))
 
-    def shown(self, *args: str) -> str:
-        """What ``kubectl get`` prints; "" where there is none."""
+    def get(self, *args: str) -> str:
+        """The output of ``kubectl get``; "" for a missing object."""
         return str(self.plane.kubectl("get", *args, check=False).stdout)
 
-    def asked(self) -> list[Event]:
-        """What kavip has asked for."""
+    def requests(self) -> list[Event]:
+        """The requests of kavip."""
         return [event for event in self.plane.audit if event.user == ACCOUNT]
 
 
 @pytest.fixture
 def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
-    """Kinds of OpenShift and Prometheus, then the chart, whose webhooks nobody can reach: there is no pod network."""
+    """Kinds of OpenShift and Prometheus, then the chart; without a pod network its webhooks cannot be reached."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
         plane.wait_established()
@@ -128,10 +128,12 @@ def cluster(programs: Programs, tmp_path: Path) -> Iterator[Cluster]:
                 print(f"--- {log.name}", process.tail(log, 60), sep="\n")  # noqa: T201 - shown when the test fails
 
 
-def test_rights_suffice_and_none_is_idle(cluster: Cluster) -> None:
-    """No call of a full run is refused; every right is used but for those that are held for a reason."""
+def test_rights_suffice_and_none_is_unused(cluster: Cluster) -> None:
+    """
+    No request of a full run is refused, and every right is used, except those that are held for a documented reason.
+    """
     do_everything(cluster)
-    asked = cluster.asked()
+    asked = cluster.requests()
     assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
     needed, held = used(asked), set(granted(roles_of(cluster.plane)))
     assert {right for right in needed if not any(one.covers(right) for one in held)} == set()
@@ -140,7 +142,7 @@ def test_rights_suffice_and_none_is_idle(cluster: Cluster) -> None:
 
 
 def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
-    """Whatever role is bound to kavip's account, by whatever name, as the API server has it."""
+    """Every role that is bound to kavip's account in the API server."""
     for kind in ("clusterrolebindings", "rolebindings"):
         for binding in json.loads(plane.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]:
             subjects = {(each["kind"], each["name"], each.get("namespace")) for each in binding.get("subjects", ())}
@@ -155,32 +157,32 @@ def roles_of(plane: ControlPlane) -> Iterator[dict[str, Any]]:
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 def do_everything(cluster: Cluster) -> None:
-    """Each thing once that an installation meets in its life."""
-    put_the_old_operator_there(cluster)
+    """Do each thing once that happens in the life of an installation."""
+    create_keepalived_operator(cluster)
     first = cluster.start()
     cluster.plane.kubectl("create", "--filename=-", input=json.dumps(NODE))
     cluster.plane.kubectl("apply", "--server-side", "--kustomize", str(manifests.CONFIG / "samples"))
     cluster.apply(a_service("none", namespace="default", annotations={names.POOL_ANNOTATION: "nowhere"}))
     wait_for(cluster, "kavip stands aside", "keepalivedgroup", "edge", has="OldOperatorRunning")
     cluster.plane.kubectl("scale", "deployment", "keepalived-operator", "--replicas=0")
-    tell_something_twice(cluster)
+    repeat_an_event(cluster)
     for sign in SIGNS:
 
         def shows(sign: list[str] = sign) -> bool:
-            return bool(cluster.shown(*sign))
+            return bool(cluster.get(*sign))
 
         process.wait_for(f"kavip does its job: {sign}", shows, timeout=90)
-    ask_for_any_external_ip(cluster)
-    make_the_authority_due(cluster)
-    process.wait_for("the CA is renewed", lambda: DUE not in authority(cluster), timeout=90, interval=0.5)
+    post_an_external_ip_review(cluster)
+    make_the_ca_due(cluster)
+    process.wait_for("the CA is renewed", lambda: DUE not in ca(cluster), timeout=90, interval=0.5)
     process.wait_for("a repeated Event is one", lambda: did(cluster, "patch", "events"), timeout=150, interval=1)
     cluster.start()
     process.stop([first])
     wait_for(cluster, "the other replica leads", "lease", names.LEASE_NAME, f"-n{manifests.NAMESPACE}", has="replica-1")
 
 
-def put_the_old_operator_there(cluster: Cluster) -> None:
-    """Its Deployment, with a pod that nobody runs, and the Lease that its last pod left behind."""
+def create_keepalived_operator(cluster: Cluster) -> None:
+    """Its Deployment, with a pod that does not run, and the Lease of its last pod."""
     labels = {"operator": "keepalived-operator"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "old"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
@@ -191,8 +193,8 @@ def put_the_old_operator_there(cluster: Cluster) -> None:
     )
 
 
-def tell_something_twice(cluster: Cluster) -> None:
-    """A second default group says so, takes it back, and says it again: one Event with a series, after a minute."""
+def repeat_an_event(cluster: Cluster) -> None:
+    """A second default group is reported, corrected and reported again: one Event with a series, after a minute."""
     second = {**a_group("second"), "metadata": {"name": "second", "namespace": "default"}}
     cluster.apply(second)
     wait_for(cluster, "the group is accepted", "keepalivedgroup", "second", has='"Accepted"')
@@ -203,8 +205,8 @@ def tell_something_twice(cluster: Cluster) -> None:
         wait_for(cluster, reason, "keepalivedgroup", "second", has=reason)
 
 
-def ask_for_any_external_ip(cluster: Cluster) -> None:
-    """A review as the API server would post it: nobody can reach kavip's Service here."""
+def post_an_external_ip_review(cluster: Cluster) -> None:
+    """A review as the API server would post it; it cannot reach kavip's Service here."""
     asked = a_service("outside", namespace="default", annotations={names.POOL_ANNOTATION: "edge"})
     asked["spec"]["externalIPs"] = ["203.0.113.7"]
     body = review_body(names.VALIDATE_SERVICE_PATH, asked)
@@ -220,8 +222,8 @@ PAIR = certificates.new_ca(LONG_AGO)
 DUE = b64encode(PAIR.certificate_pem).decode()
 
 
-def make_the_authority_due(cluster: Cluster) -> None:
-    """Let the CA be one that is near its end."""
+def make_the_ca_due(cluster: Cluster) -> None:
+    """Replace the CA by one that is due for renewal."""
     data = {"tls.crt": DUE, "tls.key": b64encode(PAIR.key_pem).decode(), "ca.crt": DUE}
     cluster.plane.kubectl(
         *("patch", "secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "--type=merge"),
@@ -229,16 +231,16 @@ def make_the_authority_due(cluster: Cluster) -> None:
     )
 
 
-def authority(cluster: Cluster) -> str:
+def ca(cluster: Cluster) -> str:
     """The CA certificate in the Secret."""
-    return cluster.shown("secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
+    return cluster.get("secret", names.CA_SECRET_NAME, f"-n{manifests.NAMESPACE}", "-o", r"jsonpath={.data.tls\.crt}")
 
 
 def did(cluster: Cluster, verb: str, resource: str) -> bool:
-    """Whether kavip has asked for that."""
-    return any((event.verb, event.resource) == (verb, resource) for event in cluster.asked())
+    """Whether kavip has sent such a request."""
+    return any((event.verb, event.resource) == (verb, resource) for event in cluster.requests())
 
 
 def wait_for(cluster: Cluster, what: str, *args: str, has: str) -> None:
-    """Wait until the object's JSON holds *has*."""
-    process.wait_for(what, lambda: has in cluster.shown(*args, "-o", "json"), timeout=90, interval=0.3)
+    """Wait until the object's JSON contains *has*."""
+    process.wait_for(what, lambda: has in cluster.get(*args, "-o", "json"), timeout=90, interval=0.3)

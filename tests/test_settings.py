@@ -1,4 +1,4 @@
-"""Settings: each field is a flag and a variable; what cannot be is told in one line, with exit status 2."""
+"""Settings: each field is a flag and a variable; a bad value is reported in one line, with exit status 2."""
 
 import subprocess
 import sys
@@ -22,26 +22,26 @@ from kavip.settings import Settings, unknown_variables
         ),
         (
             {"webhook_url": "https://h:1", "certs_mode": "service-ca"},
-            "--certs-mode (KAVIP_CERTS_MODE): 'service-ca': nobody injects a caBundle at a URL; want self or provided",
+            "--certs-mode (KAVIP_CERTS_MODE): 'service-ca': cannot be used with a webhook URL; want self or provided",
         ),
         ({"webhook_url": "http://h:1"}, "--webhook-url (KAVIP_WEBHOOK_URL): 'http://h:1': want https://HOST:PORT"),
     ],
 )
-def test_a_value_that_cannot_be_names_flag_variable_value_and_remedy(given: dict[str, Any], words: str) -> None:
-    """A value that cannot be is refused in one line."""
+def test_a_bad_value_names_flag_variable_value_and_remedy(given: dict[str, Any], words: str) -> None:
+    """The message is one line."""
     with pytest.raises(SettingsError) as refused:
         Settings(**given)
     assert str(refused.value) == words
 
 
 def test_an_unknown_variable_names_the_nearest_known_one() -> None:
-    """A KAVIP_ variable that means nothing is told, with the one that was probably meant."""
+    """An unknown KAVIP_ variable is reported with the nearest known name."""
     lines = unknown_variables({"KAVIP_LOG_LEVL": "debug"}, {"KAVIP_LOG_LEVEL"})
     assert lines == ["environment variable KAVIP_LOG_LEVL is unknown; did you mean KAVIP_LOG_LEVEL?"]
 
 
-def test_what_kubelet_injects_for_a_service_is_no_setting() -> None:
-    """The variables of a Service called kavip-webhook are passed over."""
+def test_variables_of_kubelet_are_ignored() -> None:
+    """kubelet injects variables for a Service called kavip-webhook."""
     injected = {
         "KAVIP_WEBHOOK_SERVICE_HOST": "10.96.0.9",
         "KAVIP_WEBHOOK_SERVICE_PORT_HTTPS": "443",
@@ -66,7 +66,7 @@ def test_what_kubelet_injects_for_a_service_is_no_setting() -> None:
 def test_bad_flags_and_variables_end_in_one_line_and_status_2(
     arguments: list[str], variables: dict[str, str], words: str
 ) -> None:
-    """The program says what is wrong in one line on standard error and exits with status 2."""
+    """The program prints one line on standard error and exits with status 2."""
     environment = {"PATH": "/usr/bin", "PYTHONPATH": ".", **variables}
     command = [sys.executable, "-m", "kavip", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""A finding can be brought back: by the same seed in `make fuzz`, and by the same checkout in `make test`."""
+"""Findings are reproducible: by the seed in `make fuzz`, and by the checkout in `make test`."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 
 def drawn() -> list[tuple[int, str]]:
-    """What one seed draws."""
+    """The examples of one seed."""
     seen: list[tuple[int, str]] = []
 
     @seed(4)
@@ -24,7 +24,7 @@ def drawn() -> list[tuple[int, str]]:
 
 
 def test_a_seed_draws_the_same_whatever_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The constants of a module of the project that has been loaded meanwhile change nothing."""
+    """Constants of modules that were loaded meanwhile change nothing."""
     before = drawn()
     place = tmp_path / "another.py"
     place.write_text(f"NUMBERS = {list(range(-600, -100))}\n")
@@ -35,6 +35,6 @@ def test_a_seed_draws_the_same_whatever_is_loaded(tmp_path: Path, monkeypatch: p
 
 
 def test_each_property_is_tested_with_the_same_examples() -> None:
-    """No test draws anew: one that fails does so in each run, and for each change that it is seen with."""
+    """No test draws new examples, so a failure repeats in each run."""
     assert settings().derandomize
     assert settings().database is None

@@ -1,4 +1,4 @@
-"""charts/kavip/values.yaml and its schema, and what else has to agree on versions and pins."""
+"""charts/kavip/values.yaml and its schema, and versions and pins that must agree."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ class TestValues:
     VALUES = manifests.objects(manifests.CHART / "values.yaml")[0]
 
     def test_the_schema_is_closed_and_described(self) -> None:
-        """Every object with named values refuses others, and every value says what it means."""
+        """Every object with named values refuses others, and every value has a description."""
         faults = []
         for path, schema in described(self.SCHEMA, ""):
             if "properties" in schema and schema.get("additionalProperties") is not False:
@@ -31,7 +31,7 @@ class TestValues:
         assert not faults
 
     def test_every_value_has_a_default(self) -> None:
-        """values.yaml holds exactly the values of the schema."""
+        """values.yaml has exactly the values of the schema."""
         assert set(leaves(self.VALUES)) == set(named(self.SCHEMA, "")) - {"global"}
 
     @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ class TestValues:
         ],
     )
     def test_choices_are_those_of_the_program(self, path: str, setting: str) -> None:
-        """The schema offers what the program takes."""
+        """The schema has the choices of the program."""
         schema = self.SCHEMA
         for word in path.split("."):
             schema = schema["properties"][word]
@@ -54,7 +54,7 @@ class TestValues:
         assert schema["enum"] == list(choices[setting])
 
     def test_pins_agree(self) -> None:
-        """Development and tests run what the image runs, and no index is named."""
+        """Development and tests use the versions of the image, and no package index is named."""
         texts = [(manifests.ROOT / "requirements" / name).read_text() for name in ("run.txt", "dev.txt")]
         run, dev = (dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE)) for text in texts)
         assert run
@@ -79,7 +79,7 @@ def described(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str
 
 
 def named(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths of the values without values below them."""
+    """The paths of the values without nested values."""
     if "properties" not in schema:
         yield path
     for name, inner in schema.get("properties", {}).items():
@@ -87,7 +87,7 @@ def named(schema: dict[str, Any], path: str) -> Iterator[str]:
 
 
 OPAQUE = {"resources"}
-"""Values that Kubernetes describes, not the chart."""
+"""Values whose type Kubernetes defines."""
 
 
 def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:

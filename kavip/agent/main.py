@@ -34,8 +34,7 @@ from kavip.api.address import Address, parse_address
 from kavip.api.agent import SEPARATOR
 from kavip.errors import BadInput, SettingsError
 from kavip.names import Exporter
-from kavip.settings import setting
-from kavip.settings import shown as shown_with
+from kavip.settings import flag_and_variable, setting
 from kavip.vrrp.targets import NodeEndpoints
 
 _THREADS: Final = 4
@@ -54,7 +53,7 @@ log = structlog.get_logger()
 
 def shown(name: str) -> str:
     """The name of a setting in messages: flag and variable."""
-    return shown_with(name, prefix=PREFIX)
+    return flag_and_variable(name, prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ class AgentSettings:
     poll_milliseconds: int = setting(
         5000,
         "milliseconds between two looks at the mount if the kernel reports no change",
-        lowest=10,
+        minimum=10,
     )
     once: bool = setting(False, "write the first configuration and exit (the init container)")
     log_level: str = setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
@@ -96,7 +95,7 @@ class AgentSettings:
     def __post_init__(self) -> None:
         """Raise :class:`SettingsError` for an invalid value."""
         for each in fields(self):
-            _check(each.name, getattr(self, each.name), each.metadata["choices"], lowest=each.metadata["lowest"])
+            _check(each.name, getattr(self, each.name), each.metadata["choices"], minimum=each.metadata["minimum"])
         if not _NODE.fullmatch(self.node_name):
             raise SettingsError(f"{shown('node_name')}: {self.node_name!r}: want the name of a node")
         if not 0 < self.port <= 65535:
@@ -266,8 +265,8 @@ async def _listen(server: AgentServer, settings: AgentSettings) -> None:
             await asyncio.sleep(_REBIND)
 
 
-def _check(name: str, value: object, choices: tuple[str, ...], *, lowest: int) -> None:
+def _check(name: str, value: object, choices: tuple[str, ...], *, minimum: int) -> None:
     if choices and value not in choices:
         raise SettingsError(f"{shown(name)}: {value!r}: want one of {', '.join(choices)}")
-    if isinstance(value, int) and value < lowest:
-        raise SettingsError(f"{shown(name)}: {value!r}: want at least {lowest}")
+    if isinstance(value, int) and value < minimum:
+        raise SettingsError(f"{shown(name)}: {value!r}: want at least {minimum}")

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kavip.settings import Settings, listed
+from kavip.settings import Settings, split_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ def group_namespaces(command: F) -> F:
         "--group-namespaces",
         "group_namespaces",
         default="",
-        callback=lambda _, __, text: listed(text),
+        callback=lambda _, __, text: split_names(text),
         help="namespaces whose KeepalivedGroups kavip uses, comma-separated; empty: all",
     )(command)
 

@@ -33,7 +33,7 @@ from kavip.reconcile import enqueue
 from kavip.reconcile.observed.nodes import AgentStates
 from kavip.reconcile.observed.records import Records
 from kavip.reconcile.plan import Key, KeyKind, Notice, ReconcileOptions
-from kavip.settings import Settings, listed
+from kavip.settings import Settings, split_names
 from kavip.snapshot import Object, Snapshot
 
 log = structlog.get_logger()
@@ -123,7 +123,7 @@ class Leadership:
                 image=settings.image,
                 ipam=settings.ipam,
                 agent_port=settings.agent_port,
-                agent_allowed_cidrs=",".join(listed(settings.agent_allowed_cidrs)),
+                agent_allowed_cidrs=",".join(split_names(settings.agent_allowed_cidrs)),
                 agent_metrics=settings.agent_metrics,
                 prometheus_account=settings.prometheus_account,
             ),

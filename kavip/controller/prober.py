@@ -32,11 +32,11 @@ from kavip.reconcile.observed.agent import counts_of, node_state, resumed
 from kavip.reconcile.observed.collisions import Tally
 from kavip.reconcile.observed.nodes import EVER, MASTER, AgentStates, Contact, NodeState
 from kavip.reconcile.plan import ProbeTarget
-from kavip.telemetry import AGENT_LOOKS
+from kavip.telemetry import AGENT_PROBES
 
 log = structlog.get_logger()
 
-_ANSWERED, _UNANSWERED, _UNREADABLE = map(AGENT_LOOKS.labels, ("answered", "unanswered", "unreadable"))
+_ANSWERED, _UNANSWERED, _UNREADABLE = map(AGENT_PROBES.labels, ("answered", "unanswered", "unreadable"))
 
 FOLD: Final = 0.2
 """Seconds for which the answers of a group are gathered before they are reported."""

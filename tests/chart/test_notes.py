@@ -19,16 +19,19 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
         return done.stdout
 
     told = upgrade("--set=groupNamespaces={lb}")
-    assert "LEFT OUT" not in told
-    assert ("Then give it addresses" in told, "-- kavip status" in told) == (True, True)
+    assert "GROUPS ARE IGNORED" not in told
+    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (True, True)
     wait_served(server)
     server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
-    assert "LEFT OUT" not in upgrade()
-    assert "LEFT OUT" not in upgrade("--set=groupNamespaces={default,lb}")
+    assert "GROUPS ARE IGNORED" not in upgrade()
+    assert "GROUPS ARE IGNORED" not in upgrade("--set=groupNamespaces={default,lb}")
     told = upgrade("--set=groupNamespaces={lb}")
-    assert "GROUPS ARE LEFT OUT: groupNamespaces is lb, and these KeepalivedGroups lie elsewhere:\n  default/" in told
-    assert "THEIR PODS GO ON HOLDING THE VIPS" in told
-    assert ("Then give it addresses" in told, "-- kavip status" in told) == (False, True)  # there are some
+    assert (
+        "GROUPS ARE IGNORED: groupNamespaces is lb, and these KeepalivedGroups are in other namespaces:\n  default/"
+        in told
+    )
+    assert "THEIR PODS STILL HOLD THE VIPS" in told
+    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (False, True)  # there are some
     assert "--set groupNamespaces='{lb,default}'" in told
     assert "  kubectl --namespace default delete keepalivedgroup " in told
 
@@ -40,16 +43,16 @@ def test_certificates_that_nobody_makes_are_told(helm: Helm, server: ControlPlan
         done = helm("upgrade", "--install", *RELEASE, *settings, kubeconfig=server.kubeconfig)
         return done.stdout
 
-    assert "NOBODY WILL FILL SECRET" not in upgrade()
-    assert "NOBODY WILL FILL SECRET kavip-webhook-tls" in upgrade("--set=certs.mode=service-ca")
+    assert "WILL STAY EMPTY" not in upgrade()
+    assert "SECRET kavip-webhook-tls WILL STAY EMPTY" in upgrade("--set=certs.mode=service-ca")
     provided = "--set=certs.mode=provided"
-    assert "SECRET kavip-webhook-tls IS NOT THERE" in upgrade(provided)
+    assert "SECRET kavip-webhook-tls DOES NOT EXIST" in upgrade(provided)
     create = ("create", "secret", "generic", "kavip-webhook-tls", f"--namespace={manifests.NAMESPACE}")
     server.kubectl(*create, "--from-literal=tls.crt=a", "--from-literal=tls.key=b")
     assert "SECRET kavip-webhook-tls LACKS ca.crt." in upgrade(provided)
     server.kubectl("delete", *create[1:2], *create[3:])
     server.kubectl(*create, *(f"--from-literal={name}=a" for name in ("tls.crt", "tls.key", "ca.crt")))
-    assert "Secret kavip-webhook-tls is there." in upgrade(provided)
+    assert "Secret kavip-webhook-tls exists." in upgrade(provided)
 
 
 @pytest.mark.parametrize(

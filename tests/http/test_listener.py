@@ -21,7 +21,7 @@ from kavip.errors import SettingsError
 from kavip.http.listener import CLOSING_RESPONSE, Limits, Listener, Reply
 from kavip.pki import certificates
 from kavip.settings import Settings
-from tests.support.clock import skip
+from tests.support.clock import advance
 from tests.support.manifests import ROOT
 
 HOST = "127.0.0.1"
@@ -94,14 +94,14 @@ async def test_a_later_request_has_a_deadline_too() -> None:
     async with listening(LONG) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         assert b" 200 " in await ask(wire)
-        skip(5 * LONG.exchange)
+        advance(5 * LONG.exchange)
         await asyncio.sleep(0.5)  # it is looked at
         assert b" 200 " in await ask(wire)
         wire[1].write(GET[:-2])
         ending = asyncio.create_task(is_cut(wire))
         while not ending.done():
             await asyncio.sleep(0.5)
-            skip(LONG.exchange)
+            advance(LONG.exchange)
         assert ending.result()
         wire[1].close()
 
@@ -122,7 +122,7 @@ async def test_a_connection_may_be_idle_before_its_first_request() -> None:
     async with listening(Limits(connections=4, handshake=20, exchange=20)) as (_, port):
         wire = await asyncio.open_connection(HOST, port)
         await asyncio.sleep(0.1)
-        skip(100)  # five times the limit of an exchange
+        advance(100)  # five times the limit of an exchange
         await asyncio.sleep(0.5)  # it is looked at
         assert b" 200 " in await ask(wire)
         wire[1].close()

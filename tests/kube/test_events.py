@@ -11,7 +11,7 @@ from kavip.kube.client import Client
 from kavip.kube.events import Events
 from tests.kube.conftest import running, until
 from tests.kube.fakeapi import FakeApi, refusal, status
-from tests.support.clock import skip
+from tests.support.clock import advance
 
 Api = tuple[FakeApi, Client]
 
@@ -74,7 +74,7 @@ async def test_repeated_notes_are_one_event_with_a_series(api: Api) -> None:
         for _ in range(50):
             events.emit(note())
             await asyncio.sleep(0)
-        skip(600)
+        advance(600)
         await until(lambda: len(journal.sent) == 2)
         events.emit(note("another"))
         await until(lambda: len(journal.sent) == 3)

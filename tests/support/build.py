@@ -1,4 +1,4 @@
-"""Builders: a few words make a whole object."""
+"""Builders of objects: a few words make a whole object."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from kavip.api.slice import Endpoint, EndpointConditions, EndpointSlice
 
 
 def metadata(key: str, **more: Any) -> Metadata:
-    """Metadata of ``ns/name`` (or ``name``), old enough to sort by name."""
+    """Metadata of ``ns/name`` (or ``name``), old enough to be sorted by name."""
     namespace, _, name = key.rpartition("/")
     settled = {"uid": f"uid-{key}", "resource_version": "1", "creation_timestamp": "2026-01-01T00:00:00Z"}
     return Metadata(name=name, namespace=namespace, **{**settled, **more})
@@ -81,7 +81,7 @@ def group(
 
 
 def pool(name: str = "edge", *addresses: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> VIPPool:
-    """A VIPPool; 192.0.2.128/28 when no addresses are given."""
+    """A VIPPool; without addresses 192.0.2.128/28."""
     return VIPPool(
         metadata=metadata(name, creation_timestamp=created, generation=1),
         spec=PoolSpec(addresses=list(addresses) or ["192.0.2.128/28"], **spec),
@@ -95,7 +95,7 @@ def node(
     taints: Sequence[str] = (),
     kind: str = "InternalIP",
 ) -> Node:
-    """A Node with addresses of that *kind*; *taints* as kubectl writes them, ``key=value:effect``."""
+    """A Node with addresses of this *kind*; *taints* as kubectl writes them, ``key=value:effect``."""
     parted = ((*text.rpartition(":")[0].partition("="), text.rpartition(":")[2]) for text in taints)
     return Node(
         metadata=metadata(name, labels=labels),
@@ -110,7 +110,7 @@ def namespace(name: str, **labels: str) -> Namespace:
 
 
 def endpoints(key: str, *ready: str, draining: Sequence[str] = (), addresses: Sequence[str] = ()) -> EndpointSlice:
-    """An EndpointSlice of Service ``ns/name``: nodes with a *ready* endpoint, and with one that ends."""
+    """An EndpointSlice of Service ``ns/name``: nodes with a *ready* or a *draining* endpoint."""
     ends = EndpointConditions(ready=False, serving=True, terminating=True)
     found = [
         *(Endpoint(node_name=name, conditions=EndpointConditions(ready=True)) for name in ready),
@@ -122,12 +122,12 @@ def endpoints(key: str, *ready: str, draining: Sequence[str] = (), addresses: Se
 
 
 def service_range(*cidrs: str, name: str = "kubernetes") -> ServiceCIDR:
-    """The ranges of the cluster's own Services."""
+    """The Service ranges of the cluster."""
     return ServiceCIDR(metadata=metadata(name), spec=ServiceCIDRSpec(cidrs=list(cidrs)))
 
 
 def network(*assigns: str, **policy: list[str]) -> Network:
-    """OpenShift's Network that *assigns* from these CIDRs, with that policy on external IPs; without one: none."""
+    """OpenShift's Network that *assigns* from these CIDRs, with this policy for external IPs; without one: none."""
     rules = ExternalIP(
         policy=ExternalIPPolicy(**policy) if policy else None, auto_assign_cidrs=list(assigns) if assigns else None
     )

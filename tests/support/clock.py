@@ -1,13 +1,13 @@
-"""Time that passes when a test says so, on a loop that serves real sockets."""
+"""Time that a test advances, on a loop that serves real sockets."""
 
 import asyncio
 
 
-def skip(seconds: float) -> None:
+def advance(seconds: float) -> None:
     """
-    Let *seconds* pass for all that goes by the time of the running loop.
+    Advance the time of the running loop by *seconds*.
 
-    With that limits can be long, so that a machine that stalls runs into none of them, and tests need not wait.
+    So timeouts can be long, and a machine that stalls does not reach them, but tests need not wait.
     """
     loop = asyncio.get_running_loop()
     now = loop.time

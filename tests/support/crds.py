@@ -1,4 +1,4 @@
-"""Groups and pools as users write them, and an API server that judges their shape."""
+"""Groups and pools as users write them, and the answer of an API server about their schema."""
 
 import json
 from typing import Any
@@ -14,11 +14,11 @@ PLURALS = ("keepalivedgroups", "vippools")
 
 
 def install(control_plane: ControlPlane) -> None:
-    """Have *control_plane* serve both kinds."""
+    """Install both CRDs in *control_plane*."""
     arguments = [argument for path in manifests.CRDS for argument in ("--filename", str(path))]
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", *arguments)
     control_plane.wait_established()
-    for plural in PLURALS:  # established is not yet served
+    for plural in PLURALS:  # an established kind may not be served yet
 
         def is_served(plural: str = plural) -> bool:
             return not control_plane.kubectl("get", plural, "-A", check=False).returncode
@@ -33,7 +33,7 @@ def group(**spec: Any) -> manifests.Object:
 
 
 def new(**spec: Any) -> manifests.Object:
-    """A KeepalivedGroup with some of kavip's own fields."""
+    """A KeepalivedGroup with fields that only kavip has."""
     return group(interface="eth0", **spec)
 
 
@@ -49,6 +49,6 @@ def check(name: str = "web", **more: Any) -> manifests.Object:
 
 
 def refusal(server: ControlPlane, subject: manifests.Object) -> str:
-    """What the API server says against *subject*; "" where it would accept it."""
+    """The API server's message against *subject*; "" if it accepts it."""
     done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
     return done.stderr if done.returncode else ""

@@ -1,4 +1,4 @@
-"""An event loop beside the test."""
+"""An event loop in a thread beside the test."""
 
 import asyncio
 import threading
@@ -6,13 +6,13 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-PATIENCE = 60.0  # seconds for what takes a moment
+PATIENCE = 60.0  # seconds; normally a moment is enough
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, so that tests may wait for kubectl while it serves."""
+    """An event loop in its own thread, so that a test can wait for kubectl while the loop serves."""
 
     def __init__(self) -> None:
         """Start it."""
@@ -21,15 +21,15 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do *work* there and wait for it."""
+        """Run *work* on the loop and wait for its result."""
         return self.submit(work).result(PATIENCE)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Do *work* there."""
+        """Run *work* on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End it."""
+        """Stop the loop."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -12,7 +12,7 @@ CHART = ROOT / "charts" / "kavip"
 CRDS = sorted((CONFIG / "crd" / "bases").glob("*.yaml"))
 SAMPLES = [CONFIG / "samples" / name for name in ("vippool.yaml", "keepalivedgroup.yaml", "services.yaml")]
 FOREIGN_CRDS = Path(__file__).parent / "foreign-crds.yaml"  # of OpenShift and other operators
-NAMESPACE = "kavip"  # where config/ puts everything
+NAMESPACE = "kavip"  # the namespace of config/
 
 Object = dict[str, Any]
 
@@ -28,6 +28,6 @@ def objects(*paths: Path) -> list[Object]:
 
 
 def only(found: Iterable[Object], kind: str, name: str = "") -> Object:
-    """The one object of *kind*, called *name* where that is given."""
+    """The one object of *kind*, and of *name* if that is given."""
     (match,) = [each for each in found if each["kind"] == kind and name in ("", each["metadata"]["name"])]
     return match

@@ -1,4 +1,4 @@
-"""An OpenAPI schema against a Struct, field by field, and what else can be asked of a schema."""
+"""Compares an OpenAPI schema with a Struct, field by field, and reads other properties of schemas."""
 
 import types
 import typing
@@ -17,7 +17,7 @@ def compare(schema: dict[str, Any], hint: Any, path: str) -> Iterator[str]:
     """The differences between *schema* and the type *hint*, one line each."""
     hint = _required(hint)
     if _is_json(hint):
-        return  # handed on unread: the API server knows what may stand there
+        return  # passed on unread: the API server validates it
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         yield from _compare_fields(schema, hint, path)
     elif typing.get_origin(hint) is list:
@@ -76,7 +76,7 @@ def _is_json(hint: Any) -> bool:
 
 
 def unbounded(schema: dict[str, Any], path: str) -> Iterator[str]:
-    """The paths of strings and lists without a limit, maps of strings left out: their keys cannot have one."""
+    """The paths of strings and lists without a limit, except maps of strings: their keys cannot have one."""
     kind = schema.get("type")
     if kind == "string" and not {"maxLength", "enum"} & schema.keys():
         yield path
@@ -97,7 +97,7 @@ def validations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def bare(schema: Any, *less: str) -> Any:
-    """*schema* without words for people, and without the keywords *less*."""
+    """*schema* without descriptions, and without the keywords *less*."""
     if isinstance(schema, list):
         return [bare(each, *less) for each in schema]
     if not isinstance(schema, dict):

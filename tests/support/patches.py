@@ -1,11 +1,11 @@
-"""How an API server carries out patches of status."""
+"""Patches of status as an API server applies them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def merged(old: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7386), carried out."""
+    """The result of a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(old) if isinstance(old, Mapping) else {}
@@ -18,7 +18,7 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 def strategic(old: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch of a Service's status: conditions by type, everything else as a merge patch."""
+    """The result of a strategic merge patch of a Service's status: conditions by type, the rest as a merge patch."""
     rest = {key: value for key, value in patch.items() if key != "conditions"}
     conditions = {each["type"]: each for each in old.get("conditions") or ()}
     for each in patch.get("conditions") or ():

@@ -1,4 +1,4 @@
-"""Rights as values: what roles grant, and what an audit log shows to have been used."""
+"""RBAC rights as values: those that roles grant, and those that an audit log shows in use."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ _WRITES_NEW = frozenset({"create"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """*verb* on *resource* (``pods``, ``services/status``) of an API *group*; in one *namespace*, of one *name*."""
+    """*verb* on *resource* (``pods``, ``services/status``) of an API *group*, in a *namespace*, for a *name*."""
 
     group: str
     resource: str
@@ -24,18 +24,18 @@ class Right:
     name: str = ""
 
     def covers(self, other: "Right") -> bool:
-        """Whether who holds this right may do *other*."""
+        """Whether this right permits *other*."""
         same = (self.group, self.resource, self.verb) == (other.group, other.resource, other.verb)
         return same and self.namespace in ("", other.namespace) and self.name in ("", other.name)
 
     def __str__(self) -> str:
-        """How failures name it."""
+        """The text in failures."""
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}.{self.group or 'core'} {self.name}{where}".rstrip()
 
 
 def wait_bound(plane: ControlPlane, account: str) -> None:
-    """Wait until the API server lets *account* do what the chart grants: it hears of roles and bindings by watches."""
+    """Wait until the API server permits *account* what the chart grants: it reads RBAC objects by watches."""
     own = f"--namespace={manifests.NAMESPACE}"
     for asked in (
         ("list", "vippools.kavip.io"),
@@ -51,7 +51,7 @@ def wait_bound(plane: ControlPlane, account: str) -> None:
 
 
 def granted(roles: Iterable[dict[str, Any]]) -> Iterator[Right]:
-    """Every single right of *roles*; a Role is bound to its own namespace, a ClusterRole to none."""
+    """Every single right of *roles*; a Role is limited to its namespace, a ClusterRole is not."""
     for role in roles:
         namespace = role["metadata"].get("namespace", "")
         for rule in role["rules"]:
@@ -65,7 +65,7 @@ def granted(roles: Iterable[dict[str, Any]]) -> Iterator[Right]:
 
 
 def used(events: Iterable[Event]) -> set[Right]:
-    """The rights that the requests *events* needed: server-side apply of what is not there yet needs two."""
+    """The rights that the requests *events* needed; a server-side apply that creates an object needs two."""
     found = set()
     for event in events:
         resource = f"{event.resource}/{event.subresource}" if event.subresource else event.resource
@@ -75,6 +75,6 @@ def used(events: Iterable[Event]) -> set[Right]:
 
 
 def group_of(uri: str) -> str:
-    """The API group that a request is addressed to."""
+    """The API group in the URL of a request."""
     match = re.match(r"/apis/([^/?]+)/", uri)
     return match[1] if match else ""
