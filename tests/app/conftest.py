@@ -1,4 +1,4 @@
-"""kavip as a process of its own against a real kube-apiserver, asked by the real kubectl."""
+"""kavip as a process against a real kube-apiserver, with the real kubectl."""
 
 import json
 import os
@@ -21,14 +21,14 @@ from hack.testbed.ports import free_ports
 from hack.testbed.programs import Programs
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90.0  # seconds for what takes one or two on an idle machine
-_SHOWN = 8_000  # characters of each thing that a failure shows
+PATIENCE = 90.0  # seconds; one or two are enough on an idle machine
+_SHOWN = 8_000  # characters of each part of a failure report
 
 
 def wait_for(
     what: str, condition: Callable[[], Any], *, patience: float = PATIENCE, told: Callable[[], object] = str
 ) -> Any:
-    """What *condition* returns as soon as it is true; fails the test when it never is, with what is *told* then."""
+    """What *condition* returns once it is true; if it never is, the test fails with the result of *told*."""
     deadline = time.monotonic() + patience
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -38,7 +38,7 @@ def wait_for(
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody listens."""
+    """A free port of loopback."""
     return free_ports(1)[0]
 
 
@@ -52,7 +52,7 @@ class Replica:
     metrics_port: int
 
     def ready(self) -> bool:
-        """Whether it says that it is ready."""
+        """Whether the readiness probe succeeds."""
         if self.process.poll() is not None:
             pytest.fail(f"kavip exited with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
         try:
@@ -62,32 +62,32 @@ class Replica:
             return False
 
     def metric(self, name: str) -> float:
-        """The value of the metric *name*, labels included, as /metrics prints it; 0 where it is absent."""
+        """The value of the metric *name*, including labels, as /metrics prints it; 0 if it is absent."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait(timeout=60)
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM; return the exit status."""
         self.process.terminate()
         return self.process.wait(timeout=60)
 
 
 @dataclass(slots=True)
 class Installation:
-    """A control plane with kavip's CRDs, and the replicas that were started on it."""
+    """A control plane with kavip's CRDs, and the replicas that the test has started."""
 
     plane: ControlPlane
     replicas: list[Replica] = field(default_factory=list)
     webhook_port: int = field(default_factory=free_port)
 
     def start(self, *flags: str, webhook: bool = True) -> Replica:
-        """Start one more replica and wait until it is ready."""
+        """Start another replica and wait until it is ready."""
         probe_port, metrics_port = free_port(), free_port()
         registered = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
         command = [
@@ -111,7 +111,7 @@ class Installation:
         return replica
 
     def leader(self) -> Replica:
-        """The replica that leads, as soon as one alone says that it does: one that stalls loses its lease."""
+        """The replica that leads; waits until exactly one does, because a stalled one loses its lease."""
 
         def leading() -> list[Replica]:
             found = [each for each in self.replicas if each.process.poll() is None and each.metric("kavip_leader")]
@@ -122,7 +122,7 @@ class Installation:
         return found
 
     def _asked(self) -> bool:
-        """Whether both kinds of webhook are asked: the API server learns of a registration by a watch."""
+        """Whether the API server calls both kinds of webhook; it reads registrations by a watch."""
         flags = ("--dry-run=server", "-o", "json")
         mutated = self.apply(a_group("asked"), flags=flags)
         bad = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "no-slash"}
@@ -135,12 +135,12 @@ class Installation:
 
     # --- kubectl --------------------------------------------------------------------------------------------------
     def apply(self, *objects: Mapping[str, Any], flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """``kubectl apply`` of *objects*; never raises."""
+        """Run ``kubectl apply`` for *objects*; never raises."""
         text = "\n---\n".join(json.dumps(each) for each in objects)
         return self.plane.kubectl("apply", "-f", "-", *flags, input=text, check=False)
 
     def applied(self, *objects: Mapping[str, Any]) -> None:
-        """``kubectl apply`` of *objects*, which must succeed."""
+        """Run ``kubectl apply`` for *objects*, which must succeed."""
         done = self.apply(*objects)
         assert done.returncode == 0, done.stderr
 
@@ -150,12 +150,12 @@ class Installation:
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def addresses(self, name: str, namespace: str = "shop") -> list[str]:
-        """What stands in the status of a Service."""
+        """The addresses in the status of a Service."""
         found = self.get("service", name, "-n", namespace) or {}
         return [entry["ip"] for entry in found.get("status", {}).get("loadBalancer", {}).get("ingress", [])]
 
     def wait_told(self, *services: str, reason: str = "NoNodes") -> None:
-        """Wait until all that kavip has to say about *services* is said: where it has no nodes, that is the last."""
+        """Wait until the conditions of *services* are final: without nodes, Programmed is the last one."""
         for name in services:
 
             def is_told(name: str = name) -> bool:
@@ -164,13 +164,13 @@ class Installation:
             wait_for(f"{name} is told {reason}", is_told, told=partial(self.get, "service", name, "-n", "shop"))
 
     def furnished(self, *objects: dict[str, Any]) -> None:
-        """``kubectl apply`` of pools and groups, of which kavip knows then: Services may name them at once."""
+        """Apply pools and groups and wait until kavip knows them, so that Services may name them."""
         self.applied(*objects)
         for each in objects:
             self.wait_known(each["kind"], each["metadata"]["name"], "-n", each["metadata"].get("namespace", "default"))
 
     def wait_known(self, *subject: str) -> None:
-        """Wait until kavip has told of an object; until then a pool says of itself that it waits."""
+        """Wait until kavip has written the status of an object; before that the conditions of a pool are Pending."""
 
         def told() -> bool:
             conditions = self.get(*subject).get("status", {}).get("conditions", [])
@@ -181,13 +181,13 @@ class Installation:
     def condition(
         self, name: str, kind: str = "kavip.io/AddressAssigned", *, namespace: str = "shop"
     ) -> dict[str, str]:
-        """A condition of a Service; empty where it has none."""
+        """A condition of a Service; empty if it has none."""
         found = self.get("service", name, "-n", namespace) or {}
         conditions = found.get("status", {}).get("conditions", [])
         return next((entry for entry in conditions if entry["type"] == kind), {})
 
     def close(self) -> None:
-        """Stop what runs and remove what was made, so that the next test finds a clean cluster."""
+        """Stop all processes and delete all objects, so that the next test has a clean cluster."""
         for replica in self.replicas:
             if replica.process.poll() is None:
                 replica.kill()
@@ -199,12 +199,12 @@ class Installation:
         self._emptied("leases,secrets", "-n", "kavip")
 
     def undefine(self, kind: str) -> None:
-        """Delete a definition, and wait until it is gone: objects of it can take the API server a minute."""
+        """Delete a CRD and wait until it is gone; the deletion of its objects can take a minute."""
         self.plane.kubectl("delete", "crd", kind, "--wait=false")
         wait_for(f"{kind} is gone", lambda: self.get("crd", kind) is None, patience=240)
 
     def _emptied(self, kinds: str, *where: str) -> None:
-        """Delete all of *kinds*, once the API server has heard, by a watch, that there are no webhooks any more."""
+        """Delete all objects of *kinds*, once the API server no longer calls webhooks."""
         said = ""
 
         def gone() -> bool:
@@ -224,7 +224,7 @@ def object_of(kind: str, name: str, *, namespace: str = "", version: str = "v1",
 
 
 def crd(group: str, kind: str, plural: str, *, scope: str, versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
-    """A CustomResourceDefinition that takes anything; the last of *versions* is stored."""
+    """A CustomResourceDefinition that accepts anything; the last of *versions* is stored."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     served = [
         {
@@ -264,7 +264,7 @@ def a_group(name: str, *, default: bool = False, **spec: Any) -> dict[str, Any]:
 
 
 def prepare(plane: ControlPlane) -> ControlPlane:
-    """Give *plane* kavip's CRDs and namespaces."""
+    """Install kavip's CRDs and namespaces in *plane*."""
     plane.kubectl("apply", "--server-side", "-f", str(ROOT / "config" / "crd" / "bases"))
     plane.wait_established()
     for name in ("kavip", "shop", "lb", "other"):
@@ -283,7 +283,9 @@ LOOKS = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what kubectl sees, and what kavip said last, to the report of a failure, before the fixtures clean up."""
+    """
+    Add the state of the cluster and the end of kavip's log to the report of a failure, before the fixtures clean up.
+    """
     report = yield
     if report.failed and report.when != "teardown":
         for found in _installations(item):
@@ -303,14 +305,16 @@ def _installations(item: pytest.Item) -> list[Installation]:
 
 @pytest.fixture(scope="package")
 def prepared(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane with kavip's CRDs and namespaces for these tests alone: kavip serves whatever is there."""
+    """
+    A control plane with kavip's CRDs and namespaces for these tests alone, because kavip serves the whole cluster.
+    """
     with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield prepare(started)
 
 
 @pytest.fixture
 def installation(prepared: ControlPlane) -> Iterator[Installation]:
-    """A clean cluster to start kavip on."""
+    """A clean cluster for kavip."""
     made = Installation(prepared)
     try:
         yield made

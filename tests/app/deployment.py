@@ -1,8 +1,8 @@
 """
-The chart on a real API server that reaches kavip as it would in a cluster: through the Service, by its endpoints.
+kavip deployed by the chart; a real API server reaches it as in a cluster, by the Service and its endpoints.
 
-Loopback may not stand in an EndpointSlice, so all of it runs in a machine with an address of its own. Nobody makes pods
-here: the test starts the replicas, as the chart's service account, and writes the EndpointSlices itself.
+An EndpointSlice must not have loopback addresses, so everything runs in a network namespace with its own address. There
+are no pods: the test starts the replicas as the chart's service account, and writes the EndpointSlices itself.
 """
 
 import json
@@ -41,7 +41,7 @@ _SHOW = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys
 
 @dataclass(slots=True)
 class Replica:
-    """One ``kavip webhook``."""
+    """A ``kavip webhook`` process."""
 
     machine: Machine
     number: int
@@ -55,11 +55,11 @@ class Replica:
 
     @property
     def port(self) -> int:
-        """Where it answers reviews."""
+        """The port of the webhook."""
         return 9443 + self.number
 
     def unready(self) -> str:
-        """What its probe complains of; "" when it is ready."""
+        """The answer of the readiness probe; "" when it is ready."""
         done = self._python(
             "import sys, urllib.request as u, urllib.error as e\n"
             "try:\n    u.urlopen(sys.argv[1], timeout=60)\n"
@@ -70,12 +70,12 @@ class Replica:
         return done.stdout.strip()
 
     def metric(self, name: str) -> float:
-        """The value of the metric *name*, labels included, as /metrics prints it."""
+        """The value of the metric *name*, including labels, as /metrics prints it."""
         done = self._python(_ASK, f"http://127.0.0.1:{8200 + self.number}{names.METRICS_PATH}")
         return next(float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith(f"{name} "))
 
     def leaf(self) -> x509.Certificate:
-        """What it shows to whoever connects now."""
+        """The certificate that a new connection gets."""
         done = self._python(_SHOW, "127.0.0.1", str(self.port))
         return x509.load_pem_x509_certificate(done.stdout.encode())
 
@@ -85,7 +85,7 @@ class Replica:
 
 @dataclass(slots=True)
 class Writer:
-    """Applies a Service that kavip is asked about, again and again."""
+    """Applies a Service that needs a review again and again."""
 
     plane: ControlPlane
     written: int = 0
@@ -93,7 +93,7 @@ class Writer:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until :meth:`stop`."""
+        """Write until :meth:`stop`."""
         while not self._over.is_set():
             done = self.write()
             self.written += 1
@@ -101,20 +101,20 @@ class Writer:
                 self.failures.append(f"{time.monotonic():.2f} {done.stderr}")
 
     def write(self) -> Result:
-        """Apply it once, with a change."""
+        """Apply the Service once with a change."""
         marked = {names.POOL_ANNOTATION: "nowhere", "example.com/written": str(self.written)}
         metadata = {"name": "written", "namespace": "default", "annotations": marked}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
         return self.plane.kubectl("apply", "--filename=-", input=json.dumps(service), check=False)
 
     def stop(self) -> None:
-        """End after the write that is under way."""
+        """Stop after the current write."""
         self._over.set()
 
 
 @dataclass(slots=True)
 class Deployment:
-    """A machine with a control plane in it, and what was started there."""
+    """A network namespace with a control plane, and the replicas that the test has started."""
 
     programs: Programs
     machine: Machine
@@ -123,7 +123,7 @@ class Deployment:
     replicas: list[Replica] = field(default_factory=list)
 
     def install(self, *settings: str) -> None:
-        """``helm install``; both kinds of webhook must answer."""
+        """Run ``helm install``; both kinds of webhook must answer."""
         kinds = self.plane.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
         assert kinds.returncode == 0
         self.plane.wait_established()
@@ -132,11 +132,11 @@ class Deployment:
         values = [f"--set={each}" for each in settings]
         helm = self.machine.command(self.programs["helm"], *command, strict, *values)
         run(helm, env={"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.state)})
-        self._write_hooks("timeoutSeconds", LONGEST)  # a machine that stalls for some seconds loses no write
+        self._write_hooks("timeoutSeconds", LONGEST)  # so that a machine that stalls for some seconds loses no write
         wait_bound(self.plane, ACCOUNT)
 
     def start(self) -> Replica:
-        """Start a replica, and let it stand behind the Service; it may not be ready yet."""
+        """Start a replica and add it to the Service; it may not be ready yet."""
         number = len(self.replicas)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{manifests.NAMESPACE}", "system:authenticated")
         log = self.state / f"kavip-{number}.log"
@@ -150,19 +150,22 @@ class Deployment:
             ),
             *(f"--namespace={manifests.NAMESPACE}", f"--identity=kavip-{number}", f"--webhook-port={9443 + number}"),
             *(f"--probe-port={8100 + number}", f"--metrics-port={8200 + number}", "--drain-seconds=0"),
-            *(f"--certs-mode={self._told('KAVIP_CERTS_MODE')}", f"--certs-secret={self._told('KAVIP_CERTS_SECRET')}"),
+            *(
+                f"--certs-mode={self._variable('KAVIP_CERTS_MODE')}",
+                f"--certs-secret={self._variable('KAVIP_CERTS_SECRET')}",
+            ),
         ]
         self.replicas.append(Replica(self.machine, number, log, self.machine.spawn(*command, log=log)))
-        self.stand(self.replicas[-1])
+        self.add_endpoint(self.replicas[-1])
         return self.replicas[-1]
 
-    def _told(self, variable: str) -> str:
-        """What the chart has set for the program."""
+    def _variable(self, variable: str) -> str:
+        """The value that the chart sets for an environment variable."""
         path = f"jsonpath={{.spec.template.spec.containers[0].env[?(@.name=='{variable}')].value}}"
         return self.plane.kubectl("get", "deployment", "kavip", OWN, f"--output={path}").stdout
 
-    def stand(self, replica: Replica) -> None:
-        """Write the EndpointSlice of *replica*, as a controller would."""
+    def add_endpoint(self, replica: Replica) -> None:
+        """Write the EndpointSlice of *replica*, as the controller manager would."""
         owner = {names.SERVICE_NAME_LABEL: "kavip-webhook", "endpointslice.kubernetes.io/managed-by": "test"}
         pod = {"kind": "Pod", "namespace": manifests.NAMESPACE, "name": replica.name}
         ready = {"ready": True, "serving": True, "terminating": False}
@@ -176,14 +179,14 @@ class Deployment:
         }
         self.plane.kubectl("apply", "--filename=-", input=json.dumps(body))
 
-    def fall(self, replica: Replica) -> None:
-        """Kill *replica*; a moment later it no longer stands behind the Service."""
+    def kill(self, replica: Replica) -> None:
+        """Kill *replica*; a moment later the Service no longer has it."""
         self.plane.kubectl("delete", "endpointslice", replica.name, OWN)
         process.kill([replica.process])
         self.replicas.remove(replica)
 
     def bundle(self) -> list[x509.Certificate]:
-        """What every webhook trusts; they all must say the same."""
+        """The CAs of every webhook; empty if they differ."""
         path = "jsonpath={.items[*].webhooks[*].clientConfig.caBundle}"
         kinds = ",".join(kind.lower() for kind in KINDS)
         texts = self.plane.kubectl("get", kinds, f"--output={path}").stdout.split()
@@ -192,12 +195,12 @@ class Deployment:
         return x509.load_pem_x509_certificates(b64decode(texts[0]))
 
     def data(self, secret: str) -> dict[str, bytes]:
-        """What *secret* holds."""
+        """The data of *secret*."""
         found = self.plane.kubectl("get", "secret", secret, OWN, "--ignore-not-found", "--output=json").stdout
         return {key: b64decode(text) for key, text in (json.loads(found)["data"] if found else {}).items()}
 
     def write_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        """Fill *name* as somebody else does."""
+        """Write *name* with another field manager."""
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": manifests.NAMESPACE}}
         text = {key: b64encode(value).decode() for key, value in data.items()}
         self.plane.kubectl(
@@ -206,7 +209,7 @@ class Deployment:
         )
 
     def write_bundle(self, bundle: bytes) -> None:
-        """Let every webhook carry *bundle*, as somebody else does; kavip has a field manager of its own."""
+        """Write *bundle* into every webhook with another field manager."""
         self._write_hooks("clientConfig/caBundle", b64encode(bundle).decode())
 
     def _write_hooks(self, field: str, value: object) -> None:
@@ -216,22 +219,22 @@ class Deployment:
             self.plane.kubectl("patch", kind.lower(), "kavip", "--type=json", f"--patch={json.dumps(changes)}")
 
     def writer(self) -> Writer:
-        """One that has not begun."""
+        """A writer that has not started."""
         return Writer(self.plane)
 
-    def asked(self) -> list[Event]:
-        """What kavip has asked for."""
+    def requests(self) -> list[Event]:
+        """The requests of kavip."""
         return [event for event in self.plane.audit if event.user == ACCOUNT]
 
-    def told(self, reason: str) -> str:
-        """What Events of *reason* say."""
+    def event_notes(self, reason: str) -> str:
+        """The notes of Events with *reason*."""
         path = "--output=jsonpath={.items[*].note}"
         fields = f"--field-selector=reason={reason}"
         return self.plane.kubectl("get", "events.v1.events.k8s.io", OWN, fields, path).stdout
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
-        """Write Services for as long as the block lasts."""
+        """Write Services during the block."""
         writer = self.writer()
         thread = threading.Thread(target=writer.run)
         thread.start()
@@ -243,8 +246,8 @@ class Deployment:
 
 
 @contextmanager
-def opened(programs: Programs, state: Path) -> Iterator[Deployment]:
-    """A site in *state*; nothing of it is left."""
+def running(programs: Programs, state: Path) -> Iterator[Deployment]:
+    """A deployment in *state*, removed at the end."""
     machine = Machine("site", state / "site")
     machine.start()
     try:

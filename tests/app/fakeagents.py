@@ -1,4 +1,4 @@
-"""FakeAgents that say what a test wants: HTTP servers on loopback, asked by a controller that runs."""
+"""Fake agents: HTTP servers on loopback whose state a test sets; a real controller probes them."""
 
 import json
 import threading
@@ -10,22 +10,25 @@ from tests.app.conftest import Installation, free_port, object_of, wait_for
 
 
 class FakeAgents:
-    """The agents of the group lb/edge on nodes n1, n2, ...; *masters* says which node holds everything."""
+    """The agents of the group lb/edge on nodes n1, n2, ...; *masters* are the nodes that hold all VIPs."""
 
     def __init__(self, installation: Installation, *, nodes: int = 2) -> None:
-        """Nothing runs before the context is entered."""
+        """Entering the context starts the servers."""
         self._installation = installation
         self.port = free_port()
         self.masters: set[str] = set()
         self.silent: set[str] = set()
-        self._runs: tuple[str, list[dict[str, Any]]] = "", []  # the hash of a configuration, and its instances
+        self._runs: tuple[str, list[dict[str, Any]]] = (
+            "",
+            [],
+        )  # the hash of the running configuration, and its instances
         self._servers = {
             f"n{n}": ThreadingHTTPServer((f"127.0.0.{n + 1}", self.port), self._handler(f"n{n}"))
             for n in range(1, nodes + 1)
         }
 
     def __enter__(self) -> Self:
-        """Serve, and tell the cluster of the nodes."""
+        """Start the servers and create the nodes."""
         self._installation.applied(*(object_of("Node", name) for name in self._servers))
         for name, server in self._servers.items():
             addresses = [{"type": "InternalIP", "address": server.server_address[0]}]
@@ -35,13 +38,13 @@ class FakeAgents:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Serve no more."""
+        """Stop the servers."""
         for server in self._servers.values():
             server.shutdown()
             server.server_close()
 
     def run(self, services: Iterable[str]) -> None:
-        """Take up the configuration in the ConfigMap as soon as it has the instances of *services*."""
+        """Run the configuration in the ConfigMap as soon as it has the instances of *services*."""
         wanted = {f"shop/{name}" for name in services}
 
         def taken() -> list[dict[str, Any]]:
@@ -69,12 +72,12 @@ class FakeAgents:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
     def state(self, node: str) -> bytes:
-        """What the agent of *node* says."""
+        """The answer of the agent of *node*."""
         config_hash, run = self._runs
         state = "MASTER" if node in self.masters else "BACKUP"
         kept = ("name", "routerID", "family", "virtualIPs")

@@ -1,4 +1,4 @@
-"""Addresses on the real API server: given once, kept over restarts and fail-overs, never taken from others."""
+"""Addresses on a real API server: assigned once, kept over restarts and fail-overs, never taken from other holders."""
 
 import json
 import time
@@ -15,17 +15,17 @@ NOTES = {GROUP: "lb/edge"}
 
 
 def furnish(installation: Installation) -> None:
-    """A pool and a default group, of which kavip knows: a watch may break soon after its kind was made."""
+    """A pool and a default group that kavip knows; a watch may break soon after its CRD was created."""
     installation.furnished(a_pool("edge", "192.0.2.128/27", "2001:db8:1::/120"), a_group("edge", default=True))
 
 
 def assigned(installation: Installation, *names: str) -> dict[str, list[str]]:
-    """The addresses of Services, waited for."""
+    """The addresses of Services; waits for them."""
     return {name: wait_for(f"{name} has an address", partial(installation.addresses, name)) for name in names}
 
 
 def test_plain_and_annotated_services_get_addresses_in_one_status_write(installation: Installation) -> None:
-    """Address, AddressAssigned and the first Programmed come in one write each; a second look writes nothing."""
+    """Address, AddressAssigned and the first Programmed are one write each; a second reconcile writes nothing."""
     installation.start()
     furnish(installation)
     installation.plane.audit.mark()
@@ -45,7 +45,7 @@ def test_plain_and_annotated_services_get_addresses_in_one_status_write(installa
     ]
     assert len([event for event in writes if "loadBalancer" in json.dumps(event.body)]) == 1
     reasons = [each["reason"] for event in writes for each in event.body["status"]["conditions"]]
-    assert (reasons[0], reasons[-1]) == ("Assigned", "NoNodes")  # one write says both, unless the group is news still
+    assert (reasons[0], reasons[-1]) == ("Assigned", "NoNodes")  # one write has both, unless the group is not known yet
     assert len(writes) <= 2
 
 
@@ -59,7 +59,7 @@ def test_a_requested_address_is_given(installation: Installation) -> None:
 
 
 def test_addresses_survive_a_restart_and_cost_no_write(installation: Installation) -> None:
-    """Holders are entered before anybody else is served; a new leader writes nothing that stands already."""
+    """Holders are entered before other Services are served; a new leader writes nothing that is unchanged."""
     first = installation.start()
     furnish(installation)
     names = [f"s{number}" for number in range(12)]
@@ -80,19 +80,19 @@ def test_addresses_survive_a_restart_and_cost_no_write(installation: Installatio
 
 
 def _quiet(installation: Installation) -> bool:
-    """Whether two seconds pass without a write of kavip's."""
+    """Whether kavip writes nothing for two seconds."""
     before = _writes(installation)
     time.sleep(2)
     return _writes(installation) == before
 
 
 def _writes(installation: Installation) -> int:
-    """How often kavip has written since the mark."""
+    """The number of kavip's writes since the mark."""
     return sum(event.resource != "leases" for event in installation.plane.audit.events(verb="patch"))
 
 
 def test_of_two_replicas_one_may_be_killed(installation: Installation) -> None:
-    """The other takes over within the lease; no address moves, the next Service is served."""
+    """The other one becomes the leader within the lease duration; no address moves, and the next Service is served."""
     replicas = [installation.start("--lease-seconds=6", webhook=False)]
     furnish(installation)
     installation.applied(a_service("before"))
@@ -107,7 +107,7 @@ def test_of_two_replicas_one_may_be_killed(installation: Installation) -> None:
 
 
 def test_a_status_that_another_controller_wrote_is_left_alone(installation: Installation) -> None:
-    """A plain Service that has a foreign address is not adopted, and its address is given to nobody."""
+    """A plain Service with a foreign address is not adopted, and its address is not assigned."""
     installation.applied(a_service("foreign"))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.128", "ipMode": "VIP"}]}}}
     installation.plane.kubectl(
@@ -122,7 +122,7 @@ def test_a_status_that_another_controller_wrote_is_left_alone(installation: Inst
 
 
 def test_a_full_pool_makes_services_wait_until_an_address_is_freed(installation: Installation) -> None:
-    """The condition says why and with what numbers; the freed address goes to the one that waits, at once."""
+    """The condition has the cause and the numbers; the freed address goes to the waiting Service at once."""
     installation.start()
     installation.furnished(a_pool("edge", "192.0.2.128/31"), a_group("edge", default=True))
     installation.applied(*(a_service(f"s{number}") for number in range(2)))
@@ -136,7 +136,7 @@ def test_a_full_pool_makes_services_wait_until_an_address_is_freed(installation:
 
 
 def test_a_service_that_stops_being_managed_loses_what_kavip_wrote(installation: Installation) -> None:
-    """Type changed to ClusterIP: status and conditions go, the address is free again."""
+    """With type ClusterIP status and conditions are removed, and the address is free."""
     installation.start()
     furnish(installation)
     installation.applied(a_service("web"))
@@ -147,8 +147,8 @@ def test_a_service_that_stops_being_managed_loses_what_kavip_wrote(installation:
     assert installation.addresses("web") == []
 
 
-def test_a_malformed_object_harms_nobody_else(installation: Installation) -> None:
-    """A pool whose stored form kavip cannot use gets a condition; other pools serve on."""
+def test_a_malformed_object_affects_no_other(installation: Installation) -> None:
+    """A pool with an unusable stored form gets a condition; other pools are used."""
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_pool("clash", "192.0.2.130-192.0.2.140"))
     installation.start()
     installation.furnished(a_group("edge", default=True))
@@ -167,8 +167,10 @@ def test_a_malformed_object_harms_nobody_else(installation: Installation) -> Non
     wait_for("one of the two overlaps", lambda: sorted(reasons().values()) == ["Accepted", "Overlap"], told=reasons)
 
 
-def test_a_service_with_too_many_external_ips_stops_nobody(installation: Installation) -> None:
-    """32,000 of them, past an absent webhook: the group goes on, and the Service is told how many are served."""
+def test_a_service_with_too_many_external_ips_affects_no_other(installation: Installation) -> None:
+    """
+    32,000 external IPs that bypassed the webhook: the group works, and the condition has the number of served ones.
+    """
     installation.start(webhook=False)
     furnish(installation)
     many = [f"198.18.{number // 256}.{number % 256}" for number in range(32_000)]
@@ -188,7 +190,7 @@ def test_a_service_with_too_many_external_ips_stops_nobody(installation: Install
 
 
 def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) -> None:
-    """ipam auto: autoAssignCIDRs means LeftToPlatform, unless the Service names a pool; rejectedCIDRs binds pools."""
+    """With ipam auto, autoAssignCIDRs means LeftToPlatform unless a pool is named; rejectedCIDRs applies."""
     plane = installation.plane
     installation.applied(crd("config.openshift.io", "Network", "networks", scope="Cluster"))
     try:
@@ -202,7 +204,7 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
         wait_for("the condition says so", lambda: installation.condition("left").get("reason") == "LeftToPlatform")
         assert installation.condition("left")["status"] == "Unknown"
         assert installation.addresses("left") == []
-        rejecting = {"policy": {"rejectedCIDRs": ["192.0.2.129/30"]}}  # host bits and all, as OpenShift takes it
+        rejecting = {"policy": {"rejectedCIDRs": ["192.0.2.129/30"]}}  # with host bits, which OpenShift accepts
         change = {"spec": {"externalIP": {"autoAssignCIDRs": None, **rejecting}}}
         plane.kubectl("patch", "network.config.openshift.io", "cluster", "--type=merge", "-p", json.dumps(change))
         assert assigned(installation, "left") == {"left": ["192.0.2.132"]}
@@ -220,7 +222,7 @@ def test_where_openshift_assigns_kavip_stands_aside(installation: Installation) 
 
 
 def test_the_group_gets_its_objects_and_its_router_ids_first(installation: Installation) -> None:
-    """status.routerIDs stands before the ConfigMap that uses it; DaemonSet and ConfigMap are the group's own."""
+    """status.routerIDs is written before the ConfigMap that uses it; the group owns DaemonSet and ConfigMap."""
     installation.start()
     installation.plane.audit.mark()
     node = object_of("Node", "n1")

@@ -1,4 +1,4 @@
-"""Each refusal, through the real API server and the real kubectl."""
+"""Refusals by the real API server and the real kubectl."""
 
 import json
 
@@ -19,8 +19,8 @@ def settle(installation: Installation) -> None:
     wait_for("shop/web has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
 
 
-def test_every_stop_of_the_tour_is_refused_in_its_words(installation: Installation) -> None:
-    """What the demo shows, from kavip's own caches: the words of the table, however it is applied."""
+def test_every_case_of_the_tour_is_refused_with_its_message(installation: Installation) -> None:
+    """The cases of the demo with kavip's own caches: the messages of the table, for each kind of apply."""
     installation.start()
     installation.applied(*tour.cluster())
     wait_for("shop/first has its address", lambda: installation.addresses("first") == ["192.0.2.130"])
@@ -38,7 +38,7 @@ def test_every_stop_of_the_tour_is_refused_in_its_words(installation: Installati
 
 
 def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
-    """The API server hands on 422, reason Invalid, and one cause for each field."""
+    """The API server passes on 422, reason Invalid, and one cause per field."""
     settle(installation)
     notes = {"kavip.io/pool": "nowhere", "keepalived-operator.redhat-cop.io/spreadvips": "yes"}
     done = installation.apply(a_service("two", annotations=notes), flags=("-v=8",))
@@ -52,7 +52,7 @@ def test_a_refusal_carries_code_and_causes(installation: Installation) -> None:
 
 
 def test_a_dry_run_reserves_nothing(installation: Installation) -> None:
-    """sideEffects None: a dry run passes and leaves no trace."""
+    """sideEffects None: a dry run is accepted and changes nothing."""
     settle(installation)
     done = installation.apply(a_service("dry"), flags=("--dry-run=server",))
     assert done.returncode == 0, done.stderr
@@ -71,15 +71,15 @@ def test_a_new_group_gets_its_defaults_and_keeps_them(installation: Installation
     assert "unchanged" in again.stdout
     text = json.dumps(a_group("edge", default=True))
 
-    def replaced() -> bool:  # kavip writes the status meanwhile, and kubectl replace is conditional
+    def replaced() -> bool:  # kavip may write the status meanwhile, and kubectl replace is conditional
         return installation.plane.kubectl("replace", "-f", "-", input=text, check=False).returncode == 0
 
     wait_for("kubectl replace passes", replaced)
     assert installation.get("keepalivedgroup", "edge", "-n", "lb")["spec"] == spec
 
 
-def test_a_service_that_kavip_does_not_manage_is_never_judged(installation: Installation) -> None:
-    """Another class, ClusterIP, and no group: they pass, whatever their annotations say."""
+def test_an_unmanaged_service_is_accepted(installation: Installation) -> None:
+    """Another class, ClusterIP, and no group are accepted with any annotations."""
     settle(installation)
     notes = {"kavip.io/pool": "nowhere"}
     installation.applied(
@@ -88,15 +88,15 @@ def test_a_service_that_kavip_does_not_manage_is_never_judged(installation: Inst
     )
 
 
-def test_deleting_always_passes(installation: Installation) -> None:
-    """A Service or a group can go, whatever depends on it."""
+def test_deletion_is_always_accepted(installation: Installation) -> None:
+    """A Service or a group may be deleted, whatever depends on it."""
     settle(installation)
     installation.plane.kubectl("delete", "keepalivedgroup", "edge", "-n", "lb")
     installation.plane.kubectl("delete", "service", "web", "-n", "shop")
 
 
 def test_a_pool_whose_addresses_are_held_is_not_deleted(installation: Installation) -> None:
-    """The refusal lists the Services; an annotation allows it all the same."""
+    """The refusal lists the Services; an annotation permits the deletion."""
     settle(installation)
     done = installation.plane.kubectl("delete", "vippool", "edge", check=False)
     assert done.returncode != 0

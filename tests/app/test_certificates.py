@@ -1,4 +1,4 @@
-"""Each mode of certificates on a real API server that calls kavip through its Service, with the chart's own rights."""
+"""Each certs mode on a real API server that calls kavip by its Service, with the rights of the chart."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.netns, pytest.mark.chart, pytes
 
 ENOUGH = 20
 HOST = "kavip-webhook.kavip.svc"
-OTHERS = "kavip-webhook-tls"  # the Secret that others fill
+OTHERS = "kavip-webhook-tls"  # the provided Secret
 LEAF = 'kavip_certificate_expiry_timestamp_seconds{certificate="leaf"}'
 ALLOWED = f'kavip_webhook_requests_total{{path="{names.VALIDATE_SERVICE_PATH}",verdict="allowed"}}'
 VALIDATING = "validatingwebhookconfigurations"
@@ -34,8 +34,8 @@ CONCERNED = ("secrets", "endpointslices", "mutatingwebhookconfigurations", VALID
 
 @pytest.fixture
 def deployment(programs: Programs) -> Iterator[Deployment]:
-    """A control plane in a machine of its own."""
-    with runs.temporary() as state, deployments.opened(programs, state) as found:
+    """A deployment in its own network namespace."""
+    with runs.temporary() as state, deployments.running(programs, state) as found:
         yield found
         print("--- API server", process.tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201
         for log in sorted(state.glob("kavip-*.log")):
@@ -44,7 +44,7 @@ def deployment(programs: Programs) -> Iterator[Deployment]:
 
 
 def test_self(deployment: Deployment) -> None:
-    """Replicas that start at once share a CA; rotated in both ways no write is lost, and the old CA goes."""
+    """Replicas that start together share a CA; rotations by annotation and by deletion lose no write."""
     deployment.install()
     one, other = deployment.start(), deployment.start()
     ready(one, other)
@@ -61,22 +61,24 @@ def test_self(deployment: Deployment) -> None:
         until("old and new CA are trusted", lambda: len(deployment.bundle()) == 2)
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
-    deployment.fall(other)
+    deployment.kill(other)
     until("the rotation ends without the one that is gone", lambda: rotated(deployment, second))
-    confirmed = [note for each in deployment.asked() if each.resource == "secrets" for note in notes(each.body)]
+    confirmed = [
+        note for each in deployment.requests() if each.resource == "secrets" for note in confirmations(each.body)
+    ]
     assert {*confirmed} == {names.CONFIRMED_PREFIX + name for name in ("kavip-0", "kavip-1")}
-    mended(deployment, one)
-    assert "CA renewed: requested by annotation" in deployment.told("CertificateRenewed")
+    restored(deployment, one)
+    assert "CA renewed: requested by annotation" in deployment.event_notes("CertificateRenewed")
     rights_are_those_that_are_used(deployment)
 
 
 def test_provided(deployment: Deployment) -> None:
-    """Not ready until the Secret is good; a new CA in it loses no write, and a bad one leaves the last good served."""
+    """Not ready until the Secret is valid; a new CA loses no write; an invalid Secret changes nothing."""
     deployment.install("certs.mode=provided")
     one, other = deployment.start(), deployment.start()
     missing = "Secret kavip/kavip-webhook-tls: does not exist; write tls.crt, tls.key and ca.crt for"
     until("readiness says why", lambda: f"{missing} {HOST} into it" in one.unready())
-    until("an Event says so too", lambda: missing in deployment.told("CertificateUnusable"))
+    until("an Event says so too", lambda: missing in deployment.event_notes("CertificateUnusable"))
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
     deployment.write_secret(OTHERS, filled(old, "elsewhere.example"))
     until("readiness says what is wrong", lambda: f"is for elsewhere.example, not for {HOST}" in one.unready())
@@ -88,20 +90,23 @@ def test_provided(deployment: Deployment) -> None:
         until("both serve the new one", lambda: serve_leaves_of(new, one, other))
         ends = one.metric(LEAF)
         deployment.write_secret(OTHERS, {**filled(new), "tls.key": old.key_pem})
-        until("an Event says what is wrong", lambda: "do not belong together" in deployment.told("CertificateUnusable"))
+        until(
+            "an Event says what is wrong",
+            lambda: "do not belong together" in deployment.event_notes("CertificateUnusable"),
+        )
         assert (one.unready(), one.metric(LEAF)) == ("", ends)
         assert serve_leaves_of(new, one)
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
     deployment.write_secret(OTHERS, filled(new, lifetime=timedelta(days=3)))
     until("the next good one is served", lambda: one.metric(LEAF) < ends)
-    mended(deployment, one)
+    restored(deployment, one)
     rights_are_those_that_are_used(deployment)
 
 
 @pytest.mark.parametrize("mode", ["cert-manager", "service-ca"])
 def test_injected(deployment: Deployment, mode: str) -> None:
-    """The test writes Secret and caBundle as the controllers do: kavip serves, waits for trust, and writes neither."""
+    """The test acts as the other controllers: kavip serves, waits for trust, and writes neither Secret nor caBundle."""
     deployment.install(f"certs.mode={mode}")
     one, other = deployment.start(), deployment.start()
     old, new = certificates.new_ca(datetime.now(UTC)), certificates.new_ca(datetime.now(UTC))
@@ -121,7 +126,7 @@ def test_injected(deployment: Deployment, mode: str) -> None:
         until("writes go on", further(writer))
         until("enough is written", lambda: writer.written > ENOUGH)
     answered(writer, one, other)
-    # with the old CA gone at the same moment, nobody can promise that no write is lost; but it is over at once
+    # if the old CA disappears at the same moment, writes may be lost, but only for a moment
     hasty = filled(old)
     deployment.write_secret(OTHERS, hasty)
     deployment.write_bundle(encode_pem([old.certificate]))
@@ -137,7 +142,7 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 
 
 def ready(*replicas: Replica) -> None:
-    """Wait until all *replicas* are."""
+    """Wait until all *replicas* are ready."""
     for each in replicas:
 
         def is_ready(each: Replica = each) -> bool:
@@ -147,58 +152,58 @@ def ready(*replicas: Replica) -> None:
 
 
 def filled(ca: KeyPair, host: str = HOST, *, lifetime: timedelta = certificates.LEAF_LIFETIME) -> dict[str, bytes]:
-    """What others write into the Secret: a new leaf of *ca* for *host*."""
+    """The data of a Secret with a new leaf of *ca* for *host*."""
     leaf = certificates.new_leaf(ca, [host], datetime.now(UTC), lifetime=lifetime)
     return {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "ca.crt": ca.certificate_pem}
 
 
 def serves(data: dict[str, bytes], *replicas: Replica) -> bool:
-    """Whether all *replicas* show the certificate in *data*."""
+    """Whether all *replicas* serve the certificate in *data*."""
     return all(each.leaf() == x509.load_pem_x509_certificate(data["tls.crt"]) for each in replicas)
 
 
 def serve_leaves_of(ca: KeyPair, *replicas: Replica) -> bool:
-    """Whether what all *replicas* show is signed by *ca*."""
+    """Whether all *replicas* serve a leaf of *ca*."""
     return all(has_signed(ca.certificate, each.leaf()) for each in replicas)
 
 
 def rotated(deployment: Deployment, before: list[x509.Certificate]) -> bool:
-    """Whether one CA is trusted, none of *before*, and every replica serves a leaf of it."""
+    """Whether one CA that is not in *before* is trusted, and every replica serves a leaf of it."""
     found = deployment.bundle()
     alone = len(found) == 1 and found != before
     return alone and all(has_signed(found[0], each.leaf()) for each in deployment.replicas)
 
 
 def answered(writer: Writer, *replicas: Replica) -> None:
-    """No write failed, and kavip was asked about each."""
+    """No write failed, and kavip reviewed each."""
     assert writer.failures == []
     assert writer.written > ENOUGH
     assert sum(each.metric(ALLOWED) for each in replicas) >= writer.written
 
 
 def further(writer: Writer) -> Callable[[], bool]:
-    """Whether more has been written since."""
+    """Whether there are more writes since."""
     goal = writer.written + 10
     return lambda: writer.written >= goal
 
 
-def mended(deployment: Deployment, replica: Replica) -> None:
-    """Whoever empties caBundle sees it filled again, with the CA of what is served; kavip is ready throughout."""
+def restored(deployment: Deployment, replica: Replica) -> None:
+    """An emptied caBundle is restored with the CA of the served certificate; kavip stays ready."""
     before = deployment.bundle()
     assert before
     for other in [each for each in deployment.replicas if each is not replica]:
-        deployment.fall(other)
+        deployment.kill(other)
     for _ in range(5):
         deployment.write_bundle(b"")
         until("the bundle is back", lambda: deployment.bundle()[:1] == before[:1])
-    # by looking now and then alone, one replica would need so long each time, however slow whoever empties it is
-    mends = mends_of(deployment)[-5:]
+    # the period of reconciles without a watch
+    mends = restores_of(deployment)[-5:]
     assert min(later - sooner for sooner, later in pairwise(mends)).total_seconds() < RECONCILE_SECONDS, mends
     assert replica.unready() == ""
 
 
-def mends_of(deployment: Deployment) -> list[datetime]:
-    """When kavip filled the bundle that somebody else had just written, by the API server's clock."""
+def restores_of(deployment: Deployment) -> list[datetime]:
+    """The times at which kavip restored the bundle after another writer, by the API server's clock."""
     found: list[datetime] = []
     is_empty = False
     for each in deployment.plane.audit.events(verb="patch", resource=VALIDATING):
@@ -208,15 +213,15 @@ def mends_of(deployment: Deployment) -> list[datetime]:
     return found
 
 
-def notes(body: object) -> Iterator[str]:
+def confirmations(body: object) -> Iterator[str]:
     """The confirmations that a patch writes."""
     metadata = body.get("metadata", {}) if isinstance(body, dict) else {}
     yield from (key for key, value in (metadata.get("annotations") or {}).items() if value and "confirmed" in key)
 
 
 def rights_are_those_that_are_used(deployment: Deployment) -> None:
-    """Of Secrets, configurations and endpoints the chart grants what was asked for, and nothing was refused."""
-    asked = deployment.asked()
+    """For Secrets, configurations and endpoints the chart grants what is requested, and nothing is refused."""
+    asked = deployment.requests()
     assert [f"{event.verb} {event.uri}" for event in asked if event.code in (401, 403)] == []
     needed = {right for right in used(asked) if right.resource in CONCERNED}
     held = {right for right in granted(roles_of(deployment.plane)) if right.resource in CONCERNED}

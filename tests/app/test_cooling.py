@@ -1,4 +1,6 @@
-"""Cool-down on the real API server: what is freed rests, for others only, and over the death of the controller."""
+"""
+Cool-down on a real API server: freed addresses stay reserved for their previous Service, also if the controller dies.
+"""
 
 import json
 import signal
@@ -15,7 +17,7 @@ GROUP = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
 
 
 def furnish(installation: Installation, *addresses: str, seconds: int) -> None:
-    """A group and a pool with cool-down, of which kavip knows."""
+    """A group and a pool with cool-down that kavip knows."""
     installation.furnished(a_pool("edge", *addresses, cooldownSeconds=seconds), a_group("edge"))
 
 
@@ -26,13 +28,13 @@ def cooling(installation: Installation) -> list[dict[str, str]]:
 
 
 def given(installation: Installation, name: str) -> list[str]:
-    """The addresses of a Service, waited for."""
+    """The addresses of a Service; waits for them."""
     found: list[str] = wait_for(f"{name} has an address", lambda: installation.addresses(name))
     return found
 
 
 def delete(installation: Installation, name: str) -> dict[str, str]:
-    """Delete a Service; the rest that follows, as soon as status tells of it."""
+    """Delete a Service; return its cool-down once the status has it."""
     installation.plane.kubectl("delete", "service", name, "-n", "shop")
     who = f"shop/{name}"
     found: dict[str, str] = wait_for(
@@ -41,8 +43,8 @@ def delete(installation: Installation, name: str) -> dict[str, str]:
     return found
 
 
-def test_a_freed_address_rests_and_comes_back(installation: Installation) -> None:
-    """Others get another one, or wait and hear until when; the Service that freed it has it at once."""
+def test_a_freed_address_cools_down_and_returns(installation: Installation) -> None:
+    """Other Services get another address, or wait and see until when; the previous Service gets it at once."""
     installation.start()
     furnish(installation, "192.0.2.128/31", seconds=3600)
     installation.applied(served("web"))
@@ -65,8 +67,8 @@ def test_a_freed_address_rests_and_comes_back(installation: Installation) -> Non
     wait_for("the wish hears of it", lambda: "used by Service shop/web" in installation.condition("wish")["message"])
 
 
-def test_every_way_of_letting_go_begins_a_rest(installation: Installation) -> None:
-    """Moved to another address, of another type, no longer kavip's; and what others write into status is put right."""
+def test_every_way_of_freeing_starts_a_cool_down(installation: Installation) -> None:
+    """Another address, another type, no longer managed; foreign changes of status are corrected."""
     installation.start(webhook=False)
     furnish(installation, "192.0.2.128/29", seconds=3600)
     names = ("moved", "typed", "left")
@@ -89,12 +91,12 @@ def served(name: str, **annotations: str) -> dict[str, Any]:
 
 
 def change(installation: Installation, kind: str, name: str, patch: dict[str, Any], *flags: str) -> None:
-    """Patch an object of namespace shop, or a pool."""
+    """Patch a pool or an object in namespace shop."""
     installation.plane.kubectl("patch", kind, name, "-n", "shop", "--type=merge", "-p", json.dumps(patch), *flags)
 
 
-def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Installation) -> None:
-    """Killed and started again, it gives the address to who waits when the rest is over, and not before."""
+def test_a_cool_down_survives_a_restart(installation: Installation) -> None:
+    """After a kill and a restart the waiting Service gets the address when the cool-down ends, and not before."""
     first = installation.start("--lease-seconds=3", webhook=False)
     furnish(installation, "192.0.2.128/32", seconds=10)
     installation.applied(served("web"))
@@ -110,8 +112,8 @@ def test_a_rest_outlives_the_controller_and_ends_at_its_time(installation: Insta
     wait_for("nothing rests any more", lambda: not cooling(installation))
 
 
-def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: Installation) -> None:
-    """It was stopped, and could not write that an address was freed; the replica that follows it has seen that."""
+def test_the_next_leader_has_seen_what_was_freed(installation: Installation) -> None:
+    """The stopped leader could not write that an address was freed; the next leader has seen it."""
     replicas = [installation.start("--lease-seconds=6", webhook=False)]
     furnish(installation, "192.0.2.128/31", seconds=3600)
     replicas.append(installation.start("--lease-seconds=6", webhook=False))
@@ -132,6 +134,6 @@ def test_the_next_leader_knows_what_the_dead_one_could_not_write(installation: I
 
 
 def is_stopped(replica: Replica) -> bool:
-    """Whether it does nothing more."""
+    """Whether the process is stopped."""
     tasks = Path(f"/proc/{replica.process.pid}/task").glob("*/stat")
     return all(each.read_text().rpartition(")")[2].split()[0] in "Tt" for each in tasks)

@@ -1,4 +1,4 @@
-"""``kavip plan --diff`` and ``--live`` on a real API server: nothing where nothing would change, and what would."""
+"""``kavip plan --diff`` and ``--live`` on a real API server: no output without a change, and the changes otherwise."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ RIGHTS = (("", "services"), ("kavip.io", "vippools"), ("redhatcop.redhat.io", "k
 
 @pytest.fixture
 def running(installation: Installation) -> Iterator[Installation]:
-    """Two nodes, a pool, a group whose objects are written, and two Services that have their addresses."""
+    """Two nodes, a pool, a group with its objects, and two Services with addresses."""
     for number, name in enumerate(NODES):
         installation.applied(object_of("Node", name))
         status = {"status": {"addresses": [{"type": "InternalIP", "address": f"198.51.100.{number + 1}"}]}}
@@ -53,19 +53,19 @@ def running(installation: Installation) -> Iterator[Installation]:
     wait_for(
         "both are in the configuration", lambda: "shop/plain" in conf(installation) and "shop/web" in conf(installation)
     )
-    wait_for("the VIP of one follows its endpoint", lambda: '"nodes":["n1"]' in told(installation))
+    wait_for("the VIP of one follows its endpoint", lambda: '"nodes":["n1"]' in agent_config(installation))
     wait_for("there is a DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
     yield installation
 
 
 def conf(installation: Installation) -> str:
-    """The keepalived.conf that stands."""
+    """The current keepalived.conf."""
     found = installation.get("configmap", "edge", "-n", "lb") or {}
     return str(found.get("data", {}).get("keepalived.conf", ""))
 
 
-def told(installation: Installation) -> str:
-    """What the agents are told beside it."""
+def agent_config(installation: Installation) -> str:
+    """The current agent.json."""
     found = installation.get("configmap", "edge", "-n", "lb") or {}
     return str(found.get("data", {}).get("agent.json", ""))
 
@@ -73,14 +73,14 @@ def told(installation: Installation) -> str:
 def asked(
     tmp_path: Path, installation: Installation, *objects: dict[str, Any], command: str, user: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """``kubectl kavip`` *command* on a file of *objects*."""
+    """Run ``kubectl kavip`` *command* on a file of *objects*."""
     file = tmp_path / "given.yaml"
     file.write_text("\n---\n".join(json.dumps(each) for each in objects))
     return kubectl_kavip(tmp_path, installation, "kavip", *command.split(), "-f", str(file), user=user)
 
 
-def test_what_stands_makes_no_difference_and_what_is_new_is_shown(running: Installation, tmp_path: Path) -> None:
-    """The manifests again: 0 and silence; a Service, a selector and another pool: their addresses, VRIDs and texts."""
+def test_only_changes_are_shown(running: Installation, tmp_path: Path) -> None:
+    """The same manifests give no output; a new Service, selector and pool show addresses, VRIDs and texts."""
     same = asked(tmp_path, running, *STANDING.values(), command="plan --diff")
     assert (same.returncode, same.stdout, same.stderr) == (0, "", "")
 
@@ -108,8 +108,10 @@ def test_what_stands_makes_no_difference_and_what_is_new_is_shown(running: Insta
     assert 'pool "egde" does not exist; did you mean "edge"?' in bad.stderr
 
 
-def test_live_judges_beside_the_cluster_with_few_rights(running: Installation, tmp_path: Path) -> None:
-    """References are found there, an address in use is told, what stands is updated; what cannot be read is said."""
+def test_live_evaluates_against_the_cluster_with_few_rights(running: Installation, tmp_path: Path) -> None:
+    """
+    References are found, an address in use is reported, existing objects are updates, and unreadable kinds are noted.
+    """
     typo = a_service("typo", annotations={POOL: "egde", **GROUP})
     blind = asked(tmp_path, running, typo, command="check")
     assert (blind.returncode, blind.stdout) == (0, "")

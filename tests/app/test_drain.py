@@ -1,4 +1,4 @@
-"""A replica that is told to end, and one whose webhook is crowded: asked over its real ports."""
+"""A replica that shuts down, and one with a crowded webhook, at their real ports."""
 
 import socket
 import ssl
@@ -22,7 +22,7 @@ from tests.webhook.httpclient import review_body
 pytestmark = pytest.mark.apiserver
 
 CROWD = 1_500
-FREE = 24  # places that are left for the API server and the first of the crowd
+FREE = 24  # connections for the API server and the first clients
 ROUNDS = 50
 PATH = names.VALIDATE_SERVICE_PATH
 BODY = review_body(PATH, msgspec.to_builtins(service("shop/web")))
@@ -32,7 +32,7 @@ REVIEW = (
 
 
 def probed(replica: Replica, path: str) -> tuple[int, str]:
-    """What a probe is answered."""
+    """The answer of a probe."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{replica.probe_port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -41,32 +41,32 @@ def probed(replica: Replica, path: str) -> tuple[int, str]:
 
 
 def resident(replica: Replica) -> int:
-    """KiB of memory that it has taken at most."""
+    """The peak memory in KiB."""
     lines = Path(f"/proc/{replica.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def trust_of(installation: Installation) -> ssl.SSLContext:
-    """What the API server trusts."""
+    """The CAs that the API server trusts."""
     (found, *_) = installation.get("validatingwebhookconfiguration", "kavip")["webhooks"]
     return ssl.create_default_context(cadata=b64decode(found["clientConfig"]["caBundle"]).decode())
 
 
 def connected(installation: Installation, trust: ssl.SSLContext) -> ssl.SSLSocket:
-    """A connection to the webhook, as the API server would make one."""
+    """A connection to the webhook, as the API server opens one."""
     plain = socket.create_connection(("127.0.0.1", installation.webhook_port), timeout=60)
     return trust.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
 def answer(client: ssl.SSLSocket) -> tuple[int, str | None, bytes]:
-    """Status, ``Connection`` and body of the next answer."""
+    """Status, ``Connection`` and body of the next response."""
     found = HTTPResponse(client)
     found.begin()
     return found.status, found.getheader("Connection"), found.read()
 
 
-def test_a_replica_that_is_told_to_end_answers_first(installation: Installation) -> None:
-    """Unready at once; a review that was half sent is judged, and its connection is closed; exit status 0."""
+def test_a_replica_that_shuts_down_answers_first(installation: Installation) -> None:
+    """It is unready at once, evaluates a review that was half sent, closes its connection, and exits with status 0."""
     replica = installation.start("--drain-seconds=20")
     with connected(installation, trust_of(installation)) as client:
         client.sendall(REVIEW)
@@ -74,7 +74,7 @@ def test_a_replica_that_is_told_to_end_answers_first(installation: Installation)
         assert (status, closing) == (200, None)
         replica.process.terminate()
         wait_for("it is not ready", lambda: probed(replica, names.READY_PATH)[0] == 503)
-        # the controller ends first, and then the webhook says so as well
+        # the controller stops first, then the webhook too
         wait_for("the webhook ends", lambda: probed(replica, names.READY_PATH) == (503, "shutting down\n" * 2))
         client.sendall(REVIEW[:40])
         assert probed(replica, names.LIVE_PATH)[0] == 200
@@ -85,14 +85,14 @@ def test_a_replica_that_is_told_to_end_answers_first(installation: Installation)
 
 
 def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installation, tmp_path: Path) -> None:
-    """Each of them, and the reviews of the API server; who asks nothing gives way, is counted, and costs little."""
+    """Probes and reviews are answered; idle connections are closed, counted, and need little memory."""
     replica = installation.start()
     evicted = 'kavip_connections_evicted_total{port="webhook"}'
     assert replica.metric(evicted) == 0
     before = resident(replica)
     trust = trust_of(installation)
     with ExitStack() as idle:
-        # a slow machine lets few come at a time: most places are taken by those who have shaken hands, and say nothing
+        # on a slow machine few connect at a time: most connections have finished the handshake and are idle
         for _ in range(Limits().connections - FREE):
             with suppress(OSError):
                 idle.enter_context(connected(installation, trust))
@@ -105,4 +105,4 @@ def test_probes_are_answered_while_the_webhook_is_crowded(installation: Installa
         wait_for("more have come", lambda: opened() > CROWD)
     assert found == {(turn, (200, "ok\n")) for turn in range(ROUNDS)}
     assert done.returncode == 0, done.stderr
-    assert resident(replica) - before < 192 << 10  # a good half of it is taken
+    assert resident(replica) - before < 192 << 10  # more than half of the limit

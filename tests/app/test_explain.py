@@ -1,4 +1,4 @@
-"""``kubectl kavip explain`` on a real API server: it says what the controller says, and why."""
+"""``kubectl kavip explain`` on a real API server: the decision of the controller, and its cause."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ OTHERS = (
 
 
 def may_list(user: str, group: str, resource: str, *, namespace: str = "") -> list[dict[str, Any]]:
-    """The objects that let *user* list one kind, everywhere or in one *namespace*."""
+    """The objects that permit *user* to list one kind, in all namespaces or in one *namespace*."""
     version, name = "rbac.authorization.k8s.io/v1", f"explain-{user}-{resource}"
     rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
@@ -71,7 +71,7 @@ def may_list(user: str, group: str, resource: str, *, namespace: str = "") -> li
 def let_list(
     installation: Installation, user: str, group: str, resource: str, *, namespace: str = ""
 ) -> list[dict[str, Any]]:
-    """Let *user* list one kind, and wait until the API server knows, which hears of it by a watch; the objects."""
+    """Permit *user* to list one kind, and wait until the API server knows; return the objects."""
     rights = may_list(user, group, resource, namespace=namespace)
     installation.applied(*rights)
     wait_for(f"{user} may", lambda: is_allowed(installation, user, group, resource, namespace=namespace))
@@ -79,7 +79,7 @@ def let_list(
 
 
 def is_allowed(installation: Installation, user: str, group: str, resource: str, *, namespace: str = "") -> bool:
-    """Whether the API server lets *user* list one kind; he does not ask himself, and leaves no trace."""
+    """Whether the API server permits *user* to list one kind; the administrator asks."""
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
     asked = ("auth", "can-i", "list", f"{resource}.{group}".rstrip("."), where, f"--as={user}")
     return installation.plane.kubectl(*asked, check=False).returncode == 0
@@ -90,8 +90,8 @@ def reason(installation: Installation, name: str) -> str:
     return installation.condition(name).get("reason", "")
 
 
-def wait_told(installation: Installation, name: str, wanted: str) -> None:
-    """Wait until the Service is told *wanted*."""
+def wait_reason(installation: Installation, name: str, wanted: str) -> None:
+    """Wait until the condition of the Service has the reason *wanted*."""
     wait_for(f"{name}: {wanted}", lambda: reason(installation, name) == wanted)
 
 
@@ -102,7 +102,7 @@ def reason_of(service: Service) -> str:
 
 
 def furnish(installation: Installation) -> None:
-    """A running controller, and one Service in each state that it can leave one in."""
+    """A running controller, and one Service in each possible state."""
     installation.applied(*POOLS, a_group("edge", default=True), LATER["ForeignStatus"])
     foreign = json.dumps({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}})
     patch = ("patch", "service", "foreign", "-n", "shop")
@@ -110,18 +110,18 @@ def furnish(installation: Installation) -> None:
     installation.start(webhook=False)
     installation.applied(*FIRST.values())
     for name in FIRST:
-        wait_told(installation, name, "Assigned")
+        wait_reason(installation, name, "Assigned")
     exclude = json.dumps({"spec": {"exclude": ["203.0.113.0", "203.0.113.9"]}})
     installation.plane.kubectl("patch", "vippool", "lab", "--type=merge", "-p", exclude)
     installation.applied(*LATER.values(), *OTHERS)
     for wanted, each in {**LATER, "Stranded": FIRST["stranded"]}.items():
-        wait_told(installation, each["metadata"]["name"], wanted)
+        wait_reason(installation, each["metadata"]["name"], wanted)
 
 
 def kubectl_kavip(
     tmp_path: Path, installation: Installation, *args: str, user: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """What a user types, kubectl finding the plugin on its PATH."""
+    """Run the plugin as a user does, with kubectl finding it on its PATH."""
     plugin = tmp_path / "kubectl-kavip"
     plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m kavip "$@"\n')
     plugin.chmod(0o755)
@@ -139,12 +139,12 @@ def kubectl_kavip(
 
 
 def test_each_reason_is_explained_as_the_controller_decides_it(installation: Installation, tmp_path: Path) -> None:
-    """For every Service there is: what is decided now is what stands, and the exit status says whether it is served."""
+    """The decision equals the condition of each Service, and the exit status says whether it is served."""
     furnish(installation)
     admin = str(installation.plane.kubeconfig)
 
     def agreed() -> Listing | None:
-        """The cluster once what stands is what would be decided now: words follow what was made last a moment late."""
+        """The cluster, once conditions and decisions agree: messages follow changes a moment later."""
         _, seen = asyncio.run(cluster.list_for_service(admin, context="", service="shop/one", namespace=""))
         services = (f"shop/{each['metadata']['name']}" for each in (*FIRST.values(), *LATER.values()))
         found = [explain.explain_service(seen, each, now=datetime.now(UTC)) for each in services]
@@ -187,8 +187,8 @@ def test_each_reason_is_explained_as_the_controller_decides_it(installation: Ins
     assert typo.stderr == "kavip: SERVICE: 'shop/lat': no such Service; did you mean shop/late?\n"
 
 
-def test_who_may_read_less_is_told_what_that_means(installation: Installation, tmp_path: Path) -> None:
-    """Pools are judged without the kinds that cannot be read; without pools the condition is shown, without more."""
+def test_missing_rights_are_explained(installation: Installation, tmp_path: Path) -> None:
+    """Pools are evaluated without the unreadable kinds; without pools only the condition is shown."""
     services = let_list(installation, "reader", "", "services")
     pools = let_list(installation, "reader", "kavip.io", "vippools")
     installation.applied(POOLS[0], a_service("one", annotations=GROUP))
@@ -212,8 +212,8 @@ def test_who_may_read_less_is_told_what_that_means(installation: Installation, t
     installation.plane.kubectl("delete", "-f", "-", input=json.dumps(listed))
 
 
-def test_who_may_read_one_namespace_is_told_what_is_hidden(installation: Installation) -> None:
-    """Its Services and its own labels are seen; what others hold is not, and a note says so."""
+def test_rights_for_one_namespace_are_explained(installation: Installation) -> None:
+    """Its Services and labels are read; a note says that holders in other namespaces are hidden."""
     rights = [
         *let_list(installation, "tenant", "", "services", namespace="shop"),
         *let_list(installation, "tenant", "", "namespaces", namespace="shop"),

@@ -1,4 +1,4 @@
-"""``--external-ips-scope=all``: the external IPs of every Service, and who may set them whatever the rules say."""
+"""``--external-ips-scope=all``: the external IPs of every Service, and the exemption."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ EXEMPT = {"apiGroups": [""], "resources": ["services/externalips"], "verbs": ["c
 
 
 def granted(name: str, rule: dict[str, Any], *users: str) -> list[dict[str, Any]]:
-    """A Role of that rule in namespace shop, bound to *users*."""
+    """A Role with this rule in namespace shop, bound to *users*."""
     subjects = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in users]
     ref = {"apiGroup": RBAC, "kind": "Role", "name": name}
     version = f"{RBAC}/v1"
@@ -29,25 +29,25 @@ def granted(name: str, rule: dict[str, Any], *users: str) -> list[dict[str, Any]
 
 @dataclass(frozen=True)
 class User:
-    """Somebody with a kubeconfig, and no rights but those that RBAC gives him."""
+    """A user with a kubeconfig and no rights except those of RBAC objects."""
 
     installation: Installation
     name: str
 
     def kubectl(self, *args: str, given: object = None) -> subprocess.CompletedProcess[str]:
-        """What kubectl says to him; never raises."""
+        """Run kubectl as this user; never raises."""
         plane = self.installation.plane
         config = plane.user(self.name, "system:authenticated")
         return plane.kubectl(*args, input=json.dumps(given) if given else None, check=False, kubeconfig=config)
 
     def apply(self, name: str, *addresses: str) -> subprocess.CompletedProcess[str]:
-        """``kubectl apply`` of a Service that kavip does not manage, with external IPs."""
+        """Apply an unmanaged Service with external IPs."""
         spec = {"ports": [{"port": 80}], "externalIPs": list(addresses)}
         return self.kubectl("apply", "-f", "-", given=object_of("Service", name, namespace="shop", spec=spec))
 
 
 def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None:
-    """RBAC decides whom the rules do not bind; what is left as it was is nobody's fault."""
+    """RBAC decides about the exemption; unchanged external IPs are accepted."""
     installation.start("--external-ips-scope=all")
     installation.applied(a_pool("edge", "192.0.2.128/27"), *granted("editor", EDITOR, "ann", "eve"))
     installation.applied(*granted("exempt", EXEMPT, "ann"))
@@ -63,8 +63,8 @@ def test_external_ips_need_a_pool_or_a_right(installation: Installation) -> None
     assert eve.apply("given", "192.0.2.140").returncode == 0
 
 
-def test_what_keepalived_holds_is_pardoned_to_nobody(installation: Installation) -> None:
-    """An administrator may set any external IP on a managed Service, but not the address of another."""
+def test_no_user_may_take_an_address_in_use(installation: Installation) -> None:
+    """An administrator may set any external IP on a managed Service, but not the address of another Service."""
     installation.start()
     group = {"keepalived-operator.redhat-cop.io/keepalivedgroup": "lb/edge"}
     installation.furnished(a_pool("edge", "192.0.2.128/27"), a_group("edge"))

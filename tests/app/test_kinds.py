@@ -1,4 +1,4 @@
-"""Objects that come late, on the real API server: the group after its Service, the kind PodMonitor after the group."""
+"""Objects that come late on a real API server: the group after its Service, the kind PodMonitor after the group."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ PODMONITORS = "podmonitors.monitoring.coreos.com"
 
 
 def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation) -> None:
-    """Without a restart; with the Role and RoleBinding of Prometheus, all owned by the group."""
+    """Without a restart; with the Role and RoleBinding for Prometheus, all owned by the group."""
     installation.start(webhook=False)
     installation.applied(a_group("edge"))
     wait_for("the group has its DaemonSet", lambda: installation.get("daemonset", "edge", "-n", "lb"))
@@ -39,7 +39,9 @@ def test_pod_monitors_are_made_when_their_kind_comes(installation: Installation)
 
 
 def test_a_service_may_come_before_its_group(installation: Installation) -> None:
-    """With webhook.allowMissingGroup=warn it is admitted with a warning, says GroupNotFound, and is served later."""
+    """
+    With webhook.allowMissingGroup=warn it is admitted with a warning, has reason GroupNotFound, and is served later.
+    """
     installation.start("--allow-missing-group=warn")
     installation.furnished(a_pool("edge", "192.0.2.128/27"))
     done = installation.apply(a_service("early", annotations=NOTES))
@@ -61,8 +63,8 @@ def test_a_service_may_come_before_its_group(installation: Installation) -> None
     wait_for("the configuration has its VIP", lambda: "192.0.2.128" in text())
 
 
-def test_a_group_that_goes_and_comes_again(installation: Installation) -> None:
-    """As long as a finalizer keeps it its Services say that it goes; made again it serves them where they were."""
+def test_a_deleted_and_recreated_group(installation: Installation) -> None:
+    """While a finalizer keeps it, its Services report the deletion; the new group serves the same addresses."""
     installation.start(webhook=False)
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge"), a_service("web", annotations=NOTES))
     wait_for("it has its address", lambda: installation.addresses("web") == ["192.0.2.128"])
@@ -81,16 +83,16 @@ def test_a_group_that_goes_and_comes_again(installation: Installation) -> None:
     assert installation.addresses("web") == ["192.0.2.128"]
 
 
-def test_without_that_a_group_has_to_come_first(installation: Installation) -> None:
-    """By default the Service is refused."""
+def test_by_default_the_group_must_exist(installation: Installation) -> None:
+    """The Service is refused."""
     installation.start()
     done = installation.apply(a_service("early", annotations=NOTES))
     assert done.returncode != 0
     assert "lb/edge" in done.stderr
 
 
-def test_groups_count_only_where_they_may(installation: Installation) -> None:
-    """With --group-namespaces a group elsewhere gets a condition and nothing else, and its Services are told."""
+def test_groups_in_other_namespaces_are_ignored(installation: Installation) -> None:
+    """With --group-namespaces a group in another namespace only gets a condition, and its Services report it."""
     installation.start("--group-namespaces=other", webhook=False)
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
     installation.applied(a_service("plain"), a_service("named", annotations=NOTES))
@@ -107,7 +109,7 @@ def test_groups_count_only_where_they_may(installation: Installation) -> None:
     def named() -> str:
         return installation.condition("named", "kavip.io/Programmed").get("message", "")
 
-    # the Service may be seen before its group
+    # kavip may see the Service before its group
     wait_for("its Service is told", lambda: "does not count" in named(), told=named)
     assert installation.condition("plain") == {}
     assert installation.get("daemonset", "edge", "-n", "lb") is None

@@ -1,8 +1,8 @@
 """
 MetalLB's own controller beside kavip on one API server.
 
-With a class of its own neither sees the Services of the other. Without one MetalLB wants every Service without a class,
-and takes away what is not from its pools: kavip gives way, and says so.
+With a class each controller ignores the Services of the other. Without a class MetalLB claims every Service without a
+class, and removes addresses that are not from its pools: kavip gives way, and reports it.
 """
 
 import sys
@@ -45,7 +45,7 @@ def address_pool(**spec: object) -> dict[str, object]:
 
 @pytest.fixture
 def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
-    """Starts MetalLB's controller with further flags; its kinds and its pool are there."""
+    """Start MetalLB's controller with further flags; its kinds and its pool exist."""
     plane, running = installation.plane, []
     installation.applied(*CRDS, object_of("Namespace", SYSTEM))
     plane.wait_established()
@@ -72,7 +72,9 @@ def metallb(installation: Installation, programs: Programs) -> Iterator[Start]:
         log = plane.state / "metallb.log"
         sys.stdout.write(f"--- MetalLB\n{process.tail(log, 40)}\n")
         log.unlink(missing_ok=True)
-        plane.kubectl("delete", "ipaddresspools", "--all", "-n", SYSTEM)  # kinds may take minutes to go: they stay
+        plane.kubectl(
+            "delete", "ipaddresspools", "--all", "-n", SYSTEM
+        )  # deleting kinds may take minutes, so they stay
         plane.kubectl("delete", "pod", "controller", "-n", SYSTEM, "--grace-period=0", "--force")
 
 
@@ -82,7 +84,7 @@ def reloads(installation: Installation) -> int:
 
 
 def writers(installation: Installation, name: str) -> list[str]:
-    """Who wrote the status of Service *name*, write by write."""
+    """The writers of the status of Service *name*, in the order of the writes."""
     found = installation.plane.audit.events(resource="services", subresource="status")
     return ["kavip" if "kavip" in event.agent else "metallb" for event in found if event.name == name]
 
@@ -108,7 +110,7 @@ def test_with_a_class_of_its_own_each_serves_its_services(installation: Installa
 def test_without_a_class_metallb_takes_what_it_wants_and_kavip_gives_way(
     installation: Installation, metallb: Start
 ) -> None:
-    """What MetalLB writes stays; what it removes without giving anything, kavip writes ever more rarely."""
+    """Addresses that MetalLB writes stay; what it removes without a replacement, kavip writes ever more rarely."""
     installation.start(webhook=False)
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True))
     metallb()

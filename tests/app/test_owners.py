@@ -1,4 +1,4 @@
-"""The API server's own address, on a real one: no pool hands it out, nobody gets it by name, and explain says so."""
+"""The address of a real API server: pools skip it, no Service gets it by name, and explain says so."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,20 +15,20 @@ CIDRS = "--output=jsonpath={.spec.cidrs[0]}"
 
 @pytest.fixture(autouse=True)
 def elsewhere(installation: Installation) -> Iterator[None]:
-    """Afterwards nobody's address is the API server's."""
+    """Remove the API server from the address again."""
     yield
     installation.plane.kubectl("delete", "endpointslice", "others", "--namespace=default", "--ignore-not-found")
 
 
 def where(*addresses: str) -> dict[str, Any]:
-    """Another slice of default/kubernetes: the one that the API server writes may not hold this one's loopback."""
+    """Create another slice of default/kubernetes: the API server's own must not have a loopback address."""
     found = object_of("EndpointSlice", "others", namespace="default", version="discovery.k8s.io/v1")
     found["metadata"]["labels"] = {"kubernetes.io/service-name": "kubernetes"}
     return {**found, "addressType": "IPv4", "endpoints": [{"addresses": [each]} for each in addresses]}
 
 
-def test_the_address_of_the_api_server_is_nobodys(installation: Installation) -> None:
-    """It is skipped and counted as kept, refused by name, and free as soon as the API server is elsewhere."""
+def test_the_address_of_the_api_server_is_reserved(installation: Installation) -> None:
+    """It is skipped, counted as kept, refused by name, and free once the API server has another address."""
     installation.applied(a_group("edge", default=True), a_pool("edge", "192.0.2.128/31"), where("192.0.2.128"))
     installation.start()
     installation.applied(a_service("one"), a_service("two"))
@@ -44,7 +44,7 @@ def test_the_address_of_the_api_server_is_nobodys(installation: Installation) ->
 
 
 def test_only_slices_that_matter_are_read(installation: Installation) -> None:
-    """By their labels: the API server's, and those of Services whose VIPs follow them, from the moment on they do."""
+    """By their labels: the API server's, and those of Services whose VIPs follow endpoints, while they do."""
     installation.plane.audit.mark()
     installation.applied(a_group("edge"))
     installation.start("--external-ips-scope=off")
@@ -59,7 +59,7 @@ def test_only_slices_that_matter_are_read(installation: Installation) -> None:
 
     def selectors() -> set[str]:
         own = {"system:apiserver", "system:kube-controller-manager"}
-        begun = {"list": "ResponseComplete", "watch": "ResponseStarted"}  # an older watch may end now
+        begun = {"list": "ResponseComplete", "watch": "ResponseStarted"}  # a previous watch may end now
         events = [each for each in installation.plane.audit if begun.get(each.verb) == each.stage]
         asked = [each.uri for each in events if "/endpointslices?" in each.uri and each.user not in own]
         return {uri.partition("labelSelector=")[2].partition("&")[0] for uri in asked}
@@ -72,8 +72,8 @@ def test_only_slices_that_matter_are_read(installation: Installation) -> None:
     assert {each for each in selectors() if "kavip" not in each} == names
 
 
-def test_a_pool_in_the_range_of_services_is_warned_of(installation: Installation) -> None:
-    """As far as the API server says what that range is."""
+def test_a_pool_in_the_service_range_is_a_warning(installation: Installation) -> None:
+    """If the API server publishes its Service range."""
     installation.start()
     cidr = installation.plane.kubectl("get", "servicecidr", "kubernetes", CIDRS).stdout
     first = cidr.partition("/")[0]
@@ -83,6 +83,6 @@ def test_a_pool_in_the_range_of_services_is_warned_of(installation: Installation
 
 
 def numbers(installation: Installation) -> dict[str, int]:
-    """What the pool's status says of IPv4."""
+    """The IPv4 numbers of the pool's status."""
     found: dict[str, int] = (installation.get("vippool", "edge") or {}).get("status", {}).get("ipv4", {})
     return found

@@ -1,4 +1,4 @@
-"""A group's manifest, applied again by every tool that users have: kavip's defaults stay, and nothing changes."""
+"""A group's manifest applied again by every tool: kavip's defaults stay, and nothing changes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def spec_of(kavip: Installation, name: str = "edge") -> tuple[int, dict[str, Any
 
 
 def write(kavip: Installation, manifest: dict[str, Any], *verb: str) -> None:
-    """Write *manifest* with kubectl; again where kavip has just written the status: kubectl replace is conditional."""
+    """Write *manifest* with kubectl; repeat a ``kubectl replace`` that conflicts with a status write of kavip."""
     said = ""
 
     def written() -> bool:
@@ -57,7 +57,7 @@ def write(kavip: Installation, manifest: dict[str, Any], *verb: str) -> None:
 
 @pytest.mark.parametrize("first", [("create",), ("apply",), ("apply", "--server-side")], ids=" ".join)
 def test_the_same_manifest_changes_nothing(kavip: Installation, first: tuple[str, ...]) -> None:
-    """After each way of creating a group, each way of writing it again leaves generation and spec as they are."""
+    """For each way of creating a group, each way of writing it again keeps generation and spec."""
     manifest = a_group("edge", nodeSelector={"role": "edge"})
     write(kavip, manifest, *first)
     generation, spec = spec_of(kavip)
@@ -68,7 +68,7 @@ def test_the_same_manifest_changes_nothing(kavip: Installation, first: tuple[str
 
 
 def test_the_other_value_leaves_a_default_for_good(kavip: Installation) -> None:
-    """Whoever writes the other value has it, and the first manifest, which says nothing, does not bring it back."""
+    """A user's value replaces the default, and the first manifest, which omits it, does not bring the default back."""
     manifest = a_group("edge")
     other: dict[str, Any] = {
         "unicastEnabled": False,
@@ -88,7 +88,7 @@ def test_the_other_value_leaves_a_default_for_good(kavip: Installation) -> None:
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS)), ids=" ".join)
 def test_a_version_goes_with_its_interval(kavip: Installation, verb: tuple[str, ...]) -> None:
-    """Whoever writes version 2 leaves version 3's 200 ms behind, however he writes it."""
+    """With version 2 the interval of version 3, 200 ms, is removed, for each way of writing."""
     write(kavip, a_group("edge"), "apply")
     write(kavip, a_group("edge", vrrpVersion=2), *verb)
     _, spec = spec_of(kavip)
@@ -97,7 +97,7 @@ def test_a_version_goes_with_its_interval(kavip: Installation, verb: tuple[str, 
 
 
 def test_a_group_from_before_kavip_stays_as_it_is(installation: Installation) -> None:
-    """What was created without kavip is not switched by any tool that writes it again."""
+    """A group that was created without kavip is not changed by writing it again."""
     manifest = a_group("edge", passwordAuth={"secretRef": {"name": "vrrp"}}, blacklistRouterIDs=[7])
     write(installation, manifest, "apply")
     generation, spec = spec_of(installation)
@@ -110,7 +110,7 @@ def test_a_group_from_before_kavip_stays_as_it_is(installation: Installation) ->
 
 @pytest.fixture
 def helm(kavip: Installation, programs: Programs, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Runs helm on a chart that holds one group and takes its spec as values."""
+    """Run helm with a chart whose only object is a group with the values as spec."""
     chart = tmp_path / "groups"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: groups\nversion: 1.0.0\n")
@@ -132,7 +132,7 @@ def helm(kavip: Installation, programs: Programs, tmp_path: Path) -> Iterator[Ca
 
 @pytest.mark.parametrize("manner", ["--server-side=true", "--server-side=false"], ids=["helm-4", "as-helm-3"])
 def test_helm_upgrade_changes_nothing(kavip: Installation, helm: Callable[..., None], manner: str) -> None:
-    """An upgrade without a change leaves the group alone; one with a change makes only that."""
+    """An upgrade without a change keeps the group; one with a change makes only that change."""
     helm("install", manner)
     generation, spec = spec_of(kavip)
     assert spec.items() >= DEFAULTS.items()

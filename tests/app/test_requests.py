@@ -1,4 +1,4 @@
-"""What Services ask for, and what their owners and the outside change later, by the real API server and one kavip."""
+"""Requests of Services, and later changes by users and other controllers, with a real API server and one kavip."""
 
 import json
 import re
@@ -19,7 +19,7 @@ PREFER = {"ipFamilyPolicy": "PreferDualStack"}
 
 @pytest.fixture(scope="module")
 def kavip(prepared: ControlPlane) -> Iterator[Installation]:
-    """The controller alone, without the webhook, so that nothing is refused before it comes here."""
+    """The controller without the webhook, so that nothing is refused before."""
     made = Installation(prepared)
     try:
         made.applied(a_group("edge", default=True), a_group("lab"))
@@ -30,37 +30,37 @@ def kavip(prepared: ControlPlane) -> Iterator[Installation]:
 
 
 def in_pool(name: str, pool: str, **more: Any) -> dict[str, Any]:
-    """A Service that names a pool, so that tests do not take each other's addresses."""
+    """A Service that names a pool, so that tests do not share addresses."""
     return a_service(name, annotations={POOL: pool, **more.pop("annotations", {})}, **more)
 
 
 def gets(kavip: Installation, name: str, *addresses: str) -> None:
-    """Wait until Service *name* has exactly these, in this order."""
+    """Wait until Service *name* has exactly these addresses in this order."""
     wait_for(f"{name} has {addresses}", lambda: kavip.addresses(name) == list(addresses))
 
 
-def told(kavip: Installation, name: str, reason: str) -> str:
-    """The message of ``AddressAssigned`` as soon as it has that reason."""
-    wait_for(f"{name} is told {reason}", lambda: kavip.condition(name).get("reason") == reason)
+def message_of(kavip: Installation, name: str, reason: str) -> str:
+    """The message of ``AddressAssigned``, once it has this reason."""
+    wait_for(f"{name} has reason {reason}", lambda: kavip.condition(name).get("reason") == reason)
     return kavip.condition(name)["message"]
 
 
 def edit(kavip: Installation, name: str, **change: Any) -> None:
-    """Change a Service; ``annotations`` stand in its metadata, everything else in its spec."""
+    """Change a Service; ``annotations`` are metadata, everything else is spec."""
     notes = {"metadata": {"annotations": change.pop("annotations")}} if "annotations" in change else {}
     body = json.dumps({**notes, "spec": change})
     kavip.plane.kubectl("patch", "service", name, "-n", "shop", "--type=merge", "--patch", body)
 
 
-def found(kavip: Installation, kind: str, name: str, **status: Any) -> None:
-    """What somebody else writes into the status of an object."""
+def write_status(kavip: Installation, kind: str, name: str, **status: Any) -> None:
+    """Write into the status of an object as another controller does."""
     where = ["-n", "shop"] if kind == "service" else []
     body = json.dumps({"status": status})
     kavip.plane.kubectl("patch", kind, name, *where, "--subresource=status", "--type=merge", "--patch", body)
 
 
 def usage(kavip: Installation, pool: str) -> dict[str, int]:
-    """What the status of a pool says of IPv4."""
+    """The IPv4 numbers in the status of a pool."""
     counts: dict[str, int] = kavip.get("vippool", pool).get("status", {}).get("ipv4", {})
     return counts
 
@@ -77,7 +77,7 @@ def status_writes(kavip: Installation, name: str) -> list[dict[str, Any]]:
 
 
 def test_families_come_in_the_order_of_the_service(kavip: Installation) -> None:
-    """Single, preferred and required families, in both orders; one that is given up later frees its address."""
+    """Single, preferred and required families in both orders; removing one frees its address."""
     kavip.applied(a_pool("dual", "198.51.100.0/29", "2001:db8:1::/125", autoAssign=False))
     both = {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"}
     kavip.applied(in_pool("four", "dual", **PREFER))
@@ -93,7 +93,7 @@ def test_families_come_in_the_order_of_the_service(kavip: Installation) -> None:
 
 
 def test_a_service_that_changes_its_type_frees_its_address_in_one_write(kavip: Installation) -> None:
-    """Another may have it at once; whoever comes back gets what there is."""
+    """Another Service may have it at once; a Service that returns gets a free address."""
     kavip.applied(a_pool("types", "198.51.100.16/30", autoAssign=False), in_pool("web", "types"))
     gets(kavip, "web", "198.51.100.16")
     wait_for("all is told", lambda: kavip.condition("web", "kavip.io/Programmed").get("reason") == "NoNodes")
@@ -112,8 +112,8 @@ def test_a_service_that_changes_its_type_frees_its_address_in_one_write(kavip: I
     wait_for("nothing is left", lambda: kavip.get("service", "web", "-n", "shop")["status"] == {"loadBalancer": {}})
 
 
-def test_an_edit_moves_only_whoever_asks_for_it(kavip: Installation) -> None:
-    """Another address or pool is taken, a wish that goes changes nothing, what others edit strands and moves nobody."""
+def test_an_edit_moves_only_the_edited_service(kavip: Installation) -> None:
+    """A new request is served, removing one changes nothing, and an edit of a pool strands but moves nothing."""
     kavip.applied(a_pool("first", "198.51.100.32/29", autoAssign=False), a_pool("second", "198.51.100.40/29"))
     kavip.applied(in_pool("moving", "first"))
     gets(kavip, "moving", "198.51.100.32")
@@ -126,7 +126,7 @@ def test_an_edit_moves_only_whoever_asks_for_it(kavip: Installation) -> None:
     gets(kavip, "moving", "198.51.100.40")
     kept = {"reservations": [{"address": "198.51.100.40", "service": "shop/later"}]}
     kavip.applied(a_pool("second", "198.51.100.40/29", **kept))
-    assert "is reserved for Service shop/later" in told(kavip, "moving", "Stranded")
+    assert "is reserved for Service shop/later" in message_of(kavip, "moving", "Stranded")
     picky = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}
     kavip.applied(a_pool("second", "198.51.100.40/29", namespaceSelector=picky))
     wait_for(
@@ -135,10 +135,10 @@ def test_an_edit_moves_only_whoever_asks_for_it(kavip: Installation) -> None:
     )
     kavip.plane.kubectl("label", "namespace", "shop", "tier=gold")
     try:
-        told(kavip, "moving", "Assigned")
+        message_of(kavip, "moving", "Assigned")
     finally:
         kavip.plane.kubectl("label", "namespace", "shop", "tier-")
-    told(kavip, "moving", "Stranded")
+    message_of(kavip, "moving", "Stranded")
     edit(kavip, "moving", annotations={POOL: "first", "kavip.io/reassign": "true"})
     gets(kavip, "moving", "198.51.100.32")
 
@@ -148,8 +148,8 @@ def _router_ids(kavip: Installation, group: str) -> dict[str, int]:
     return ids
 
 
-def test_what_services_share_ends_with_the_ports_or_the_policy(kavip: Installation) -> None:
-    """The older keeps the address; the other gets one that it may have, or is told where it asked by name."""
+def test_sharing_ends_with_a_conflicting_port_or_policy(kavip: Installation) -> None:
+    """The older Service keeps the address; the other gets another one, or reports its request."""
     kavip.applied(a_pool("shared", "198.51.100.48/29", autoAssign=False))
     key = {KEY: "k"}
     names = {"old": 80, "young": 81, "wish": 82}
@@ -160,38 +160,38 @@ def test_what_services_share_ends_with_the_ports_or_the_policy(kavip: Installati
     edit(kavip, "young", ports=[{"port": 80}])
     gets(kavip, "young", "198.51.100.49")
     edit(kavip, "wish", externalTrafficPolicy="Local")
-    assert "only one of the two has externalTrafficPolicy: Local" in told(kavip, "wish", "SharingRefused")
+    assert "only one of the two has externalTrafficPolicy: Local" in message_of(kavip, "wish", "SharingRefused")
     assert kavip.addresses("wish") == []
     edit(kavip, "wish", externalTrafficPolicy="Cluster")
     gets(kavip, "wish", "198.51.100.48")
     assert kavip.addresses("old") == ["198.51.100.48"]
 
 
-def test_what_others_hold_is_given_to_nobody(kavip: Installation) -> None:
-    """Of nodes, groups, externalIPs and other controllers; a node that comes later drives out, and says so."""
+def test_addresses_in_use_are_not_assigned(kavip: Installation) -> None:
+    """Those of nodes, groups, externalIPs and other controllers; a new node takes its address, which is reported."""
     ranges = ("198.51.100.64/28",)
     kavip.applied(object_of("Node", "n1"), a_group("own", virtualIPs=[{"address": "198.51.100.65/28"}]))
-    found(kavip, "node", "n1", addresses=[{"type": "InternalIP", "address": "198.51.100.64"}])
+    write_status(kavip, "node", "n1", addresses=[{"type": "InternalIP", "address": "198.51.100.64"}])
     plain: dict[str, Any] = {"type": "ClusterIP", "allocateLoadBalancerNodePorts": None}
     kavip.applied(a_service("external", externalIPs=["198.51.100.66"], **plain))
     kavip.applied(a_service("theirs", loadBalancerClass="example.com/other"))
-    found(kavip, "service", "theirs", **ingress("198.51.100.67"))
+    write_status(kavip, "service", "theirs", **ingress("198.51.100.67"))
     kavip.applied(a_pool("outside", *ranges, autoAssign=False))
     counts = {"total": 16, "assigned": 2, "available": 12}
     wait_for("kavip knows of all four", lambda: usage(kavip, "outside") == counts, told=lambda: usage(kavip, "outside"))
     kavip.applied(in_pool("driven", "outside"))
     gets(kavip, "driven", "198.51.100.68")
     seen = [{"type": "InternalIP", "address": each} for each in ("198.51.100.64", "198.51.100.68")]
-    found(kavip, "node", "n1", addresses=seen)  # which holds the VIP, as it seems
+    write_status(kavip, "node", "n1", addresses=seen)  # which seems to hold the VIP
     named = {ADDRESSES: "198.51.100.70"}
     kavip.applied(a_service("named", annotations=named))
     gets(kavip, "named", "198.51.100.70")
     assert kavip.addresses("driven") == ["198.51.100.68"]
     kavip.applied(object_of("Node", "n2"))
     both = [("InternalIP", "198.51.100.68"), ("ExternalIP", "198.51.100.70")]
-    found(kavip, "node", "n2", addresses=[{"type": kind, "address": address} for kind, address in both])
+    write_status(kavip, "node", "n2", addresses=[{"type": kind, "address": address} for kind, address in both])
     gets(kavip, "driven", "198.51.100.69")
-    assert "is an address of Node n2" in told(kavip, "named", "AddressNotAllowed")
+    assert "is an address of Node n2" in message_of(kavip, "named", "AddressNotAllowed")
     assert kavip.addresses("named") == []
 
     def notes() -> list[str]:
@@ -202,26 +202,26 @@ def test_what_others_hold_is_given_to_nobody(kavip: Installation) -> None:
     kavip.plane.kubectl("delete", "node", "n2")
     gets(kavip, "named", "198.51.100.70")
     assert kavip.addresses("driven") == ["198.51.100.69"]
-    kavip.plane.kubectl("delete", "node", "n1")  # other tests are told that the group has none
+    kavip.plane.kubectl("delete", "node", "n1")  # other tests expect that the group has none
 
 
 def test_a_status_from_before_is_taken_over_or_left_alone(kavip: Installation) -> None:
-    """Of two that have the same address the older keeps it; one outside every pool moves when its owner says so."""
+    """The older of two Services keeps a common address; an address outside every pool moves on request."""
     kavip.applied(a_pool("found", "198.51.100.96/29"))
     waiting = a_service("waiting", annotations={GROUP: "lb/edge"}, loadBalancerClass="kavip.io/keepalived")
     kavip.replicas[-1].stop()
     kavip.applied(waiting)
     for name, address in {"a": "198.51.100.96", "b": "198.51.100.96", "c": "203.0.113.7"}.items():
         kavip.applied(a_service(name, annotations={GROUP: "lb/edge"}))
-        found(kavip, "service", name, **ingress(address))
+        write_status(kavip, "service", name, **ingress(address))
     kavip.start(webhook=False)
     wait_for("the younger has moved", lambda: kavip.addresses("b") not in ([], ["198.51.100.96"]))
     wait_for("who had nothing is served", lambda: kavip.addresses("waiting"))
-    assert told(kavip, "a", "Assigned") == "198.51.100.96 from pool found"
+    assert message_of(kavip, "a", "Assigned") == "198.51.100.96 from pool found"
     assert len({*kavip.addresses("a"), *kavip.addresses("b"), *kavip.addresses("waiting")}) == 3
-    assert "203.0.113.7 is in no pool" in told(kavip, "c", "ForeignStatus")
+    assert "203.0.113.7 is in no pool" in message_of(kavip, "c", "ForeignStatus")
     edit(kavip, "c", annotations={"kavip.io/reassign": "true"})
-    told(kavip, "c", "Assigned")
+    message_of(kavip, "c", "Assigned")
     assert kavip.addresses("c")[0].startswith("198.51.100.")
 
 
@@ -236,8 +236,8 @@ MALFORMED = {
 }
 
 
-def test_what_is_malformed_stops_nobody(kavip: Installation) -> None:
-    """Each bad object is told in few words; the next good one is served, and the log stays quiet."""
+def test_malformed_objects_affect_no_other(kavip: Installation) -> None:
+    """Each is reported in few words; the next valid object is served, and the log stays quiet."""
     bad = [a_service(f"bad-{name}", annotations=notes) for name, notes in MALFORMED.items()]
     spec = {"exclude": [f"10.{number}.0.0/16" for number in range(256)]}
     kavip.plane.kubectl("create", "--filename=-", input=json.dumps({"kind": "List", "apiVersion": "v1", "items": bad}))
@@ -245,7 +245,7 @@ def test_what_is_malformed_stops_nobody(kavip: Installation) -> None:
     kavip.applied(in_pool("good", "right", ports=[{"port": 1 + each, "name": f"p{each}"} for each in range(1000)]))
     gets(kavip, "good", "198.51.100.112")
     for name in MALFORMED:
-        assert len(told(kavip, f"bad-{name}", "InvalidRequest")) < 300
+        assert len(message_of(kavip, f"bad-{name}", "InvalidRequest")) < 300
 
     def wrong() -> dict[str, str]:
         return kavip.get("vippool", "wrong")["status"]["conditions"][0]  # type: ignore[no-any-return]
@@ -254,12 +254,12 @@ def test_what_is_malformed_stops_nobody(kavip: Installation) -> None:
     assert len(wrong()["message"]) < 300
     log = [line for line in kavip.replicas[-1].log.read_text().splitlines() if '"level": "' in line]
     assert not [line for line in log if '"level": "error"' in line]
-    about = re.compile(r"bad-|wrong")  # a machine that stalls has warnings of its own
+    about = re.compile(r"bad-|wrong")  # a machine that stalls causes other warnings
     assert not [line for line in log if '"level": "warning"' in line and about.search(line)]
 
 
 def test_ten_thousand_ranges_are_refused_with_few_words(kavip: Installation) -> None:
-    """By the definition of the kind itself, so also without kavip."""
+    """The CRD refuses them, also without kavip."""
     many = [f"10.{number // 256}.{number % 256}.0/24" for number in range(10_000)]
     done = kavip.plane.kubectl("create", "--filename=-", input=json.dumps(a_pool("many", *many)), check=False)
     assert "spec.addresses: Too many: 10000: must have at most 256 items" in done.stderr

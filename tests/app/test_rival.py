@@ -1,4 +1,4 @@
-"""kavip over an existing keepalived-operator, on the real API server: it stands aside until the operator is gone."""
+"""kavip beside a running keepalived-operator on a real API server: it writes nothing until the operator is gone."""
 
 import json
 import time
@@ -15,7 +15,7 @@ LEASE = "03846a46.redhat.io"
 
 
 def renew(installation: Installation, *, seconds: int) -> None:
-    """What the operator's leader election writes every two seconds."""
+    """The periodic write of the operator's leader election."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "old-pod_1", "leaseDurationSeconds": seconds, "renewTime": now}
     lease = object_of("Lease", LEASE, namespace="other", version="coordination.k8s.io/v1", spec=spec)
@@ -24,7 +24,7 @@ def renew(installation: Installation, *, seconds: int) -> None:
 
 
 def deployment(replicas: int) -> dict[str, Any]:
-    """The operator's Deployment as its chart names it."""
+    """The operator's Deployment, with the name that its chart uses."""
     labels = {"operator": "keepalived-operator"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "old"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod}
@@ -32,14 +32,14 @@ def deployment(replicas: int) -> dict[str, Any]:
 
 
 def accepted(installation: Installation, group: str = "edge") -> dict[str, str]:
-    """The group's Accepted; empty where it has none."""
+    """The group's Accepted; empty if it has none."""
     found = installation.get("keepalivedgroup", group, "-n", "lb") or {}
     conditions = found.get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == "Accepted"), {})
 
 
 def writes(installation: Installation) -> set[tuple[str, str]]:
-    """What kavip's controller has written since the mark, but for its own Lease and what it says about groups."""
+    """The writes of kavip's controller since the mark, except for its Lease and for the status of groups."""
     found = {
         (event.resource, event.subresource)
         for event in installation.plane.audit
@@ -48,15 +48,15 @@ def writes(installation: Installation) -> set[tuple[str, str]]:
     return found - {("leases", ""), ("events", ""), ("keepalivedgroups", "status")}
 
 
-def test_kavip_waits_for_the_lease_to_run_out(installation: Installation) -> None:
-    """Once it is seen to be renewed groups say so and Services get nothing; when it runs out kavip begins by itself."""
+def test_kavip_waits_until_the_lease_expires(installation: Installation) -> None:
+    """While it is renewed, groups report it and Services get nothing; when it expires, kavip starts by itself."""
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True), a_service("web"))
     renew(installation, seconds=3600)
     installation.plane.audit.mark()
     try:
         installation.start(webhook=False)
 
-        def told() -> bool:  # kavip may have looked at the Lease for the first time between two renewals
+        def told() -> bool:  # kavip may have seen the Lease first between two renewals
             renew(installation, seconds=3600)
             return accepted(installation).get("reason") == "OldOperatorRunning"
 
@@ -74,7 +74,7 @@ def test_kavip_waits_for_the_lease_to_run_out(installation: Installation) -> Non
 
 
 def test_kavip_waits_for_the_deployment_to_go(installation: Installation) -> None:
-    """It also stops when the operator comes back while kavip serves, and goes on when it is scaled to zero."""
+    """kavip also stops when the operator returns, and continues when it is scaled to zero."""
     installation.start(webhook=False)
     installation.applied(a_pool("edge", "192.0.2.128/27"), a_group("edge", default=True), a_service("first"))
     wait_for("kavip serves", lambda: installation.addresses("first"))

@@ -17,7 +17,7 @@ LABEL = "pod-security.kubernetes.io/enforce"
 
 @pytest.fixture
 def staffed(programs: Programs) -> Iterator[Installation]:
-    """A control plane of its own, with the controllers that make pods, and one node."""
+    """A control plane with the controllers that create pods, and one node."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as plane:
         prepare(plane)
         made = Installation(plane)
@@ -36,7 +36,7 @@ def ready(installation: Installation) -> str:
 
 
 def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
-    """Ready has the DaemonSet's own error; once the namespace has the label the error is gone."""
+    """Ready has the DaemonSet's error; once the namespace has the label, the error is gone."""
     staffed.plane.kubectl("label", "namespace", "lb", f"{LABEL}=baseline")
     staffed.start(webhook=False)
     staffed.applied(a_group("edge"))
@@ -44,7 +44,7 @@ def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
     assert 'pods are forbidden: violates PodSecurity "baseline:latest": ' in ready(staffed)
     assert f"; label namespace lb with {LABEL}=privileged; " in ready(staffed)
     staffed.plane.kubectl("label", "--overwrite", "namespace", "lb", f"{LABEL}=privileged")
-    again = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}  # the controller is backing off
+    again = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}  # the DaemonSet controller backs off
     staffed.plane.kubectl("patch", "daemonset", "edge", "-n", "lb", "--type=merge", "-p", json.dumps(again))
     wait_for("the pods are there", lambda: staffed.get("pods", "-n", "lb")["items"])
 
@@ -56,7 +56,7 @@ def test_the_group_says_which_label_to_set(staffed: Installation) -> None:
 
 
 def schedule(installation: Installation) -> None:
-    """Bind the pods that are there to the node, which nobody does here; a pod of an older template may go meanwhile."""
+    """Bind the existing pods to the node, as a scheduler would; an old pod may be deleted meanwhile."""
     for pod in installation.get("pods", "-n", "lb")["items"]:
         name = pod["metadata"]["name"]
         body = object_of("Binding", name, namespace="lb", target={"kind": "Node", "name": "n1"})

@@ -1,4 +1,4 @@
-"""What the cluster is told of masters, and ``kubectl kavip status``: a real API server, the controller, and agents."""
+"""Advertised and ``kubectl kavip status``, with a real API server, the controller and fake agents."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ HELD = r"n2 +yes +10 "
 NAMES = [f"s{number}" for number in range(1, 11)]
 
 
-def told(installation: Installation, name: str = "s1") -> tuple[str, str]:
+def reported(installation: Installation, name: str = "s1") -> tuple[str, str]:
     """Reason and message of Advertised."""
     found = installation.condition(name, "kavip.io/Advertised")
     return found.get("reason", ""), found.get("message", "")
@@ -43,20 +43,20 @@ def advertised(installation: Installation) -> dict[str, tuple[str, str]]:
 
 
 def held(installation: Installation) -> tuple[set[str], int]:
-    """The nodes that hold what the group has, and how many run its configuration."""
+    """The nodes that hold the VIPs of the group, and how many run its configuration."""
     found = installation.get("keepalivedgroup", "edge", "-n", "lb")["status"]
     return {each.get("node", "") for each in found.get("instances", [])}, found["nodes"]["current"]
 
 
 def all_say(installation: Installation, reason: str, who: str) -> None:
-    """Wait until every Service says that, and no other."""
+    """Wait until every Service has this condition."""
     expected = dict.fromkeys(NAMES, (reason, who))
     wait_for(f"{reason} {who}", lambda: advertised(installation) == expected)
 
 
 @contextmanager
 def typed(installation: Installation, log: Path, *command: str) -> Iterator[Callable[[], list[str]]]:
-    """A command that goes on running; gives the lines that it has printed."""
+    """Run a command in the background; return a function that gives its lines."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KUBECONFIG": str(installation.plane.kubeconfig)}
     with log.open("wb") as stream:
         process = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
@@ -70,7 +70,7 @@ def typed(installation: Installation, log: Path, *command: str) -> Iterator[Call
 
 @contextmanager
 def writes(installation: Installation, log: Path, kind: str, namespace: str) -> Iterator[Callable[[], int]]:
-    """Counts what a watch tells of objects of *kind*: each write of one that is there is one line."""
+    """Counts the events of a watch on objects of *kind*; each write of an existing object is one line."""
     program, _ = installation.plane.kubectl_command()
     count = len(installation.get(kind, "-n", namespace)["items"])
     with typed(installation, log, program, "get", kind, "-n", namespace, "--watch", "-o", "name") as lines:
@@ -78,8 +78,8 @@ def writes(installation: Installation, log: Path, kind: str, namespace: str) -> 
         yield lambda: len(lines()) - count
 
 
-def rest(*counts: Callable[[], int]) -> list[int]:
-    """The counts, once nothing has been written for longer than a look at the agents takes."""
+def settled(*counts: Callable[[], int]) -> list[int]:
+    """The counts, once nothing has been written for longer than a probe interval."""
     found = [count() for count in counts]
     while True:
         time.sleep(3)
@@ -89,9 +89,9 @@ def rest(*counts: Callable[[], int]) -> list[int]:
 
 
 def test_a_fail_over_is_one_write_for_each_service(installation: Installation, tmp_path: Path) -> None:
-    """From the first master to a split brain; `kavip status` shows it, and its watch prints what changes."""
+    """From the first master to a split brain; `kavip status` shows it, and its watch prints the changes."""
     with FakeAgents(installation) as agents:
-        # with long intervals a machine that stalls for seconds between two answers makes no VIP without a master
+        # with long intervals no VIP seems to lack a master on a machine that stalls for seconds
         edge = a_group("edge", default=True, metricsPort=agents.port, advertIntervalMilliseconds=3000)
         installation.applied(a_pool("edge", "192.0.2.128/25"), edge)
         replica = installation.start(webhook=False)
@@ -106,22 +106,22 @@ def test_a_fail_over_is_one_write_for_each_service(installation: Installation, t
         ):
             wait_for("the first view", lambda: any(line.startswith("n1 ") for line in view()))
             wait_for("the group says so", lambda: held(installation) == ({"n1"}, 2), told=lambda: held(installation))
-            before = rest(services, groups)
+            before = settled(services, groups)
             agents.masters = set()
-            time.sleep(0.5)  # a gap as the default profile has it
+            time.sleep(0.5)  # a gap of the default profile
             agents.masters = {"n2"}
             all_say(installation, "Master", "node n2")
             wait_for("the group says so", lambda: held(installation) == ({"n2"}, 2), told=lambda: held(installation))
             wait_for("the watch sees it", lambda: any(re.match(HELD, line) for line in view()), told=view)
-            after = rest(services, groups)
+            after = settled(services, groups)
             assert after[0] - before[0] == len(NAMES)
             assert after[1] - before[1] == 1
             assert not [line for line in view() if "NoMaster" in line or "kavip:" in line]
         status_is_shown(installation, tmp_path)
 
         agents.masters = {"n1", "n2"}
-        wait_for("split brain", lambda: told(installation)[0] == "SplitBrain")
-        assert " is held by nodes n1, n2 at once" in told(installation)[1]
+        wait_for("split brain", lambda: reported(installation)[0] == "SplitBrain")
+        assert " is held by nodes n1, n2 at once" in reported(installation)[1]
         name = 'kavip_services_advertised{group="lb/edge",reason="SplitBrain"}'
         wait_for("the metric", lambda: replica.metric(name) == len(NAMES))
         agents.masters, agents.silent = {"n2"}, {"n1"}
@@ -131,7 +131,7 @@ def test_a_fail_over_is_one_write_for_each_service(installation: Installation, t
 
 
 def status_is_shown(installation: Installation, tmp_path: Path) -> None:
-    """In every form; a user needs the right to list four kinds, and of one namespace sees what is his."""
+    """In every format; a user needs the right to list four kinds, and may be limited to one namespace."""
     done = kubectl_kavip(tmp_path, installation, "kavip", "status")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -147,7 +147,7 @@ def status_is_shown(installation: Installation, tmp_path: Path) -> None:
     few = kubectl_kavip(tmp_path, installation, "kavip", "status", "-n", "shop", user="clara")
     assert (
         few.returncode == 0 and len(few.stdout.splitlines()) == len(lines) - 1
-    )  # a node that holds nothing is not seen
+    )  # a node that holds nothing is not shown
     assert few.stderr.splitlines() == [
         "kavip: you may not list nodes of the whole cluster: nodes that hold no VIP are not shown",
         "kavip: you may not list services of the whole cluster: only those of namespace shop are shown",
@@ -162,10 +162,10 @@ def status_is_shown(installation: Installation, tmp_path: Path) -> None:
 
 
 class Relay:
-    """A way to the API server that can be closed and opened again."""
+    """A TCP relay to the API server that a test opens and closes."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        """Nothing listens yet."""
+        """:meth:`open` starts to listen."""
         config = yaml.safe_load(plane.kubeconfig.read_text())
         self._cluster = config["clusters"][0]["cluster"]
         found = urlsplit(self._cluster["server"])
@@ -179,11 +179,11 @@ class Relay:
         Thread(target=self._loop.run_forever, daemon=True).start()
 
     def open(self) -> None:
-        """Let everybody pass."""
+        """Accept connections."""
         asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(30)
 
     def close(self) -> None:
-        """Let nobody pass, and cut off those who are on their way."""
+        """Accept no connection, and close the open ones."""
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(30)
 
     async def _serve(self) -> None:
@@ -208,7 +208,7 @@ class Relay:
 
 
 def test_the_watch_survives_the_loss_of_the_api_server(installation: Installation, tmp_path: Path) -> None:
-    """What was seen stays, one line says that it may be old, and what comes after the outage is printed."""
+    """The last state stays, one line says that it may be old, and changes after the outage are printed."""
     installation.applied(a_pool("edge", "192.0.2.128/25"))
     relay = Relay(installation.plane)
     relay.open()
@@ -226,5 +226,5 @@ def test_the_watch_survives_the_loss_of_the_api_server(installation: Installatio
     told = [line for line in lines() if line.startswith("kavip: ")]
     assert len(told) == 2
     times = [line for line in lines() if re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", line)]
-    assert len(times) == len([line for line in lines() if line.startswith("ADDRESS ")])  # each view says when
+    assert len(times) == len([line for line in lines() if line.startswith("ADDRESS ")])  # each view has its time
     relay.close()

@@ -1,4 +1,4 @@
-"""Taking over on a real API server: what becomes of the objects that keepalived-operator made, field by field."""
+"""Taking over the objects of keepalived-operator on a real API server, field by field."""
 
 import json
 import time
@@ -20,12 +20,12 @@ CONSENT = f"{names.TAKE_OVER_ANNOTATION}=true"
 
 
 def predecessors(installation: Installation) -> None:
-    """A group with the ConfigMap, DaemonSet and pods that keepalived-operator has made for it, under its own name."""
+    """A group with the ConfigMap, DaemonSet and pods that keepalived-operator has created for it."""
     vips = ["192.0.2.150", "192.0.2.151"]
     notes = {names.GROUP_ANNOTATION: "lb/legacy"}
     installation.applied(a_group("legacy"), a_service("legacy", annotations=notes, externalIPs=vips))
     for number, name in enumerate(NODES, start=2):
-        # nobody listens there: an exporter that is silent
+        # no server listens there: a silent exporter
         status = {"addresses": [{"type": "InternalIP", "address": f"127.0.0.{number}"}]}
         create(installation, object_of("Node", name, status=status))
     group = installation.get(*GROUP)
@@ -44,7 +44,7 @@ def predecessors(installation: Installation) -> None:
 
 
 def create(installation: Installation, manifest: dict[str, Any]) -> None:
-    """Make an object as somebody else."""
+    """Create an object with another field manager."""
     command = ("create", "--filename=-", "--field-manager=manager", "--validate=false")
     done = installation.plane.kubectl(*command, input=json.dumps(manifest), check=False)
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def programmed(installation: Installation) -> str:
 
 
 def test_objects_of_the_old_operator_become_kavips(installation: Installation) -> None:
-    """Without consent no byte of them changes; with it the DaemonSet is kavip's alone, and one pod goes."""
+    """Without consent nothing changes; with it the DaemonSet belongs to kavip alone, and one pod is deleted."""
     predecessors(installation)
     kubectl = installation.plane.kubectl
     old = installation.get("configmap", "legacy", "-n", "lb")["data"][names.CONFIG_KEY]
@@ -91,6 +91,6 @@ def test_objects_of_the_old_operator_become_kavips(installation: Installation) -
 
 
 def is_ending(installation: Installation, node: str) -> bool:
-    """Whether the old pod on *node* is gone or going."""
+    """Whether the old pod on *node* is deleted or in deletion."""
     found = installation.get("pod", f"legacy-{node}", "-n", "lb")
     return found is None or "deletionTimestamp" in found["metadata"]

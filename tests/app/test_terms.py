@@ -1,4 +1,4 @@
-"""What a new leader must know before it decides anything, on a real API server and in this process."""
+"""What a new leader must know before it decides, with a real API server, in this process."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ VIP = "192.0.2.128"
 
 
 class Lagging(Client):
-    """A client whose watch on Services stands still while *late* is set."""
+    """A client whose watch on Services delivers nothing while *late* is set."""
 
     late = False
 
@@ -35,7 +35,7 @@ class Lagging(Client):
     async def watch(
         self, resource: Resource[T], version: str, **more: Any
     ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
-        """The real watch, held back where a test says so."""
+        """The real watch, held back on request."""
 
         async def held(events: AsyncIterator[WatchEvent[T]]) -> AsyncIterator[WatchEvent[T]]:
             async for event in events:
@@ -49,7 +49,7 @@ class Lagging(Client):
 
 @asynccontextmanager
 async def candidate(plane: ControlPlane) -> AsyncIterator[tuple[Lagging, Caches]]:
-    """A replica with filled caches that does not lead yet."""
+    """A replica with synced caches that does not lead yet."""
     async with Lagging.from_settings(str(plane.kubeconfig)) as client:
         caches = Caches(client, owned=True)
         caches.open()
@@ -59,14 +59,14 @@ async def candidate(plane: ControlPlane) -> AsyncIterator[tuple[Lagging, Caches]
 
 
 def furnish(installation: Installation) -> None:
-    """A pool with one address, and two Services that want it; the first is the older one."""
+    """A pool with one address, and two Services that want it; the first one is older."""
     installation.applied(a_group("edge", default=True), a_pool("edge", f"{VIP}/32"))
     for name in ("one", "two"):
         installation.applied(a_service(name))
 
 
 def assign(installation: Installation, name: str) -> None:
-    """The last leader's last write."""
+    """The last write of the previous leader."""
     told = {"type": "kavip.io/AddressAssigned", "status": "True", "reason": "Assigned", "message": ""}
     told["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     status = {"loadBalancer": {"ingress": [{"ip": VIP, "ipMode": "VIP"}]}, "conditions": [told]}
@@ -75,7 +75,7 @@ def assign(installation: Installation, name: str) -> None:
 
 
 async def answered(installation: Installation, name: str) -> dict[str, str]:
-    """The condition of a Service, as soon as it has one."""
+    """The condition of a Service; waits for it."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await asyncio.to_thread(installation.condition, name)):
             await asyncio.sleep(0.05)
@@ -83,7 +83,7 @@ async def answered(installation: Installation, name: str) -> dict[str, str]:
 
 
 async def reasons(installation: Installation, services: Collection[str]) -> set[str]:
-    """What *services* are told about their address, as soon as all of them are."""
+    """The reasons of AddressAssigned of *services*; waits until all have one."""
     async with asyncio.timeout(PATIENCE):
         while True:
             seen = await asyncio.to_thread(installation.get, "services", "-n", "shop")
@@ -97,13 +97,13 @@ async def reasons(installation: Installation, services: Collection[str]) -> set[
 
 async def test_a_new_leader_knows_what_the_last_one_wrote(installation: Installation) -> None:
     """
-    Its watch has not told of the last write, which gave the only address away; nobody else gets it.
+    Its watch has not delivered the last write, which assigned the only address; no other Service gets it.
 
-    The two writes are to two Services, so no conflict would stop the second. What the new leader writes to the holder
-    does conflict; it learns from that only that it knows too little, and serves the next.
+    The two writes are to two Services, so no conflict would stop the second. The new leader's write to the holder does
+    conflict; from that it learns only that its cache is old, and it serves the next Service.
     """
     furnish(installation)
-    crowd = [f"w{number:02}" for number in range(WORKERS + 8)]  # more than can be looked at before the conflict shows
+    crowd = [f"w{number:02}" for number in range(WORKERS + 8)]  # more than can be reconciled before the conflict
     installation.applied(*(a_service(name) for name in crowd))
     async with candidate(installation.plane) as (client, caches):
         client.late = True
@@ -111,11 +111,11 @@ async def test_a_new_leader_knows_what_the_last_one_wrote(installation: Installa
         async with running(Leadership(client, Settings(), caches).run(lambda: None)):
             assert await reasons(installation, crowd) == {"PoolExhausted"}
         assert installation.addresses("one") == [VIP]
-    installation.plane.kubectl("delete", "--raw", "/api/v1/namespaces/shop/services")  # all at once, which is quick
+    installation.plane.kubectl("delete", "--raw", "/api/v1/namespaces/shop/services")  # all at once, to be quick
 
 
-async def test_a_leader_that_leads_again_expects_nothing(installation: Installation) -> None:
-    """A write of an earlier term that was cut off, and is older than the holder of today, takes nothing from him."""
+async def test_a_leader_forgets_the_writes_of_earlier_terms(installation: Installation) -> None:
+    """An interrupted write of an earlier term takes nothing from the current holder."""
     furnish(installation)
     async with candidate(installation.plane) as (client, caches):
         version = caches.snapshot.services["shop/one"].metadata.resource_version
@@ -127,14 +127,14 @@ async def test_a_leader_that_leads_again_expects_nothing(installation: Installat
         assert installation.addresses("two") == [VIP]
 
 
-async def test_a_write_that_slips_through_is_repaired_in_one_pass(installation: Installation) -> None:
+async def test_a_late_write_of_a_former_leader_is_repaired(installation: Installation) -> None:
     """
-    A former leader's write lands, late: the address of the older Service stands in the younger one's status as well.
+    It puts the address of the older Service into the status of the younger one too.
 
-    One write to the younger gives it another; the older one is left alone.
+    One write gives the younger Service another address; the older one is unchanged.
     """
     installation.applied(a_group("edge", default=True), a_pool("edge", f"{VIP}/31"), a_service("one"))
-    await asyncio.sleep(1.1)  # creationTimestamp has whole seconds, and of two of one age the name decides
+    await asyncio.sleep(1.1)  # creationTimestamp has whole seconds; with equal times the name decides
     installation.applied(a_service("another"))
     async with candidate(installation.plane) as (client, caches):
         async with running(Leadership(client, Settings(), caches).run(lambda: None)):
@@ -156,7 +156,7 @@ async def test_a_write_that_slips_through_is_repaired_in_one_pass(installation: 
 
 
 async def test_a_term_without_its_lease_writes_nothing(installation: Installation) -> None:
-    """Neither status nor Event: the audit log shows no write of kavip's."""
+    """Neither status nor Events: the audit log has no write of kavip."""
 
     def gone() -> None:
         raise LeaseLost("gone")

@@ -1,1 +1,1 @@
-"""The chart, with a real helm: what it renders, and what becomes of it on a real API server."""
+"""The chart with a real helm: its rendering, and its life on a real API server."""

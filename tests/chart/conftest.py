@@ -1,4 +1,4 @@
-"""A real helm, and control planes that nobody else uses."""
+"""A real helm, and control planes for these tests alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.chart.release import Helm
 
 @pytest.fixture(scope="module")
 def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Runs helm with files of its own."""
+    """Run helm with its own files."""
     home = tmp_path_factory.mktemp("helm")
     own = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
 
@@ -27,7 +27,7 @@ def helm(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture
 def server(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane that nobody else uses: webhooks without a server would refuse for all."""
+    """A control plane for these tests alone: webhooks without a server refuse the objects of other tests."""
     with runs.temporary() as state, ControlPlane(programs, state) as started:
         yield started
         print("--- API server", tail(state / "kube-apiserver.log", 30), sep="\n")  # noqa: T201 - shown when the test fails

@@ -1,4 +1,4 @@
-"""What tests of the chart have in common: rendering it, installing it, and asking the API server."""
+"""Helpers for tests of the chart: render it, install it, and query the API server."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def environment(objects: list[manifests.Object]) -> dict[str, Any]:
 
 
 def serve_kinds(server: ControlPlane) -> None:
-    """Have *server* serve every kind of others that the chart knows: each is established first, and served later."""
+    """Let *server* serve every foreign kind that the chart knows; a kind is established first and served later."""
     server.kubectl("create", f"--filename={manifests.FOREIGN_CRDS}")
     wait_served(
         server, *(each["spec"]["names"]["kind"] for each in manifests.parsed(manifests.FOREIGN_CRDS.read_text()))
@@ -43,11 +43,11 @@ def serve_kinds(server: ControlPlane) -> None:
 
 
 def wait_served(server: ControlPlane, *kinds: str) -> None:
-    """Wait until *server* serves *kinds*, by default kavip's own: helm and kubectl return before it does."""
+    """Wait until *server* serves *kinds*, by default kavip's own: helm and kubectl return earlier."""
     wanted = {*kinds} or {names.KEEPALIVED_GROUP, names.VIP_POOL}
     listing = ("get", ",".join(sorted(wanted)), "--all-namespaces")
 
-    def are_served() -> bool:  # what it says, and what it does
+    def are_served() -> bool:  # by discovery, and by a request
         return wanted <= served(server) and server.kubectl(*listing, check=False).returncode == 0
 
     server.wait_established()
@@ -55,7 +55,7 @@ def wait_served(server: ControlPlane, *kinds: str) -> None:
 
 
 def served(server: ControlPlane) -> set[str]:
-    """The kinds that *server* serves, as far as it says so."""
+    """The kinds that *server* serves, according to its discovery."""
     return {line.split()[-1] for line in server.kubectl("api-resources", check=False).stdout.splitlines()}
 
 
@@ -63,7 +63,7 @@ MARKED = {"annotations": {names.POOL_ANNOTATION: "edge"}}
 
 
 def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -> manifests.Object:
-    """A Service, of type LoadBalancer unless *spec* says otherwise."""
+    """A Service, of type LoadBalancer unless *spec* has another."""
     metadata = {"namespace": "default", "name": name, **(metadata or {})}
     body = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
     if body["type"] == "LoadBalancer":
@@ -72,7 +72,7 @@ def service(name: str, *, metadata: dict[str, Any] | None = None, **spec: Any) -
 
 
 def refused(server: ControlPlane, subject: manifests.Object) -> bool:
-    """Whether the API server would not create *subject*, because kavip does not answer."""
+    """Whether the API server refuses to create *subject* because kavip does not answer."""
     done = server.kubectl("create", "--dry-run=server", "--filename=-", input=json.dumps(subject), check=False)
     assert not done.returncode or "failed calling webhook" in done.stderr, done.stderr
     return bool(done.returncode)
@@ -83,7 +83,7 @@ BUNDLE = b64encode(CA).decode()
 
 
 def write_bundles(server: ControlPlane) -> None:
-    """Have kavip write caBundles."""
+    """Inject caBundles as kavip does."""
 
     async def publish() -> None:
         async with Client.from_settings(str(server.kubeconfig)) as client:

@@ -1,4 +1,4 @@
-"""`helm install` and what follows, on a real API server: upgrade, rollback, uninstall, and the same again."""
+"""`helm install` on a real API server, then upgrade, rollback, uninstall, and the same again."""
 
 import json
 import re
@@ -25,7 +25,7 @@ STATUS = {"loadBalancer": {"ingress": [{"ip": "192.0.2.129", "ipMode": "VIP"}]}}
 
 @pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
 def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str) -> None:
-    """Upgrade and rollback keep caBundle; uninstall leaves definitions, groups, pools, addresses, and no webhook."""
+    """Upgrade and rollback keep caBundle; uninstall keeps CRDs, groups, pools and addresses, and no webhook."""
     helm("install", *RELEASE, ASKING, manner, kubeconfig=server.kubeconfig)
     write_bundles(server)
     wait_served(server)
@@ -55,7 +55,9 @@ def test_a_release_lives_and_dies(helm: Helm, server: ControlPlane, manner: str)
 
 @pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
 def test_releases_may_differ_in_their_webhooks(helm: Helm, server: ControlPlane, tmp_path: Path, manner: str) -> None:
-    """One that another version of the chart lacks comes with an upgrade and goes with a rollback, caBundle and all."""
+    """
+    A webhook that another version of the chart lacks comes with an upgrade and goes with a rollback, with its caBundle.
+    """
     other = shutil.copytree(manifests.CHART, tmp_path / "kavip")
     template = other / "templates" / "webhook.yaml"
     without, count = re.subn(r'  - \{\{ include [^\n]*"warn-.*?(?=\n  - )\n', "", template.read_text(), flags=re.DOTALL)
@@ -74,7 +76,7 @@ def test_releases_may_differ_in_their_webhooks(helm: Helm, server: ControlPlane,
 
 
 def test_helm_3_is_followed_by_helm_4(helm: Helm, server: ControlPlane) -> None:
-    """A release that was written client-side is upgraded server-side, and caBundle stays."""
+    """A release that was applied client-side is upgraded server-side, and caBundle stays."""
     helm("install", *RELEASE, CLIENT_SIDE, kubeconfig=server.kubeconfig)
     write_bundles(server)
     helm("upgrade", *RELEASE, SERVER_SIDE, "--set=externalIPs.scope=all", kubeconfig=server.kubeconfig)
@@ -90,7 +92,7 @@ def test_helm_3_is_followed_by_helm_4(helm: Helm, server: ControlPlane) -> None:
 @pytest.mark.parametrize("manner", [SERVER_SIDE, CLIENT_SIDE], ids=["server-side", "as-helm-3"])
 @pytest.mark.parametrize("mode", ["cert-manager", "service-ca"])
 def test_a_bundle_that_others_inject_stays(helm: Helm, server: ControlPlane, mode: str, manner: str) -> None:
-    """cert-manager and service-ca write the configurations whole, with caBundle in them; an upgrade keeps it."""
+    """cert-manager and service-ca write the whole configurations with caBundle; an upgrade keeps it."""
     serve_kinds(server)
     helm("install", *RELEASE, f"--set=certs.mode={mode}", manner, kubeconfig=server.kubeconfig)
     for kind in (registration.MUTATING, registration.VALIDATING):
@@ -105,7 +107,7 @@ def test_a_bundle_that_others_inject_stays(helm: Helm, server: ControlPlane, mod
 
 @pytest.mark.parametrize("flags", [(), ("--server-side",)], ids=["client-side", "server-side"])
 def test_without_helm(server: ControlPlane, flags: tuple[str, ...]) -> None:
-    """`kubectl apply -k config/default` works, again too, and keeps caBundle; the samples are accepted."""
+    """`kubectl apply -k config/default` works, also repeatedly, and keeps caBundle; the samples are accepted."""
     apply = ["apply", *flags, f"--kustomize={manifests.CONFIG / 'default'}"]
     server.kubectl(*apply)
     write_bundles(server)
@@ -136,15 +138,15 @@ def policies(server: ControlPlane) -> set[str]:
 
 
 def of_users(server: ControlPlane) -> dict[str, Any]:
-    """What must outlive kavip: groups, pools, and Services with their addresses, whole."""
+    """The objects that must outlive kavip: groups, pools, and Services with their addresses."""
     listed = server.kubectl("get", "keepalivedgroups,vippools,services", "--namespace=default", "--output=json").stdout
     named = {f"{each['kind']} {each['metadata']['name']}": each for each in json.loads(listed)["items"]}
-    named.pop("Service kubernetes", None)  # the API server's own, which it makes when it comes to it
+    named.pop("Service kubernetes", None)  # created by the API server at some time
     return named
 
 
 def of_the_release(server: ControlPlane) -> list[str]:
-    """Everything, of whatever kind, that carries the labels of the release."""
+    """Every object with the labels of the release."""
     kinds = ",".join(server.kubectl("api-resources", "--verbs=list", "--output=name").stdout.split())
     selector = "--selector=app.kubernetes.io/instance=kavip"
     return sorted(server.kubectl("get", kinds, "--all-namespaces", selector, "--output=name").stdout.split())

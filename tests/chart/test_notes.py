@@ -1,4 +1,4 @@
-"""What `helm install` and `helm upgrade` tell whoever runs them, who may not know it otherwise."""
+"""The notes that `helm install` and `helm upgrade` print."""
 
 import pytest
 
@@ -11,8 +11,10 @@ pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 ASKING = "--set=webhook.failurePolicy.validating=Ignore"
 
 
-def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) -> None:
-    """A list of namespaces without that of a living group says which group, what comes of it, and both ways out."""
+def test_ignored_groups_are_named(helm: Helm, server: ControlPlane) -> None:
+    """
+    A list of namespaces without that of an existing group: the notes have the group, the effect, and both remedies.
+    """
 
     def upgrade(*settings: str) -> str:
         done = helm("upgrade", "--install", *RELEASE, ASKING, *settings, kubeconfig=server.kubeconfig)
@@ -31,13 +33,16 @@ def test_groups_that_are_left_out_are_named(helm: Helm, server: ControlPlane) ->
         in told
     )
     assert "THEIR PODS STILL HOLD THE VIPS" in told
-    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (False, True)  # there are some
+    assert ("Then create a pool and a group" in told, "-- kavip status" in told) == (
+        False,
+        True,
+    )  # the samples have pools
     assert "--set groupNamespaces='{lb,default}'" in told
     assert "  kubectl --namespace default delete keepalivedgroup " in told
 
 
-def test_certificates_that_nobody_makes_are_told(helm: Helm, server: ControlPlane) -> None:
-    """Off OpenShift nobody fills the Secret of service-ca; of a Secret of one's own is said whether it is there."""
+def test_missing_certificates_are_reported(helm: Helm, server: ControlPlane) -> None:
+    """service-ca without OpenShift, and a provided Secret that is missing or incomplete."""
 
     def upgrade(*settings: str) -> str:
         done = helm("upgrade", "--install", *RELEASE, *settings, kubeconfig=server.kubeconfig)
@@ -64,7 +69,7 @@ def test_certificates_that_nobody_makes_are_told(helm: Helm, server: ControlPlan
     ],
 )
 def test_kinds_that_are_not_served_are_named(helm: Helm, server: ControlPlane, setting: str, kind: str) -> None:
-    """One line says which value asks for which kind, before anything is made."""
+    """One line has the value and the missing kind, before anything is created."""
     done = helm("install", *RELEASE, f"--set={setting}", check=False, kubeconfig=server.kubeconfig)
     assert done.returncode
     assert f" needs {kind}, which this cluster does not serve: install " in done.stderr

@@ -1,4 +1,4 @@
-"""The chart where pods are judged by SecurityContextConstraints."""
+"""The chart on a cluster with SecurityContextConstraints."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ ON = "openshift.enabled=true"
 KIND = "SecurityContextConstraints"
 
 
-def test_it_lets_in_exactly_the_pods_of_a_group(helm: Helm) -> None:
-    """What the pods of a group ask of the node is what the constraints allow, and nothing beyond it."""
+def test_constraints_allow_exactly_the_pods_of_a_group(helm: Helm) -> None:
+    """The constraints allow what the pods need, and nothing else."""
     found = only(rendered(helm, ON), KIND)
     check = Check(name="app", url="https://127.0.0.1:8443/", ca_from=CaFrom(name="app"))
     group = KeepalivedGroup(
@@ -42,7 +42,7 @@ def test_it_lets_in_exactly_the_pods_of_a_group(helm: Helm) -> None:
 
 
 def test_accounts_that_are_named_may_use_it(helm: Helm) -> None:
-    """Each account of openshift.serviceAccounts is bound in its own namespace, and nobody else anywhere."""
+    """Each account of openshift.serviceAccounts is bound in its own namespace, and no other account."""
     objects = rendered(helm, ON, 'openshift.serviceAccounts=["lb/default","edge/keepalived","lb/default"]')
     bindings = [each for each in objects if each["kind"] == "RoleBinding" and each["roleRef"]["name"] == "kavip-node"]
     assert [(each["metadata"]["namespace"], each["subjects"]) for each in bindings] == [
@@ -54,7 +54,7 @@ def test_accounts_that_are_named_may_use_it(helm: Helm) -> None:
 
 
 def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
-    """No user is asked for, since each namespace has users of its own; root is still refused."""
+    """No user is set, because each namespace has its own range; root is still refused."""
     context = only(rendered(helm, ON), "Deployment")["spec"]["template"]["spec"]["securityContext"]
     assert "runAsUser" not in context
     assert context["runAsNonRoot"] is True
@@ -62,7 +62,7 @@ def test_own_pods_run_as_the_namespace_says(helm: Helm) -> None:
 
 @pytest.mark.apiserver
 def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
-    """Where the kind is, `helm install` makes the constraints, and says who must be bound to them; monitors too."""
+    """If the kind exists, helm creates the constraints, and the notes name the account; the same for monitors."""
     serve_kinds(server)
     server.kubectl("create", "namespace", "lb")
     wanted = ["openshift.serviceAccounts={lb/default}", "podMonitor.enabled=true", "serviceMonitor.enabled=true"]
@@ -86,5 +86,5 @@ def test_the_kind_decides(helm: Helm, server: ControlPlane) -> None:
 
 
 def added(contexts: list[dict[str, Any]]) -> set[str]:
-    """The capabilities that containers ask for."""
+    """The capabilities that containers request."""
     return {capability for context in contexts for capability in context["capabilities"]["add"]}

@@ -1,4 +1,4 @@
-"""`helm install` where keepalived-operator is, with its definition, Lease, group and Services in place."""
+"""`helm install` in a cluster with keepalived-operator: its CRD, Lease, group and Services."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ STATUS = {
 
 @pytest.fixture(params=[HELM, OLM])
 def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPlane:
-    """A control plane where keepalived-operator came by Helm, or by OLM."""
+    """A control plane with keepalived-operator, installed by Helm or by OLM."""
     by = f"--field-manager={request.param}"
     server.kubectl("create", by, f"--filename={HERE / 'crd.yaml'}")
     wait_served(server, "KeepalivedGroup")
@@ -54,8 +54,8 @@ def operated(server: ControlPlane, request: pytest.FixtureRequest) -> ControlPla
     return server
 
 
-def test_it_is_not_overrun(helm: Helm, operated: ControlPlane) -> None:
-    """Without a word about the definition that is there, helm refuses to install."""
+def test_an_existing_crd_is_not_overwritten(helm: Helm, operated: ControlPlane) -> None:
+    """Without an option for the existing CRD, helm refuses to install."""
     done = helm("install", *RELEASE, kubeconfig=operated.kubeconfig, check=False)
     assert done.returncode
     assert "cannot be imported into the current release" in done.stderr
@@ -67,7 +67,9 @@ def test_it_is_not_overrun(helm: Helm, operated: ControlPlane) -> None:
     ids=["server-side", "as-helm-3", "without-definitions"],
 )
 def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: list[str]) -> None:
-    """However kavip is installed, groups, Services, Lease, DaemonSet stay as they were; NOTES tell what to do next."""
+    """
+    For each way of installing kavip, groups, Services, Lease and DaemonSet are unchanged; the notes have the next step.
+    """
     before = found(operated)
     definitions = operated.kubectl("get", "crd", GROUP, "--output=json").stdout
     crds = [] if flags else ["--set=crds.install=false"]
@@ -85,7 +87,7 @@ def test_nothing_of_it_is_changed(helm: Helm, operated: ControlPlane, flags: lis
 
 
 def test_a_definition_of_helm_is_taken_over_without_force(helm: Helm, server: ControlPlane) -> None:
-    """`--take-ownership` alone is enough where Helm made the definition: it is the same field manager."""
+    """`--take-ownership` alone is enough if Helm created the CRD: the field manager is the same."""
     server.kubectl("create", f"--field-manager={HELM}", f"--filename={HERE / 'crd.yaml'}")
     helm("install", *RELEASE, "--take-ownership", kubeconfig=server.kubeconfig)
     found = json.loads(server.kubectl("get", "crd", GROUP, "--output=json").stdout)
@@ -93,20 +95,20 @@ def test_a_definition_of_helm_is_taken_over_without_force(helm: Helm, server: Co
 
 
 def found(server: ControlPlane) -> dict[str, Any]:
-    """Everything of keepalived-operator and its users; kavip's own namespace is left out."""
+    """All objects of keepalived-operator and its users, without kavip's namespace."""
     listed = json.loads(server.kubectl("get", KINDS, "--all-namespaces", "--output=json").stdout)["items"]
     named = {
         f"{each['kind']} {each['metadata']['namespace']}/{each['metadata']['name']}": each
         for each in listed
         if each["metadata"]["namespace"] not in (manifests.NAMESPACE, "kube-system", "kube-node-lease")
     }
-    named.pop("Service default/kubernetes", None)  # the API server's own, which it makes when it comes to it
+    named.pop("Service default/kubernetes", None)  # created by the API server at some time
     return named
 
 
 @pytest.fixture
 def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]:
-    """kavip on a cluster with the definition of keepalived-operator, which is gone itself."""
+    """kavip on a cluster with the CRD of keepalived-operator, which no longer runs."""
     server.kubectl("create", f"--filename={HERE / 'crd.yaml'}")
     wait_served(server, "KeepalivedGroup")
     helm("install", *RELEASE, *SILENT, kubeconfig=server.kubeconfig)
@@ -121,7 +123,7 @@ def kavip(helm: Helm, server: ControlPlane, tmp_path: Path) -> Iterator[Process]
 
 
 def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> None:
-    """With a definition that drops every field of kavip's own, a group gets its objects, VRIDs and old conditions."""
+    """With a CRD that drops every field of kavip, a group gets its objects, VRIDs and old conditions."""
     server.kubectl("create", "--filename=-", input=json.dumps(NODE))
     server.kubectl("create", f"--kustomize={manifests.CONFIG / 'samples'}")
     for subject, field, value in (
@@ -136,5 +138,5 @@ def test_the_old_definition_is_enough(server: ControlPlane, kavip: Process) -> N
 
 
 def says(server: ControlPlane, asked: list[str], value: str) -> bool:
-    """Whether kubectl answers with *value*."""
+    """Whether kubectl prints *value*."""
     return server.kubectl(*asked, check=False).stdout == value

@@ -1,4 +1,4 @@
-"""What comes out of `helm template`."""
+"""The output of `helm template`."""
 
 import json
 
@@ -27,7 +27,7 @@ class TestRendering:
         ("base", "settings"), [("default", []), ("openshift", ["openshift.enabled=true"])], ids=["default", "openshift"]
     )
     def test_it_is_what_config_says(self, helm: Helm, programs: Programs, base: str, settings: list[str]) -> None:
-        """The chart is config/default, or config/openshift, but for the namespace and the labels of helm."""
+        """The chart equals config/default or config/openshift, except for the namespace and Helm's labels."""
         kustomized = manifests.parsed(run([programs["kubectl"], "kustomize", str(manifests.CONFIG / base)]).stdout)
         expected = {key(each): comparable(each) for each in kustomized if each["kind"] != "Namespace"}
         found = {key(each): comparable(each) for each in rendered(helm, *settings) if not hook_of(each)}
@@ -36,7 +36,7 @@ class TestRendering:
             assert subject == expected[name], name
 
     def test_the_monitor_is_what_config_says(self, helm: Helm, programs: Programs) -> None:
-        """The PodMonitor of the chart is that of config/prometheus."""
+        """The PodMonitor of the chart equals config/prometheus."""
         (expected,) = manifests.parsed(
             run([programs["kubectl"], "kustomize", str(manifests.CONFIG / "prometheus")]).stdout
         )
@@ -44,14 +44,14 @@ class TestRendering:
         assert comparable(found) == comparable(expected)
 
     def test_definitions_are_kept(self, helm: Helm) -> None:
-        """The chart's CRDs are those of config/crd, and stay when the release goes."""
+        """The chart's CRDs equal config/crd, and uninstalling keeps them."""
         found = [each for each in rendered(helm) if each["kind"] == "CustomResourceDefinition"]
         assert [each["spec"] for each in found] == [each["spec"] for each in manifests.objects(*manifests.CRDS)]
         assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
         assert not [each for each in rendered(helm, "crds.install=false") if each["kind"] == found[0]["kind"]]
 
     def test_webhooks_follow_the_namespace(self, helm: Helm) -> None:
-        """Installed elsewhere, the configurations are those that kavip would register there."""
+        """In another namespace, the configurations are those that kavip would register there."""
         objects = rendered(helm, namespace="lb-system")
         client = registration.ServiceClientConfig("lb-system", "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace="lb-system"):
@@ -71,7 +71,7 @@ class TestRendering:
     def test_webhooks_follow_the_choices(
         self, helm: Helm, options: registration.RegistrationOptions, settings: list[str]
     ) -> None:
-        """Whose externalIPs are checked and what happens with kavip down are what the code makes of the same choice."""
+        """Scope of externalIPs and failure policies have the same effect as in the code."""
         objects = rendered(helm, *settings)
         client = registration.ServiceClientConfig(manifests.NAMESPACE, "kavip-webhook")
         for expected in registration.configurations("kavip", client, namespace=manifests.NAMESPACE, options=options):
@@ -86,10 +86,10 @@ class TestRendering:
             ("service-ca", {"service.beta.openshift.io/inject-cabundle": "true"}),
         ],
     )
-    def test_the_trust_is_written_by_whom_the_mode_says(
+    def test_the_mode_decides_which_controller_injects_ca_bundle(
         self, helm: Helm, mode: str, annotations: dict[str, str] | None
     ) -> None:
-        """Where kavip does not write caBundle, annotations ask the one who does, and never the chart itself."""
+        """If kavip does not, annotations request it from the other controller; the chart never writes it."""
         objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
         for kind in (registration.MUTATING, registration.VALIDATING):
             found = manifests.only(objects, kind)
@@ -114,7 +114,7 @@ class TestRendering:
     def test_rights_are_those_of_the_mode(
         self, helm: Helm, mode: str, writes: bool, secrets: set[tuple[str, str]]
     ) -> None:
-        """Only where kavip is the CA may it write a Secret, and only where caBundle is its own may it write that."""
+        """kavip may write a Secret only if it is the CA, and caBundle only if it injects it."""
         objects = rendered(helm, f'certs={{"mode":"{mode}","secretName":"tls"}}')
         rules = [rule for kind in ("ClusterRole", "Role") for rule in manifests.only(objects, kind, "kavip")["rules"]]
         (configurations,) = [rule for rule in rules if "validatingwebhookconfigurations" in rule["resources"]]
@@ -148,7 +148,7 @@ class TestRendering:
         ],
     )
     def test_values_reach_the_program(self, helm: Helm, setting: str, variable: str, value: str) -> None:
-        """Each value becomes its variable, and nothing else changes in the environment."""
+        """Each value sets its variable, and nothing else in the environment."""
         usual, found = environment(rendered(helm)), environment(rendered(helm, setting))
         assert found == {**usual, variable: value}
         assert usual[variable] != value
@@ -172,7 +172,7 @@ class TestRendering:
         ],
     )
     def test_bad_values_are_named(self, helm: Helm, setting: str, path: str) -> None:
-        """An unknown or malformed value is refused by its name."""
+        """An unknown or malformed value is refused with its name."""
         done = helm("template", "kavip", str(manifests.CHART), "--set-json", setting, check=False)
         assert done.returncode
         assert path in done.stderr
@@ -180,7 +180,9 @@ class TestRendering:
     @pytest.mark.parametrize("mode", ["provided", "cert-manager", "service-ca"])
     @pytest.mark.parametrize("name", ["123", "1e3", "true", "null"])
     def test_a_name_that_yaml_takes_for_something_else_stays_a_name(self, helm: Helm, mode: str, name: str) -> None:
-        """Kubernetes allows such names; unquoted they are numbers or nothing, and the release fails halfway."""
+        """
+        Kubernetes allows such names; without quotes YAML reads them as numbers or null, and the release fails halfway.
+        """
         usual, odd = (
             rendered(helm, f'certs={{"mode":"{mode}","secretName":"{each}"}}', f'priorityClassName="{each}"')
             for each in ("usual-name", name)
@@ -188,24 +190,24 @@ class TestRendering:
         assert odd == json.loads(json.dumps(usual).replace("usual-name", name))
 
     def test_the_host_network_is_rolled_out_in_place(self, helm: Helm) -> None:
-        """In the network of the nodes a pod leaves before its successor comes: they have the same ports."""
+        """In the host network a pod must stop before its successor starts: both have the same ports."""
         spec = manifests.only(rendered(helm, "webhook.hostNetwork=true"), "Deployment")["spec"]
         assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
         assert spec["template"]["spec"]["hostNetwork"] is True
 
     def test_one_replica_can_be_drained(self, helm: Helm) -> None:
-        """A single replica has no PodDisruptionBudget that would hold its node up."""
+        """A single replica has no PodDisruptionBudget that would block the drain of its node."""
         assert not [each for each in rendered(helm, "replicaCount=1") if each["kind"] == "PodDisruptionBudget"]
 
     def test_the_policy_lets_in_what_is_served(self, helm: Helm) -> None:
-        """The NetworkPolicy names the ports of the container."""
+        """The NetworkPolicy has the ports of the container."""
         objects = rendered(helm, "networkPolicy.enabled=true")
         (rule,) = manifests.only(objects, "NetworkPolicy")["spec"]["ingress"]
         (container,) = manifests.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
         assert [each["port"] for each in rule["ports"]] == [each["name"] for each in container["ports"]]
 
     def test_pods_are_placed_as_told(self, helm: Helm) -> None:
-        """Values about pods arrive in the pod as they are."""
+        """Values for pods are in the pod template."""
         pod = {
             "nodeSelector": {"kubernetes.io/os": "linux"},
             "tolerations": [{"operator": "Exists"}],
@@ -219,12 +221,12 @@ class TestRendering:
 
 
 def hook_of(subject: manifests.Object) -> str:
-    """When helm makes *subject*, if it is no part of the release."""
+    """The hook of *subject*, if it is not part of the release."""
     return str(subject["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
 
 
 def key(subject: manifests.Object) -> tuple[str, str, str]:
-    """What tells objects apart."""
+    """The identity of an object."""
     metadata = subject["metadata"]
     return subject["kind"], metadata.get("namespace", ""), metadata["name"]
 

@@ -1,4 +1,4 @@
-"""Who may do what, on a real API server with its controllers: the roles of a cluster, and kavip's own."""
+"""Roles on a real API server with its controllers: the aggregated roles of the cluster, and kavip's own."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,25 +18,25 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 @pytest.fixture
 def server(programs: Programs) -> Iterator[ControlPlane]:
-    """A control plane whose controllers fill the roles view, edit and admin."""
+    """A control plane whose controllers aggregate the roles view, edit and admin."""
     with runs.temporary() as state, ControlPlane(programs, state, components=(CONTROLLERS,)) as started:
         yield started
 
 
-def test_nobody_gains_the_right_to_write_groups_or_pools(helm: Helm, server: ControlPlane) -> None:
-    """admin, edit and view of a namespace may read groups, and only the cluster's administrator may write them."""
+def test_only_cluster_administrators_may_write_groups_and_pools(helm: Helm, server: ControlPlane) -> None:
+    """admin, edit and view of a namespace may read groups."""
     helm("install", *RELEASE, kubeconfig=server.kubeconfig)
     for role in ("admin", "edit", "view"):
         server.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
         server.kubectl("create", "clusterrolebinding", f"all-{role}", f"--clusterrole={role}", f"--user=all-{role}")
     group, pool = "keepalivedgroups.redhatcop.redhat.io", "vippools.kavip.io"
     wait_for("pools may be read", lambda: may(server, "all-admin", "list", pool), timeout=150, interval=0.5)
-    for user in ("admin", "edit", "view", "all-admin", "all-edit", "all-view"):  # each role is aggregated for itself
+    for user in ("admin", "edit", "view", "all-admin", "all-edit", "all-view"):  # each role is aggregated separately
         wait_for(f"{user} may", partial(may, server, user, "get", group), timeout=150, interval=0.5)
         assert [verb for verb in WRITES for kind in (group, pool) if may(server, user, verb, kind)] == []
 
 
 def may(server: ControlPlane, user: str, verb: str, kind: str) -> bool:
-    """Whether *user* may, in the namespace default."""
+    """Whether *user* is permitted, in the namespace default."""
     done = server.kubectl("auth", "can-i", verb, kind, f"--as={user}", "--namespace=default", check=False)
     return done.stdout.strip() == "yes"

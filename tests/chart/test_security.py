@@ -1,4 +1,4 @@
-"""What kavip's own pods may, on a real API server that enforces the strictest Pod Security level."""
+"""kavip's own pods on a real API server that enforces the strictest Pod Security level."""
 
 import json
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.chart, pytest.mark.apiserver]
 
 
 def test_own_pods_are_restricted(helm: Helm, server: ControlPlane) -> None:
-    """The pods of the Deployment and of `helm test` are let into a namespace with the level `restricted`."""
+    """The pods of the Deployment and of `helm test` are accepted in a namespace with the level `restricted`."""
     helm("install", *RELEASE, "--set=crds.install=false", kubeconfig=server.kubeconfig)
     server.kubectl("label", "namespace", manifests.NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     for name in ("kavip-test", "default"):

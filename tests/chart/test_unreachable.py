@@ -1,4 +1,4 @@
-"""kavip is installed and nobody answers: what the API server then lets through, and what it does not."""
+"""kavip is installed but does not answer: which requests the API server accepts then."""
 
 import json
 from collections.abc import Callable
@@ -40,7 +40,7 @@ OURS = {
 
 @pytest.fixture
 def before(server: ControlPlane) -> ControlPlane:
-    """A control plane with objects that are older than kavip's webhooks, some of them on their way out."""
+    """A control plane with objects that are older than kavip's webhooks; some are in deletion."""
     server.kubectl("apply", "--server-side", f"--kustomize={manifests.CONFIG / 'crd'}")
     wait_served(server)
     group = {
@@ -60,7 +60,7 @@ def before(server: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 def installed(helm: Helm, before: ControlPlane) -> Callable[..., ControlPlane]:
-    """A function that installs kavip, which nobody runs here."""
+    """A function that installs kavip; no replica runs."""
 
     def install(*flags: str) -> ControlPlane:
         helm("install", *RELEASE, "--set=replicaCount=0,crds.install=false", *flags, kubeconfig=before.kubeconfig)
@@ -71,8 +71,8 @@ def installed(helm: Helm, before: ControlPlane) -> Callable[..., ControlPlane]:
     return install
 
 
-def test_what_is_not_ours_goes_on(installed: Callable[..., ControlPlane]) -> None:
-    """Services without annotation or class of kavip are created, changed and deleted; what leaves may leave."""
+def test_other_objects_are_not_affected(installed: Callable[..., ControlPlane]) -> None:
+    """Services without kavip's annotation or class are created, changed and deleted; deletions finish."""
     server = installed()
     assert [what for what, subject in PLAIN.items() if refused(server, subject)] == []
     assert [what for what, subject in OURS.items() if not refused(server, subject)] == []
@@ -88,8 +88,8 @@ def test_what_is_not_ours_goes_on(installed: Callable[..., ControlPlane]) -> Non
     assert not gone.stdout
 
 
-def test_what_is_ours_waits(installed: Callable[..., ControlPlane]) -> None:
-    """A Service cannot become one of kavip's, change as one, or cease to be one; groups and pools neither."""
+def test_kavips_objects_cannot_be_changed(installed: Callable[..., ControlPlane]) -> None:
+    """A Service cannot become managed, change, or cease to be managed; nor can groups and pools change."""
     server = installed()
     for kind, change in (
         ("service/plain", {"metadata": MARKED}),
@@ -101,8 +101,8 @@ def test_what_is_ours_waits(installed: Callable[..., ControlPlane]) -> None:
     assert unanswered(server.kubectl("create", f"--filename={manifests.CONFIG}/samples/vippool.yaml", check=False))
 
 
-def test_pools_cannot_be_deleted_behind_its_back(installed: Callable[..., ControlPlane], before: ControlPlane) -> None:
-    """DELETE of a pool is asked about, with no object but the old one; the conditions hold all the same."""
+def test_pools_cannot_be_deleted(installed: Callable[..., ControlPlane], before: ControlPlane) -> None:
+    """A DELETE has only the old object, and the match conditions hold for it."""
     before.kubectl("create", f"--filename={manifests.CONFIG}/samples/vippool.yaml")
     server = installed()
     assert unanswered(server.kubectl("delete", "vippool", "edge", check=False))
@@ -115,7 +115,7 @@ def test_pools_cannot_be_deleted_behind_its_back(installed: Callable[..., Contro
 
 
 def test_with_all_external_ips_guarded(installed: Callable[..., ControlPlane]) -> None:
-    """With externalIPs.scope: all no Service gains or changes externalIPs; one may keep or lose those it has."""
+    """With externalIPs.scope: all no Service can get or change externalIPs; they may stay or be removed."""
     server = installed("--set=externalIPs.scope=all")
     assert [what for what, subject in PLAIN.items() if refused(server, subject)] == ["external IPs"]
     assert unanswered(patch(server, "service/plain", {"spec": {"externalIPs": EXTERNAL}}, check=False))
@@ -130,7 +130,7 @@ def create(server: ControlPlane, subject: manifests.Object, *, check: bool = Tru
 
 
 def patch(server: ControlPlane, subject: str, change: dict[str, Any], *flags: str, check: bool = True) -> Result:
-    """Merge *change* into *subject* (``kind/name``) of the namespace default."""
+    """Merge *change* into *subject* (``kind/name``) in the namespace default."""
     return server.kubectl("patch", subject, "--type=merge", *flags, "--patch", json.dumps(change), check=check)
 
 
