@@ -69,7 +69,8 @@ class Told:
     def _look(self, probe: AgentProber, due: asyncio.Event) -> str:
         """Apply the plans; the last condition message."""
         self._world.now, self._world.agents = NOW + timedelta(seconds=self._clock()), probe.agents
-        for key in self._world.group().also:
+        plan = self._world.group()
+        for key in (*plan.also, *plan.also_low_priority):
             self._world.service(key.name)
         due.clear()
         for each in self._world.snapshot.services[WEB].status.conditions or ():
