@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run (``make bench``); never an absolute time as a promise."""
+"""Benchmarks (``make bench``): measurements, most of them as ratios to another measurement of the same run."""

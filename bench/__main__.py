@@ -1,7 +1,7 @@
 """
-``make bench``: every benchmark in turn, each a process of its own, so that none warms another's caches.
+``make bench`` runs every benchmark in its own process, so that no benchmark warms the caches of another.
 
-All figures are ratios against something in the same run, or growth from one size to another.
+Most figures are ratios to another measurement of the same run, or the growth from one size to another.
 """
 
 import os
@@ -12,24 +12,27 @@ from typing import Final
 
 BENCHES: Final = (
     ("bench.review", "admission reviews against a no-op aiohttp handler"),
-    ("bench.held", "10,000 Services on a real API server: backlog, one more, restart; beside a bare client"),
+    ("bench.held", "10,000 Services on a real API server: backlog, one more, restart; compared with a bare client"),
     ("bench.allocate", "20,000 Services from a /16, in process"),
-    ("bench.crowd", "the allocator beside many pools, many that wait, many that share, in process"),
+    ("bench.crowd", "the allocator with many pools, many waiting Services and many sharers of an address, in process"),
     ("bench.plan", "the full plan of one Service, in process"),
     ("bench.render", "keepalived.conf of 255 instances, and of 5,000 VIPs"),
-    ("bench.agent", "the agent beside keepalived with 255 instances: reload, idle, memory beside a bare process"),
+    ("bench.agent", "the agent with a keepalived of 255 instances: time to reload, CPU when idle, memory"),
     (
         "bench.failover",
-        "the time to a VIP's first answer from its new owner, beside a bare keepalived on the same nodes",
+        "the time until the new master answers for a VIP, compared with a bare keepalived on the same nodes",
     ),
-    ("bench.follow", "externalTrafficPolicy Local: how soon a VIP is where its endpoints are, and what asking costs"),
+    (
+        "bench.follow",
+        "externalTrafficPolicy Local: how soon a VIP follows its endpoints, and the CPU time of polling health ports",
+    ),
     ("bench.memory", "resident memory of the agent"),
-    ("bench.watch", "what the agent's watches of network and files cost, beside libraries"),
+    ("bench.watch", "the CPU time and memory of the agent's network and file watches, compared with libraries"),
 )
 
 
 def main() -> None:
-    """Run those named on the command line, or all; exit status 1 when one failed."""
+    """Run the benchmarks named on the command line, or all of them; exit with status 1 if one failed."""
     chosen = [f"bench.{name}" for name in sys.argv[1:]] or [name for name, _ in BENCHES]
     print(f"{os.cpu_count()} cores, {platform.python_implementation()} {platform.python_version()}", flush=True)
     failed = []

@@ -1,7 +1,8 @@
 """
-The agent beside a real keepalived with 255 instances: landed to reloaded, what it costs idle, memory. It needs root.
+The agent with a real keepalived of 255 instances: time from mount to reload, CPU when idle, memory. It needs root.
 
-Idle is a /state every 2 s and a scrape every 15 s; memory is told beside a bare process with the same libraries.
+When idle, the agent gets a request for /state every 2 s and a scrape every 15 s. Its memory is compared with that of
+a bare process that has imported the same libraries.
 """
 
 import os
@@ -39,7 +40,7 @@ LIBRARIES: Final = "asyncio, click, msgspec, prometheus_client, pyroute2, struct
 
 
 class Node:
-    """The agent and keepalived on *host*; everything that they have is in *folder*."""
+    """The agent and keepalived on *host*, with all their files in *folder*."""
 
     def __init__(self, host: Host, folder: Path) -> None:
         self.host, self.folder = host, folder
@@ -60,7 +61,7 @@ class Node:
         os.replace(self.mount / "..data_tmp", self.mount / "..data")
 
     def start(self) -> None:
-        """Start both, as kubelet does."""
+        """Start the agent and keepalived as kubelet does."""
         self.run_dir.mkdir()
         flags = [f"--node-name={self.host.name}", f"--node-ip={self.host.ipv4}", f"--config-dir={self.mount}"]
         command = [sys.executable, "-m", "kavip", "agent", *flags, f"--run-dir={self.run_dir}"]
@@ -82,7 +83,7 @@ def manifest(host: Host, count: int) -> dict[str, str]:
 
 
 def changed(data: dict[str, str], number: int) -> dict[str, str]:
-    """*data* with another text, and its hash."""
+    """*data* with a different configuration, and the hash of it."""
     text = data[names.CONFIG_KEY].replace("router_id edge", f"router_id edge-{number}", 1)
     assert text != data[names.CONFIG_KEY]
     meta = msgspec.json.decode(data[names.AGENT_KEY]) | {"configHash": sha256(text.encode()).hexdigest()[:16]}
@@ -90,14 +91,14 @@ def changed(data: dict[str, str], number: int) -> dict[str, str]:
 
 
 def seconds_until(ready: Callable[[], bool]) -> float:
-    """How long it takes until *ready*."""
+    """Wait until *ready*; the seconds that this takes."""
     began = time.perf_counter()
     process.wait_for("the daemon has reloaded", ready, timeout=60, interval=0.001)
     return time.perf_counter() - began
 
 
 def reloads(node: Node, data: dict[str, str]) -> None:
-    """Print how long after it has landed a changed configuration is read by keepalived, and seen to run."""
+    """Print the seconds from a changed mount until keepalived has reloaded, and until the agent has confirmed it."""
     read, confirmed = [], []
     for number in range(CHANGES):
         before = [_lines(node.keepalived_log, b"Reload complete"), _lines(node.agent_log, b"configuration runs")]
@@ -109,13 +110,13 @@ def reloads(node: Node, data: dict[str, str]) -> None:
         seconds_until(lambda: _lines(node.agent_log, b"configuration runs") > before[1])  # noqa: B023 - called here
         confirmed.append(time.perf_counter() - began)
     median = statistics.median(read) * 1000
-    row(f"landed to reloaded, median of {CHANGES}", f"{median:.0f} ms", goal="under 200 ms", met=median < 200)
+    row(f"mount changed to reloaded, median of {CHANGES}", f"{median:.0f} ms", goal="under 200 ms", met=median < 200)
     plain("  longest", f"{max(read) * 1000:.0f} ms")
-    plain("  and seen by the agent to run, median", f"{statistics.median(confirmed) * 1000:.0f} ms")
+    plain("  confirmed by the agent, median", f"{statistics.median(confirmed) * 1000:.0f} ms")
 
 
 def idle(node: Node) -> None:
-    """Print what the agent costs while its state is asked for every 2 s, and its metrics every 15 s."""
+    """Print the agent's share of a core while a client reads /state every 2 s and /metrics every 15 s."""
     assert node.agent and node.keepalived
     daemons = process.children([node.keepalived.pid])
     before, theirs = _busy([node.agent.pid]), _busy(daemons)
@@ -131,25 +132,25 @@ def idle(node: Node) -> None:
     taken = time.perf_counter() - began
     share = (_busy([node.agent.pid]) - before) / taken * 100
     row(f"idle, of a core, over {taken:.0f} s", f"{share:.2f} %", goal="under 0.5 %", met=share < 0.5)
-    plain("  keepalived beside it", f"{(_busy(daemons) - theirs) / taken * 100:.2f} %")
+    plain("  keepalived", f"{(_busy(daemons) - theirs) / taken * 100:.2f} %")
 
 
 def memory(node: Node) -> None:
-    """Print what the agent has resident, beside a bare process."""
+    """Print the resident memory of the agent, of a bare process and of keepalived."""
     assert node.agent and node.keepalived
     with _bare() as bare:
         plain(f"bare process with {LIBRARIES}", "")
         plain("  resident", f"{_resident(bare):.1f} MiB")
         agent = _resident(node.agent.pid)
         more = agent - _resident(bare)
-    row("agent resident above it", f"{more:.1f} MiB", goal="at most 12 MB", met=more * 2**20 <= 12e6)
+    row("agent, above the bare process", f"{more:.1f} MiB", goal="at most 12 MB", met=more * 2**20 <= 12e6)
     plain("  resident", f"{agent:.1f} MiB")
-    plain("  keepalived beside it", f"{sum(map(_resident, process.children([node.keepalived.pid]))):.1f} MiB")
+    plain("  keepalived", f"{sum(map(_resident, process.children([node.keepalived.pid]))):.1f} MiB")
 
 
 @contextmanager
 def _bare() -> Iterator[int]:
-    """A process that has imported what the agent imports of others, and waits."""
+    """A process that has imported the agent's libraries, and waits."""
     code = f"import {LIBRARIES}, sys; print('up', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
@@ -160,7 +161,7 @@ def _bare() -> Iterator[int]:
 
 
 def _get(node: Node, path: str) -> bytes:
-    """One page of the agent, from its own node."""
+    """GET *path* from the agent, on its own node."""
     assert node.agent
     answer = node.host.exec("curl", "-sS", f"http://{node.host.ipv4}:{names.AGENT_PORT}{path}")
     return answer.stdout.encode()

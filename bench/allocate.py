@@ -1,9 +1,9 @@
 """
 Time the allocator in process: ``python -m bench.allocate``.
 
-From a parsed request to addresses with a reason, entered in the ledger; no JSON, no API server. Figures of one run are
-compared with each other: a time per allocation that does not grow with what is held is the point of the design. What
-stands before a measurement begins is kept from the garbage collector, as kavip does with its caches.
+An allocation begins with a parsed request and ends with addresses in the ledger; there is no JSON and no API server.
+Figures of one run are compared with each other: the time of an allocation must not grow with the number of held
+addresses. Objects made before a measurement are frozen in the garbage collector, as kavip does with its caches.
 """
 
 import gc
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def allocated(count: int, *addresses: str) -> tuple[float, Ledger]:
-    """The seconds that *count* Services take, and the ledger afterwards."""
+    """Allocate addresses for *count* Services; the seconds that this takes, and the ledger afterwards."""
     pools = Pools.of([pool("bench", *addresses)])
     ledger = Ledger(pools)
     requests = entered(services(count, dual=len(addresses) > 1), ledger)
@@ -69,16 +69,16 @@ def allocated(count: int, *addresses: str) -> tuple[float, Ledger]:
 
 
 def serve(requests: list[Request], pools: Pools, ledger: Ledger) -> None:
-    """Serve all."""
+    """Allocate addresses for all *requests*."""
     for request in requests:
         take(request, pools, ledger)
 
 
 def grown(times: int) -> tuple[float, float]:
     """
-    The seconds per allocation of *times* small clusters, and of a large one that gets as many Services.
+    The seconds of one allocation in *times* small clusters, and in one large cluster with as many Services.
 
-    In turns, a small cluster and a part of the large one, so that what disturbs the machine disturbs both.
+    A small cluster and a part of the large one take turns, so that other load on the machine affects both.
     """
     small, large = Pools.of([pool("bench", SMALL)]), Pools.of([pool("bench", LARGE)])
     found = services(times * CHUNK)
@@ -96,7 +96,7 @@ def grown(times: int) -> tuple[float, float]:
 
 
 def failing(length: int) -> float:
-    """The seconds that one more Service takes to fail on a full pool of that prefix length."""
+    """The seconds in which one more Service is refused by a full pool with the prefix *length*."""
     pools = Pools.of([pool("bench", f"10.64.0.0/{length}")])
     ledger = Ledger(pools)
     *holders, last = entered(services((1 << (32 - length)) + 1), ledger)
@@ -106,7 +106,7 @@ def failing(length: int) -> float:
 
 
 def last_of_two(one: str, other: str) -> float:
-    """The seconds of the next allocation where *one* has one address left and *other*, tried later, is empty."""
+    """The seconds of an allocation when *one*, tried first, has one free address, and *other* has only free ones."""
     pools = Pools.of([pool("bench", one), pool("wide", other, priority=200)])
     ledger = Ledger(pools)
     *holders, last = entered(services(pools.in_force[0].ranges[0].size), ledger)
@@ -120,7 +120,7 @@ def last_of_two(one: str, other: str) -> float:
 
 
 def churn() -> None:
-    """Free a random holder and serve it again, many times: neither time nor memory may grow."""
+    """Free the address of a random Service and allocate again, many times: neither time nor memory may grow."""
     pools = Pools.of([pool("bench", SMALL)])
     ledger, random = Ledger(pools), Random(1)
     found = services(HELD)
@@ -146,17 +146,17 @@ def churn() -> None:
     flat(f"  growth over {len(times) * ROUNDS // SLICES:,} rounds, last tenth / first", first, last, most=1.15)
     what = "  objects in memory, at the end / after the first tenth"
     goal.row(what, f"{growth:.4f} x", goal=f"constant, under {CONSTANT:g} x", met=growth < CONSTANT)
-    plain("  resident memory gained, the heap's own holes included", f"{gained:.1f} MiB")
+    plain("  growth of resident memory, with fragmentation", f"{gained:.1f} MiB")
 
 
 def allocated_blocks() -> int:
-    """How many objects there are, garbage apart."""
+    """The number of objects in memory, without garbage."""
     gc.collect()
     return sys.getallocatedblocks()
 
 
 def cooled(chunks: int) -> tuple[float, float]:
-    """The seconds of a round of :func:`churn` in a pool with a cool-down, early and late."""
+    """The seconds of a round of :func:`churn` in a pool with a cool-down: in the first half and in the second."""
     pools, now = Pools.of([pool("bench", SMALL, cooldown=3600)]), datetime(2026, 1, 1, tzinfo=UTC)
     ledger, random = Ledger(pools), Random(1)
     found = services(HELD)
@@ -178,7 +178,7 @@ def cooled(chunks: int) -> tuple[float, float]:
 
 
 def restarted(count: int) -> float:
-    """The seconds that a new ledger takes to enter all holders."""
+    """The seconds in which a new ledger observes *count* Services with addresses."""
     holders = services(count, held=first_of(SMALL, count))
     ledger = Ledger(Pools.of([pool("bench", SMALL)]))
     with frozen():
@@ -186,7 +186,7 @@ def restarted(count: int) -> float:
 
 
 def overlap(count: int) -> float:
-    """The seconds that the check of one more pool takes."""
+    """The seconds in which one more pool is checked for overlaps with *count* pools."""
     stored = Pools.of(pool(f"p{index}", f"10.{index >> 8}.{index & 255}.0/24") for index in range(count))
     new = pool("new", "11.0.0.0/24")
     assert not stored.check(new)

@@ -1,9 +1,9 @@
 """
-A backlog: Services exist without addresses on a real API server, then kavip starts.
+A backlog: Services without addresses exist on a real API server when kavip starts.
 
-Beside it, in the same run, a bare client PATCHes as many statuses, with bodies of the same size, over 32 connections:
-once before and once after kavip, because the machine may be busier at one time than at another. Both are judged by the
-audit log: from the first status write that comes in to the last that is answered.
+For comparison, a bare client PATCHes as many statuses, with bodies of the same size, over 32 connections. It runs once
+before and once after kavip, because the load of the machine may change. The audit log gives both times: from the first
+status write received to the last one answered.
 """
 
 import time
@@ -17,7 +17,7 @@ from bench.writes import Write, duration, size
 GOAL = 0.8  # of the bare client's rate
 ROUNDS = 3
 AGENT = "kavip"
-BARE_AGENT = "Python/"  # as aiohttp calls itself
+BARE_AGENT = "Python/"  # the beginning of aiohttp's User-Agent
 
 
 async def measure(site: Site, count: int) -> None:
@@ -43,7 +43,7 @@ async def measure(site: Site, count: int) -> None:
 
 
 async def bare(site: Site, count: int, *, seed: int) -> list[Write]:
-    """The bare client's writes; another *seed* makes other addresses, so that each write changes something."""
+    """PATCH every status as the bare client, and return the writes; each *seed* makes different addresses."""
     known, writes = await versions(site.bare, BARE), site.writes
     await site.bare.all(
         ("PATCH", path(BARE, f"s{each}", "status"), status(each + count * seed, known[f"s{each}"]), STRATEGIC)
@@ -53,7 +53,7 @@ async def bare(site: Site, count: int, *, seed: int) -> list[Write]:
 
 
 async def kavip(site: Site, count: int) -> tuple[float, list[Write]]:
-    """Seconds from process start to the first write of kavip, and all its writes of Services."""
+    """Run the controller until it has written *count* statuses; the seconds to its first write, and all its writes."""
     writes, began = site.writes, time.time()
     with running(site.plane, "controller"):
         await writes.until(AGENT, count)

@@ -1,4 +1,4 @@
-"""A bare client of the API server: what any controller would need at least. aiohttp, JSON, nothing else."""
+"""A bare client of the API server, with only aiohttp and JSON: the least that any controller needs."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ class Bare:
             return await answer.json()
 
     async def all(self, calls: Iterable[tuple[str, str, Any, str]]) -> float:
-        """Send *calls* over 32 connections; the seconds that it took."""
+        """Send *calls* over 32 connections; the seconds that this takes."""
         began = time.perf_counter()
         slots = asyncio.Semaphore(CONNECTIONS)
 

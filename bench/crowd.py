@@ -1,8 +1,8 @@
 """
-Time the allocator where there is much of something: ``python -m bench.crowd``.
+Time the allocator at scale: ``python -m bench.crowd``.
 
-Many pools, many that wait, many that share: each operation beside a little and beside a lot of it, in process. What
-counts is the growth: no decision looks at all pools, at all waiters or at all who share an address.
+Each operation is timed with few and with many pools, waiting Services, or Services that share an address, in process.
+The growth counts: no decision may scan all pools, all waiting Services or all sharers of an address.
 """
 
 from collections.abc import Callable
@@ -18,31 +18,31 @@ from kavip.ipam.request import Request, read_request
 
 TIMES, TURNS = 50, 6
 FAR = 900_000
-"""Numbers of Services beyond those that there are many of."""
+"""The first number of additional Services, above all numbers of the many."""
 
 Operation = Callable[[], object]
 
 
 def main() -> None:
     """Print the table."""
-    print("the allocator in process, beside much of one thing")
-    row("3,000 pools, the last of which selects the Service", selective, few=3, many=3_000)
-    row("3,000 pools that serve it, all full but the last", filled, few=3, many=3_000)
-    row("3,000 pools that serve it, all full: the refusal", refused, few=110, many=3_000)
-    row("free one address for which 5,000 wait, and take it again", awaited, few=5, many=5_000)
-    row("join and leave an address that 1,000 share", shared, few=10, many=1_000)
-    row("a sharing key with 1,000 addresses, one more of its port", keyed, few=10, many=1_000)
-    row("a quota of which 50,000 addresses are used", quota, few=50, many=50_000)
-    row("an address asked for by name, 50,000 held", named, few=50, many=50_000)
+    print("the allocator in process, at scale")
+    row("3,000 pools, only the last selects the Service", selective, few=3, many=3_000)
+    row("3,000 pools select the Service, only the last has free addresses", filled, few=3, many=3_000)
+    row("3,000 full pools select the Service: the refusal", refused, few=110, many=3_000)
+    row("free one address while 5,000 Services wait, and take it again", awaited, few=5, many=5_000)
+    row("join and leave an address that 1,000 Services share", shared, few=10, many=1_000)
+    row("a sharing key with 1,000 addresses, one more Service with the same port", keyed, few=10, many=1_000)
+    row("a quota, 50,000 addresses used", quota, few=50, many=50_000)
+    row("an explicitly requested address, 50,000 held", named, few=50, many=50_000)
     row("an IPv6 /64, 50,000 held", wide, few=50, many=50_000)
     seconds = best(TIMES, awaited(500, own_keys=True))
-    plain("free one for which 500 wait, each with a key of its own", f"{seconds * MICRO:.1f} us")
+    plain("free one while 500 Services wait, each with its own sharing key", f"{seconds * MICRO:.1f} us")
     for held in (5_000, 50_000):
         plain(f"one pool edited, {held:,} Services held (once per edit)", f"{edited(held) * 1e3:.1f} ms")
 
 
 def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) -> None:
-    """Print what the operation that *prepare* makes costs beside *few* and beside *many*, measured in turns."""
+    """Print the time of the operation that *prepare* makes, with *few* and with *many*, measured in turns."""
     small, large = prepare(few), prepare(many)
     with frozen():
         times = [(best(TIMES, small), best(TIMES, large)) for _ in range(TURNS)]
@@ -52,12 +52,12 @@ def row(what: str, prepare: Callable[[int], Operation], *, few: int, many: int) 
 
 
 def tried(request: Request, pools: Pools, ledger: Ledger) -> Operation:
-    """Decide; nothing changes."""
+    """The decision on *request*, which changes nothing."""
     return lambda: decide(request, pools, ledger, namespace_labels=LABELS)
 
 
 def selective(count: int) -> Operation:
-    """A decision beside *count* pools, each for Services of its own."""
+    """A decision with *count* pools, each of which selects different Services."""
     pools = Pools.of(pool(f"p{index:04}", cidr(index), labels={"team": f"t{index}"}) for index in range(count))
     subject = service(FAR + 1, labels={**LABELS, "team": f"t{count - 1}"})
     ledger = Ledger(pools)
@@ -68,7 +68,7 @@ def selective(count: int) -> Operation:
 
 
 def filled(count: int, *, room: bool = True) -> Operation:
-    """A decision beside *count* full pools, and one that is not, unless there is no *room* anywhere."""
+    """A decision with *count* full pools and, with *room*, one pool with free addresses."""
     pools = Pools.of(pool(f"p{index:04}", cidr(index, length=32)) for index in range(count + room))
     ledger = Ledger(pools)
     addresses = [Address(4, each.ranges[0].first) for each in pools.in_force[:count]]
@@ -78,12 +78,12 @@ def filled(count: int, *, room: bool = True) -> Operation:
 
 
 def refused(count: int) -> Operation:
-    """A refusal where *count* pools are full."""
+    """A refusal by *count* full pools."""
     return filled(count, room=False)
 
 
 def awaited(count: int, *, own_keys: bool = False) -> Operation:
-    """Free one address of a full pool for which *count* wait; the oldest is called, and the holder comes back."""
+    """Free one address of a full pool while *count* Services wait: the oldest is requeued; the holder comes back."""
     pools = Pools.of([pool("bench", "10.64.0.0/24")])
     ledger = Ledger(pools)
     holders = services(256, held=first_of("10.64.0.0/24", 256))
@@ -118,7 +118,7 @@ def shared(count: int) -> Operation:
 
 
 def keyed(count: int) -> Operation:
-    """Come and go where the sharing key has *count* addresses, each with the port that the Service uses."""
+    """Add and remove a Service whose sharing key has *count* addresses; its port is in use on each."""
     pools = Pools.of([pool("bench", SMALL)])
     ledger = Ledger(pools)
     for request in entered((service(4 * index, sharing_key="one") for index in range(count)), ledger):
@@ -128,7 +128,7 @@ def keyed(count: int) -> Operation:
 
 
 def coming(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
-    """See *subject*, serve it, and see it go."""
+    """Observe *subject*, allocate its addresses, and observe its deletion."""
     request, _ = read_request(subject)
 
     def again() -> None:
@@ -140,19 +140,19 @@ def coming(subject: Service, pools: Pools, ledger: Ledger) -> Operation:
 
 
 def quota(count: int) -> Operation:
-    """Come and go in a namespace that holds *count* addresses of a pool with a quota."""
+    """Add and remove a Service in a namespace that holds *count* addresses of a pool with a quota."""
     pools = Pools.of([pool("bench", LARGE)])
     return coming(service(FAR + 4), pools, held(pools, count))
 
 
 def named(count: int) -> Operation:
-    """Come and go, asking for the last address of the pool, where *count* are held."""
+    """Add and remove a Service that requests the last address of a pool in which *count* are held."""
     pools = Pools.of([pool("bench", LARGE)])
     return coming(service(FAR + 4, addresses="10.67.255.255"), pools, held(pools, count))
 
 
 def wide(count: int) -> Operation:
-    """Come and go in a /64 of which *count* are held."""
+    """Add and remove a Service with a /64 in which *count* addresses are held."""
     pools = Pools.of([pool("bench", "2001:db8::/64", LARGE)])
     return coming(service(FAR + 4, dual=True), pools, held(pools, count))
 
@@ -165,7 +165,7 @@ def held(pools: Pools, count: int) -> Ledger:
 
 
 def edited(count: int) -> float:
-    """The seconds that the ledger takes to count over pools that have changed, with *count* holders."""
+    """The seconds in which the ledger recounts *count* holders after an edit of a pool."""
     wire = pool("bench", LARGE)
     ledger = held(Pools.of([wire]), count)
     with frozen():

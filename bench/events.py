@@ -1,8 +1,8 @@
 """
-What one event of a Service costs in a Shared group, among few and among many: part of ``python -m bench plan``.
+The time of one event of a Service in a Shared group of few and of many: part of ``python -m bench plan``.
 
-All Services are told where their VIPs are, and all nodes run what the ConfigMap says. A change of VIPs wakes the group,
-whose plan makes the whole text anew: once in 0.3 s at most.
+The statuses of all Services are current, and all nodes run the text of the ConfigMap. A change of VIPs enqueues the
+group. Its plan renders the whole text again, at most once in 0.3 s.
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ TIMES = 20
 
 
 def table() -> None:
-    """Print it."""
+    """Print the table."""
     for selector, where in ((None, "all namespaces"), (LabelSelector(match_labels=LABELS), "allowedNamespaces")):
-        print(f"one event of a Service, all plans that it wakes; a group of {where}")
+        print(f"one event of a Service and all plans that follow; a group for {where}")
         few, many = (events(members(size, allowed=selector)) for size in CROWDS)
         for what in few:
             flat(f"{what}, among {CROWDS[1]:,} / {CROWDS[0]}", few[what], many[what], most=MOST)
@@ -45,7 +45,7 @@ def table() -> None:
 
 
 def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
-    """*size* Services, in a group that takes them from the namespaces *allowed*."""
+    """A Snapshot with *size* Services in a group whose allowedNamespaces is *allowed*."""
     snapshot = crowd(size)
     group = snapshot.groups[GROUP]
     spec = msgspec.structs.replace(group.spec, allowed_namespaces=allowed)
@@ -54,7 +54,7 @@ def members(size: int, *, allowed: LabelSelector | None = None) -> Snapshot:
 
 
 def events(snapshot: Snapshot) -> dict[str, float]:
-    """The seconds of all plans that an event wakes, by what happens."""
+    """The seconds of all plans after an event, by event."""
     scene, replace = settled(snapshot), msgspec.structs.replace
     first = next(iter(snapshot.services.values()))
     labelled = replace(first, metadata=replace(first.metadata, labels={**LABELS, "a": "b"}))
@@ -63,15 +63,15 @@ def events(snapshot: Snapshot) -> dict[str, float]:
     )
     last = first_of(LARGE, len(snapshot.services) + 1)[-1:]
     with frozen():
-        found = {"its labels are others": least(scene, [first, labelled])[0]}
-        found["its VIPs are others"] = least(scene, [wider, other])[0]
+        found = {"labels changed": least(scene, [first, labelled])[0]}
+        found["VIPs changed"] = least(scene, [wider, other])[0]
         happen(scene, other, first)
-        found["it is added"], found["it is removed"] = least(scene, [None, service(NEW, held=last)])
+        found["added"], found["removed"] = least(scene, [None, service(NEW, held=last)])
     return found
 
 
 def least(scene: Settled, states: list[Service | None]) -> tuple[float, float]:
-    """The least seconds that it takes to turn the first of two *states* of a Service into the other, and back."""
+    """The shortest times in seconds to change a Service from the first of two *states* to the second, and back."""
     one, other = states
     happen(scene, other, one)
     there, back = zip(*((happen(scene, one, other), happen(scene, other, one)) for _ in range(TIMES)), strict=True)
@@ -79,7 +79,7 @@ def least(scene: Settled, states: list[Service | None]) -> tuple[float, float]:
 
 
 def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
-    """Turn *old* into *new*; the seconds of all plans that this concerns. What they write to the group is written."""
+    """Replace *old* by *new*, and apply the writes to the group; the seconds of all plans that follow."""
     snapshot = scene.snapshot
     if new is not None:
         snapshot.put(new)
@@ -94,7 +94,7 @@ def happen(scene: Settled, old: Service | None, new: Service | None) -> float:
 
 
 def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[object]:
-    """What is to be written now that *new* is in the place of *old*."""
+    """The writes of all plans after *new* has replaced *old*."""
     snapshot, observed = scene.snapshot, scene.observed
     for key in dict.fromkeys(enqueue.of(snapshot, old, new)):
         match key.kind:
@@ -107,7 +107,7 @@ def plans(scene: Settled, old: Service | None, new: Service | None) -> Iterator[
 
 
 def unsaved(text: str) -> Iterator[tuple[str, float]]:
-    """What nobody can save where one VIP is another, and the seconds: the name of a text is the hash of all of it."""
+    """The unavoidable work after a change of one VIP, with its seconds: the text is named by the hash of all of it."""
     yield f"the {len(text):,} bytes of the text hashed", best(TIMES, lambda: sha256(text.encode()).hexdigest())
     vips = max((each.virtual_ips for each in running_instances(text).values()), key=len)
     mixed = sorted(vips, key=str)

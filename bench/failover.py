@@ -1,8 +1,8 @@
 """
-How long a VIP is away when its master goes: kavip's daemon and a bare one, with their instances on the same two nodes.
+The time without an answer from a VIP when its master fails: kavip's keepalived compared with a bare one, on two nodes.
 
-Each event hits both daemons of the master at the same moment, so the two are measured under the same conditions. Time
-runs from the event to the first answer of the new owner, over HTTP, asked for every 10 ms.
+Each event hits both daemons of the master at the same moment, so both are measured under the same conditions. The time
+is that from the event to the first answer of the new master. A client sends an HTTP request every 10 ms.
 """
 
 import json
@@ -30,7 +30,7 @@ from kavip.vrrp.members import Member, Peer
 from kavip.vrrp.priorities import priorities
 
 PROFILES: Final = {"default": 200, "fast": 50}
-"""Milliseconds between advertisements: of a new group, and of one that is in a hurry."""
+"""Milliseconds between advertisements: the default of a new group, and a fast group."""
 MOST: Final = {"default": 1.0, "fast": 0.2}
 RATIO: Final = 1.1
 ROUNDS: Final = 5
@@ -98,7 +98,7 @@ class Node:
         return [*found, *self.host.processes("keepalived_vrrp"), *self.host.processes("kavip_vrrp")]
 
     def has(self, vip: str) -> bool:
-        """Whether the address is on its interface."""
+        """Whether the interface of this node has *vip*."""
         return f" {vip}/" in self.host.exec("ip", "-4", "-oneline", "address", "show", "dev", "eth0").stdout
 
     def _agent(self, *flags: str) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Pair:
         time.sleep(_REST)
 
     def measure(self, happen: Callable[[], float], undo: Callable[[], None]) -> dict[str, float]:
-        """Let something happen to the leader; by VIP, the seconds until the heir answered for it."""
+        """Run *happen* on the leader; the seconds until the heir answers, by VIP."""
         with _asking(self.lan.client) as rows:
             moment = happen()
             process.wait_for("the heir has both VIPs", lambda: self.heir.has(KAVIP) and self.heir.has(BARE), timeout=30)
@@ -156,7 +156,7 @@ class Pair:
     # --- events -------------------------------------------------------------------------------------------------------
     def _all(self, number: int) -> float:
         daemons, moment = self.leader.daemons(), time.monotonic()
-        for one in daemons if number == signal.SIGKILL else ():  # or else the last of them says goodbye
+        for one in daemons if number == signal.SIGKILL else ():  # else the last one sends priority 0 before it dies
             one.signal(signal.SIGSTOP)
         for one in daemons:
             one.signal(number)
@@ -167,11 +167,11 @@ class Pair:
         return self._all(signal.SIGKILL)
 
     def freeze(self) -> float:
-        """They fall silent, and keep their addresses."""
+        """Both daemons stop sending adverts, and keep their addresses."""
         return self._all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """They go on."""
+        """Both daemons continue."""
         self._all(signal.SIGCONT)
 
     def cut(self) -> float:
@@ -181,15 +181,15 @@ class Pair:
         return moment
 
     def mend(self) -> None:
-        """It comes up again."""
+        """The leader's link comes up again."""
         self.lan.mend(self.leader.host)
 
     def stop(self) -> float:
-        """Both daemons are asked to stop."""
+        """Both daemons get SIGTERM."""
         return self._all(signal.SIGTERM)
 
     def start(self) -> None:
-        """Both daemons are started again, when the last is gone."""
+        """Start both daemons again after all processes have ended."""
         process.wait_for("the daemons end", lambda: not self.leader.daemons(), timeout=PATIENCE)
         self.leader.start()
 

@@ -1,8 +1,8 @@
 """
-How soon a VIP with ``externalTrafficPolicy: Local`` is where its endpoints are, on real daemons; and what asking costs.
+How soon a VIP with ``externalTrafficPolicy: Local`` follows its endpoints, with real daemons. It needs root.
 
-From the moment at which kube-proxy's health ports (played) say otherwise to the first answer by the new node. Idle is
-an agent's part that asks 1, 30 and 255 ports. It needs root.
+The time is that from a change of kube-proxy's health ports (simulated) to the first answer of the new node. A second
+table has the CPU time of an agent that polls 1, 30 and 255 ports.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MOST: Final = 255
 
 
 def follow(live: LiveGroup, health_ports: HealthPorts, *, version: int, milliseconds: int) -> list[float]:
-    """Seconds until a client was answered by the node with the endpoint, for each move."""
+    """For each move of the endpoint, the seconds until its node answers a client."""
     health_ports.set_ready("n1")
     live.apply(group(vrrp_version=version, advert_interval_milliseconds=milliseconds), WEB)
     marks: list[tuple[str, float]] = []
@@ -45,7 +45,7 @@ def follow(live: LiveGroup, health_ports: HealthPorts, *, version: int, millisec
             marks.append((node, time.monotonic()))
             health_ports.set_ready(node)
             live.wait_for_master("shop/web", node)
-            time.sleep(0.37)  # at another moment of the agents' round each time
+            time.sleep(0.37)  # so that each move comes at a different moment of the agents' polling interval
     found = []
     for node, since in marks[1:]:
         answers = (sent + took for sent, took, who in recorded.rows[VIP] if took is not None and who == node)
@@ -54,7 +54,7 @@ def follow(live: LiveGroup, health_ports: HealthPorts, *, version: int, millisec
 
 
 async def idle(ports: list[int]) -> float:
-    """The share of a core that asking *ports* takes."""
+    """The share of a core that polling *ports* takes."""
     with tempfile.TemporaryDirectory() as folder:
         asking = LocalEndpoints("n1", TrackFiles(Path(folder) / "track"), hosts=("127.0.0.1",))
         asking.configure(tuple(LocalTrack(track=f"local-{port}", port=port) for port in ports))
@@ -70,7 +70,7 @@ async def idle(ports: list[int]) -> float:
 
 @contextmanager
 def served(count: int) -> Iterator[list[int]]:
-    """Health ports that say yes."""
+    """*count* health ports that answer 200."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in probes:
@@ -105,7 +105,7 @@ def main() -> None:
         for count in (1, 30, MOST):
             share = asyncio.run(idle(ports[:count]))
             row(
-                f"asking {count} ports, of a core, over {IDLE:.0f} s",
+                f"polling {count} ports, of a core, over {IDLE:.0f} s",
                 f"{share:.2f} %",
                 goal="under 0.5 %",
                 met=share < 0.5,

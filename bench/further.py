@@ -1,8 +1,8 @@
 """
-One more Service while thousands are held: from its create to its address in a watch.
+One more Service while thousands have addresses: the time from its creation to its address in a watch.
 
-The bare client creates the same Service, of a class that is not kavip's, and PATCHes its status itself; both are seen
-by the same watch. They take turns, so that a busy moment of the machine meets both. No webhooks are registered.
+The bare client creates the same Service with a class of another controller, and PATCHes its status itself. One watch
+sees both. They take turns, so that other load on the machine affects both. No webhooks are registered.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from kavip import names
 
 GOAL = 1.25  # times the bare client
 PAIRS = 7
-WARMING = 2  # pairs that do not count
-REST = 0.8  # seconds: what follows an address, the groups' texts for example, is not what is measured
+WARMING = 2  # pairs to warm up, which do not count
+REST = 0.8  # seconds between measurements, for the work after an address, for example the text of a group
 PATIENCE = 60.0
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -32,13 +32,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Watch:
-    """Tells when a Service has an address."""
+    """A watch that notes when a Service gets an address."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[float]] = {}
 
     def expect(self, name: str) -> asyncio.Future[float]:
-        """When the Service of that name is seen with an address, by the clock of :mod:`time`."""
+        """A future for the time (``time.perf_counter``) at which the Service *name* has an address."""
         self._waiting[name] = asyncio.get_running_loop().create_future()
         return self._waiting[name]
 
@@ -72,7 +72,7 @@ async def watching(bare: Bare) -> AsyncIterator[Watch]:
 
 
 async def measure(site: Site) -> None:
-    """Print the rows; kavip has to be running, and to have nothing to do."""
+    """Print the rows; kavip must be running and idle."""
     async with watching(site.bare) as watch:
         for number, (kind, spec) in enumerate(KINDS.items()):
             pairs = [await _pair(site.bare, watch, f"m{number}x{turn}", spec, turn) for turn in range(WARMING + PAIRS)]
@@ -83,7 +83,7 @@ async def measure(site: Site) -> None:
 
 
 async def _pair(bare: Bare, watch: Watch, name: str, spec: dict[str, Any], turn: int) -> tuple[float, float]:
-    """Seconds of the bare client and of kavip."""
+    """The seconds of the bare client and of kavip for one Service each."""
     more = {**spec, "port": 1000 + turn}
     shared = {names.SHARING_KEY_ANNOTATION: "bench"} if name.startswith("m2") else {}
 

@@ -1,8 +1,7 @@
 """
-Thousands of Services on one real API server: a backlog of half of them, one more, all of them held, restarts.
+Thousands of Services on one real API server: a backlog of half of them, one more, addresses for all, restarts.
 
-One control plane serves every row, because creating the Services takes longer than all the rest: that is the API
-server's own work.
+One control plane serves every row, because creating the Services takes longer than all measurements.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ async def measure(plane: ControlPlane, count: int) -> None:
 
 
 async def _hold_all(site: Site, count: int) -> None:
-    """Make the Services of the bare client kavip's as well, which takes one write for each."""
+    """Let kavip manage the Services of the bare client too: it must write the status of each once."""
     await clear(site.bare, BARE, (f"s{each}" for each in range(count)))
     writes = site.writes
     annotated = ({"metadata": {"annotations": notes(each)}} for each in range(count))
@@ -56,7 +55,7 @@ async def _hold_all(site: Site, count: int) -> None:
 
 
 def main(count: int = SERVICES) -> None:
-    """Run against a control plane of our own."""
+    """Start a control plane and measure on it."""
     with runs.temporary() as state, ControlPlane(programs.ensure(), state) as plane:
         plane.kubectl("apply", "-f", str(ROOT / "config" / "crd" / "bases"))
         plane.wait_established()

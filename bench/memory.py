@@ -1,4 +1,4 @@
-"""Memory that the agent has resident beside a real keepalived with 1,000 VIPs in Shared instances. It needs root."""
+"""The resident memory of the agent with a real keepalived of 1,000 VIPs in Shared instances. It needs root."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def manifests(count: int, host: Host) -> list[dict[str, str]]:
 
 
 def start(host: Host, folder: Path) -> tuple[Process, Process]:
-    """The agent, after its first configuration, and keepalived."""
+    """Start the agent, which has written its first configuration, and keepalived."""
     run_dir = folder / "run"
     run_dir.mkdir()
     flags = [f"--node-name={host.name}", f"--node-ip={host.ipv4}", f"--config-dir={folder}", f"--run-dir={run_dir}"]
@@ -73,7 +73,7 @@ def main(count: int = SERVICES) -> None:
         process.wait_for("every VIP is up", lambda: host.exec(*held).stdout.count("198.18.") == count, timeout=60)
         time.sleep(3)
         daemons = [resident(pid) for pid in process.children([keepalived.pid])]
-        print(f"agent with {count} VIPs: {resident(agent.pid)} MiB; keepalived beside it: {sum(daemons)} MiB")
+        print(f"agent with {count} VIPs: {resident(agent.pid)} MiB; keepalived: {sum(daemons)} MiB")
         print(
             f"configuration: {len(data[names.CONFIG_KEY]) / 1024:.0f} KiB; {json.loads(data[names.AGENT_KEY])['group']}"
         )

@@ -1,4 +1,4 @@
-"""What the benchmarks in process are about: pools with every rule on, Services, requests, a Snapshot of all."""
+"""Objects for the benchmarks in process: pools that use every rule, Services, requests, and a Snapshot of them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,14 +25,14 @@ EDGES = 5
 SMALL = "10.64.0.0/16"
 LARGE = "10.64.0.0/14"
 NEW = 900_000
-"""The numbers of Services that come later."""
+"""The first number of Services that are added later."""
 BORN = "2026-01-01T00:00:00Z"
 
 
 def pool(
     name: str, *addresses: str, priority: int = 100, labels: dict[str, str] = LABELS, cooldown: int = 0
 ) -> VIPPool:
-    """A pool with every rule on; *labels* are those of the Services that it serves."""
+    """A pool that uses every rule; *labels* select its Services."""
     spec = PoolSpec(
         addresses=list(addresses),
         priority=priority,
@@ -60,7 +60,7 @@ def service(
     addresses: str = "",
     sharing_key: str = "",
 ) -> Service:
-    """One of them; *addresses* and *sharing_key* are what its annotations say."""
+    """A Service; *addresses* and *sharing_key* are the values of its annotations."""
     key = sharing_key or (f"key-{index}" if index % 10 == 0 else "")
     found = {
         names.GROUP_ANNOTATION: GROUP,
@@ -91,7 +91,7 @@ def service(
 
 
 def entered(found: Iterable[Service], ledger: Ledger) -> list[Request]:
-    """What *found*, which *ledger* sees from now on, ask for."""
+    """Enter *found* into *ledger*; their requests."""
     result = []
     for each in found:
         ledger.observe(each.key, each)
@@ -100,7 +100,7 @@ def entered(found: Iterable[Service], ledger: Ledger) -> list[Request]:
 
 
 def take(request: Request, pools: Pools, ledger: Ledger) -> None:
-    """Decide and remember, as the controller does."""
+    """Allocate addresses and record them in *ledger*, as the controller does."""
     outcome = decide(request, pools, ledger, namespace_labels=LABELS)
     assert isinstance(outcome, Allocation), outcome
     ledger.expect(request.key, outcome.addresses, resource_version="1")
@@ -128,13 +128,13 @@ def cluster(pools: Iterable[VIPPool], found: Iterable[Service] = (), *, nodes: i
 
 
 def crowd(size: int) -> Snapshot:
-    """*size* Services that hold all addresses of a pool but one."""
+    """A Snapshot in which *size* Services hold all addresses of a pool except one."""
     addresses = first_of(LARGE, size + 1)
     return cluster([pool("bench", f"{addresses[0]}-{addresses[-1]}")], services(size, held=addresses[:size]))
 
 
 def node(number: int) -> Node:
-    """A node that is ready; the first few are those of the group."""
+    """A ready node; the first nodes belong to the group."""
     address = NodeAddress(type="InternalIP", address=f"172.16.{number >> 8}.{number & 255}")
     status = NodeStatus(addresses=[address], conditions=[NodeCondition(type="Ready", status="True")])
     labels = EDGE if number < EDGES else None

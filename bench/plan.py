@@ -1,7 +1,7 @@
 """
 Time the full plan of one Service in process: ``python -m bench.plan``.
 
-From the Snapshot to the status patch with its conditions, as a worker asks for it; all are in one Shared group.
+A plan goes from the Snapshot to the status patch with its conditions. All Services are in one Shared group.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def plans(size: int) -> dict[str, float]:
-    """What the plans of a Service cost beside *size* others: the seconds by what it needs."""
+    """The seconds of the plans of a Service while *size* others have addresses, by what the plan does."""
     snapshot = crowd(size)
     first, second = service(NEW), service(NEW + 1)
     snapshot.put(first)
@@ -57,14 +57,14 @@ def plans(size: int) -> dict[str, float]:
         request, _ = read_request(second)
         snapshot.ledger.wait(request, decided.waits)
         snapshot.put(told := written(second, decided))
-        found["none is free, as it was told before"] = best(300, planning(snapshot, told))
-        found["whom the return of a status concerns"] = best(300, lambda: list(enqueue.of(snapshot, first, held)))
+        found["none is free, and its status says so"] = best(300, planning(snapshot, told))
+        found["the keys after an own status write"] = best(300, lambda: list(enqueue.of(snapshot, first, held)))
         assert plan(snapshot, told).writes == ()
     return found
 
 
 def in_a_cluster(*, nodes: int) -> float:
-    """The seconds of a plan in a cluster of so many nodes."""
+    """The seconds of a plan in a cluster with *nodes* nodes."""
     snapshot = cluster([pool("bench", LARGE)], [service(NEW)], nodes=nodes)
     with frozen():
         return best(300, planning(snapshot, service(NEW)))
@@ -76,7 +76,7 @@ def plan(snapshot: Snapshot, subject: Service) -> ServicePlan:
 
 
 def planning(snapshot: Snapshot, subject: Service) -> Callable[[], ServicePlan]:
-    """To be timed."""
+    """A function to be timed: the plan of *subject*."""
     return lambda: plan(snapshot, subject)
 
 

@@ -1,9 +1,9 @@
 """
-Render: what a change of one Service costs the controller before it writes anything.
+Rendering: the time after a change of one Service before the controller writes anything.
 
-A full group (255 instances) and a Shared one with 5,000 VIPs, each as milliseconds for model and text, and the text as
-a ratio to joining the same lines with nothing between: what text of that size costs at least. Then how many nodes fit
-into a ConfigMap beside 255 instances.
+A full group (255 instances) and a Shared group with 5,000 VIPs are measured. Each has the milliseconds for model and
+text, and the ratio of the text to a join of the same lines, which is the least that any text of that size needs. The
+last lines show for how many nodes a ConfigMap has room with 255 instances.
 """
 
 import statistics
@@ -37,7 +37,7 @@ def group(mode: str) -> KeepalivedGroup:
 
 
 def members(count: int) -> list[Member]:
-    """Services with one IPv4 address each."""
+    """*count* Services with one IPv4 address each."""
     first = parse_address("198.18.0.1").value
     return [Member(key=f"shop/service-{number}", addresses=(Address(4, first + number),)) for number in range(count)]
 
@@ -49,14 +49,14 @@ def peers(count: int, name: str = "worker-{}") -> list[Peer]:
 
 
 def built(mode: str, services: Sequence[Member], nodes: Sequence[Peer]) -> Model:
-    """The model, VRIDs included."""
+    """The model of a group with these Services and nodes, with assigned VRIDs."""
     edge = group(mode)
     ids = routerids.assign({}, keys.wanted_keys(edge, services), blacklist=frozenset(), taken=frozenset()).ids
     return model_of(edge, services, nodes, ids)
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """The median of several runs; nothing is kept from one to the next."""
+    """The median time of several runs of *work*."""
     taken = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -66,7 +66,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 def measure(name: str, mode: str, count: int, *, most: float) -> None:
-    """Print two lines of the table; both steps together are to take less than *most* milliseconds."""
+    """Print two lines of the table; both steps together must take less than *most* milliseconds."""
     services, nodes = members(count), peers(NODES)
     model = built(mode, services, nodes)
     text = render(model).text
@@ -83,7 +83,7 @@ def measure(name: str, mode: str, count: int, *, most: float) -> None:
 
 
 def most_nodes(name: str) -> int:
-    """How many nodes with names like *name* fit beside 255 instances."""
+    """The largest number of nodes with names like *name* whose text for 255 instances fits into a ConfigMap."""
     services = members(255)
 
     def size(count: int) -> int:

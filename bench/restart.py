@@ -1,8 +1,8 @@
 """
-A restart with thousands of Services held: until the next Service has its address, and the status writes that it costs.
+A restart with thousands of Services: the time until the next Service has its address, and the number of status writes.
 
-SIGTERM releases the lease, so what counts is how long a new process takes to read and to understand everything, beyond
-a bare client's LIST. After kill -9 the rest of the lease comes on top; that is printed apart.
+SIGTERM releases the lease, so the time is that of a new process to list and decode everything, compared with a LIST of
+a bare client. After kill -9 the new leader also waits until the lease expires; that time is printed separately.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from bench.site import MERGE, NAMESPACE, Site, notes, path, running, service
 
 GOAL = 2.0  # seconds beyond a bare LIST
 ROUNDS = 3
-QUIET = 5.0  # seconds in which a write that should not be would come
+QUIET = 5.0  # seconds in which a needless write would come
 LEASE = 15.0  # kavip's default
 PATIENCE = 60.0
 LABELLED = 20
@@ -33,7 +33,7 @@ async def measure(site: Site) -> None:
     beyond = median(starts) - median(lists)
     print(f"  restart: bare LIST {median(lists):.2f} s; process start to the next address {median(starts):.2f} s")
     row("restart, next address beyond the bare LIST", f"{beyond:.2f} s", goal=f"under {GOAL:g} s", met=beyond < GOAL)
-    row("restart, status writes of Services that have one", str(needless), goal="0", met=not needless)
+    row("restart, status writes of Services that have an address", str(needless), goal="0", met=not needless)
     print(f"  after kill -9, with a lease of {LEASE:g} s: {killed:.2f} s from process start to the next address")
     row("labels and a second LIST, status writes", str(quiet), goal="0", met=not quiet)
 
@@ -46,7 +46,7 @@ async def listed(site: Site) -> float:
 
 
 async def _start(site: Site, watch: Watch, name: str) -> tuple[float, int]:
-    """Seconds from process start until a Service that comes at the same time has its address; needless writes."""
+    """The seconds from process start until a Service created at the same time has its address; needless writes."""
     writes, began = site.writes, time.perf_counter()
     with running(site.plane, "controller"):
         seconds = await _next(site, watch, name) - began
@@ -55,7 +55,7 @@ async def _start(site: Site, watch: Watch, name: str) -> tuple[float, int]:
 
 
 async def _killed(site: Site, watch: Watch) -> float:
-    """The same, after a leader that could not say goodbye."""
+    """The same seconds after a leader was killed and could not release the lease."""
     with running(site.plane, "controller") as (process, _):
         await _next(site, watch, "before")
         process.kill()
@@ -67,10 +67,10 @@ async def _killed(site: Site, watch: Watch) -> float:
 
 async def _quiet(site: Site) -> int:
     """
-    The status writes of kavip while Services are labelled, and while it has to LIST everything again.
+    The number of kavip's status writes while Services get labels, and while kavip LISTs everything again.
 
-    An API server that has just started knows nothing of the time before: whoever has seen nothing of a kind since has
-    to ask anew (410). So something else is written last.
+    The watch cache of an API server begins with its start. A client whose last resourceVersion of a kind is older gets
+    410 and must LIST again. The last writes before the restart are to Namespaces, so the Services' version is older.
     """
     with running(site.plane, "controller"):
         await asyncio.sleep(QUIET + LEASE / 3)
@@ -88,7 +88,7 @@ async def _quiet(site: Site) -> int:
 
 
 async def _next(site: Site, watch: Watch, name: str) -> float:
-    """Create a Service; when it is seen with an address."""
+    """Create a Service; the time at which it has an address in the watch."""
     seen = watch.expect(name)
     await site.bare.send("POST", path(NAMESPACE), service(NAMESPACE, name, annotations=notes(1), port=2000))
     async with asyncio.timeout(PATIENCE):

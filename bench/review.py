@@ -1,9 +1,9 @@
 """
 Review Services against a no-op handler: ``python -m bench.review``.
 
-Two servers in this process, each over TLS on loopback: kavip's, and a bare aiohttp handler that parses the same body
-and answers yes. Clients in processes of their own keep connections busy, as an API server does, with one and the other
-in turn. What counts is the ratio, and that a review does not cost more the more Services there are.
+Two servers run in this process, with TLS on loopback: kavip's, and a bare aiohttp handler that parses the same body and
+allows it. Clients in other processes keep connections busy, as an API server does, with each server in turn. Two
+results count: the ratio, and that the cost of a review does not grow with the number of Services.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ GROUPS: Final = 20
 POOLS: Final = 50
 REVIEWS: Final = 4_000  # per round
 ROUNDS: Final = 5
-CLIENTS: Final = 2  # processes: one alone may be slower than the server, and would be measured instead of it
+CLIENTS: Final = 2  # processes: one client may be slower than the server, and then limits the result
 CONNECTIONS: Final = 4  # of each
 LEAST: Final = 0.7
 MOST: Final = 3.0
-FLAT: Final = 1.25  # twice as much noise as two runs differ
+FLAT: Final = 1.25  # twice the noise between two runs
 HOST: Final = "127.0.0.1"
 PATH: Final = names.VALIDATE_SERVICE_PATH
 
@@ -86,7 +86,7 @@ def row(what: str, found: Round) -> None:
 
 
 async def compare(size: int) -> tuple[Round, Round]:
-    """Ask both servers in turn, round by round, so that what disturbs the machine disturbs both."""
+    """Send reviews to both servers in turn, round by round, so that other load on the machine affects both."""
     snapshot = cluster(size)
     gc.collect()
     gc.freeze()  # as kavip does once its caches are filled (kavip.app)
@@ -112,7 +112,7 @@ def summed(rounds: Sequence[Round]) -> Round:
 # --- the bare handler ---------------------------------------------------------------------------------------------
 @asynccontextmanager
 async def no_op(leaf: KeyPair) -> AsyncIterator[int]:
-    """A server that parses each body and answers yes; its port."""
+    """A server that parses and allows each review; yields its port."""
 
     async def answer(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read())
@@ -138,7 +138,7 @@ async def no_op(leaf: KeyPair) -> AsyncIterator[int]:
 
 # --- the clients --------------------------------------------------------------------------------------------------
 class Crowd:
-    """Client processes that all ask at once."""
+    """Client processes that send reviews at the same time."""
 
     def __init__(self, trust: str, body: bytes) -> None:
         """Start them; they wait for a port."""
@@ -162,7 +162,7 @@ class Crowd:
             process.join()
 
     async def ask(self, port: int) -> Round:
-        """One round against the server on *port*, which runs in this process."""
+        """Run one round against the server on *port* of this process."""
         start, spent = perf_counter(), process_time()
         for pipe in self._pipes:
             pipe.send(port)
@@ -187,14 +187,14 @@ def attend(pipe: Connection, trust: str, body: bytes) -> None:
 
 
 async def latencies_of(port: int, request: bytes, context: ssl.SSLContext) -> list[float]:
-    """This process's share of a round."""
+    """Send this process's share of a round; the latencies."""
     count = REVIEWS // CLIENTS // CONNECTIONS
     found = await asyncio.gather(*(talk(port, request, context, count=count) for _ in range(CONNECTIONS)))
     return [latency for each in found for latency in each]
 
 
 async def talk(port: int, request: bytes, context: ssl.SSLContext, *, count: int) -> list[float]:
-    """Ask *count* times over one connection, each time when the answer before has come."""
+    """Send *count* reviews over one connection, each after the response to the one before."""
     reader, writer = await asyncio.open_connection(HOST, port, ssl=context)
     latencies = []
     for _ in range(count):
@@ -229,7 +229,7 @@ def cluster(size: int) -> Snapshot:
 
 
 def service(index: int, *, address: str = "") -> Service:
-    """One Service, as users write it; with an *address* as it stands in the cluster."""
+    """One Service as users write it; with an *address*, as kavip has served it."""
     condition = Condition(type=names.Condition.ADDRESS_ASSIGNED, status="True", reason=names.Reason.ASSIGNED)
     status = ServiceStatus(load_balancer=LoadBalancer(ingress=[Ingress(ip=address)]), conditions=[condition])
     note = {names.GROUP_ANNOTATION: f"lb/g{index % GROUPS}", names.POOL_ANNOTATION: f"p{index % POOLS}"}
@@ -247,7 +247,7 @@ def service(index: int, *, address: str = "") -> Service:
 
 
 def question() -> bytes:
-    """The creation of one more Service, as the API server asks about it."""
+    """A review of the creation of one more Service, as the API server sends it."""
     asked: dict[str, Any] = msgspec.to_builtins(service(1_000_000))
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",

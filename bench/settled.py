@@ -1,4 +1,4 @@
-"""A group whose Services, nodes and objects say all that there is to say: what an event meets in a cluster."""
+"""A settled group, as events find it in a cluster: its objects are applied, and all statuses are current."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,14 +30,14 @@ NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Settled:
-    """What plans read: every node runs the text of the objects, every Service is told where its VIPs are."""
+    """The input of plans: every node runs the text of the ConfigMap, and the status of every Service is current."""
 
     snapshot: Snapshot
     observed: Observed
 
 
 def settled(snapshot: Snapshot) -> Settled:
-    """*snapshot*, with all that follows from it."""
+    """*snapshot* after all writes of its plans were applied."""
     observed = Observed()
     group = snapshot.groups[GROUP]
     for node in snapshot.group_nodes(group):
@@ -65,7 +65,7 @@ def settled(snapshot: Snapshot) -> Settled:
 
 
 def carry_out(snapshot: Snapshot, observed: Observed, write: object) -> None:
-    """Let *write* come true."""
+    """Apply *write* to *snapshot* and *observed*."""
     match write:
         case StatusPatch(kind, key, body):
             obj: Any = snapshot.groups[key] if kind == "group" else snapshot.services[key]
@@ -83,7 +83,7 @@ def carry_out(snapshot: Snapshot, observed: Observed, write: object) -> None:
 
 
 def seen(snapshot: Snapshot, objects: OwnedObjects) -> AgentStates:
-    """What the agents say that run the text in the ConfigMap: each instance has one master."""
+    """The states of agents that run the text in the ConfigMap: each instance has one master."""
     group = snapshot.groups[GROUP]
     nodes = [node.metadata.name for node in snapshot.group_nodes(group)]
     data = objects.configmaps[GROUP].data or {}

@@ -1,4 +1,4 @@
-"""A cluster to measure in: pools, Shared groups and Services on a real API server, and kavip beside a bare client."""
+"""A cluster for measurements: pools, Shared groups and Services on a real API server, kavip and a bare client."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ GROUPS: Final = 20
 POOLS: Final = 50
 HOST: Final = "127.0.0.1"
 NAMESPACE: Final = "bench"
-BARE: Final = "plain"  # whose Services the bare client works on
+BARE: Final = "plain"  # the namespace of the bare client's Services
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 
@@ -46,14 +46,14 @@ def path(namespace: str, name: str = "", part: str = "") -> str:
 
 
 def notes(number: int) -> dict[str, str]:
-    """The annotations that make a Service kavip's."""
+    """The annotations that make kavip manage a Service."""
     return {names.GROUP_ANNOTATION: f"{NAMESPACE}/g{number % GROUPS}", names.POOL_ANNOTATION: f"p{number % POOLS}"}
 
 
 def service(
     namespace: str, name: str, *, annotations: dict[str, str] | None = None, port: int = 80, **more: Any
 ) -> dict[str, Any]:
-    """A Service as users write it, without node ports: there are fewer of them than Services."""
+    """A Service as users write it, without node ports: a cluster has fewer node ports than these Services need."""
     ports = [{"name": "http", "port": port}, {"name": "https", "port": port + 363}]
     spec = {"type": "LoadBalancer", "ports": ports, "allocateLoadBalancerNodePorts": False, "selector": {"app": "a"}}
     metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}, "labels": {"app": name}}
@@ -61,7 +61,7 @@ def service(
 
 
 def status(number: int, version: str = "") -> dict[str, Any]:
-    """What the bare client writes: the fields that kavip writes, as many and as long; *number* makes the address."""
+    """The status that the bare client writes, with fields like those of kavip; *number* selects the address."""
     address = f"10.{64 + number // 62500}.{number // 250 % 250}.{number % 250}"
     told = [
         ("AddressAssigned", "True", "Assigned", f"{address} from pool p{number % POOLS}"),
@@ -83,7 +83,7 @@ def status(number: int, version: str = "") -> dict[str, Any]:
 
 
 async def prepare(bare: Bare, count: int) -> None:
-    """Namespaces, pools and groups, and *count* Services of each party."""
+    """Create namespaces, pools and groups, and *count* Services each for kavip and for the bare client."""
     for name in (NAMESPACE, BARE):
         await bare.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     for number in range(POOLS):
@@ -112,14 +112,14 @@ async def versions(bare: Bare, namespace: str) -> dict[str, str]:
 
 
 async def clear(bare: Bare, namespace: str, services: Iterable[str]) -> None:
-    """Take addresses and conditions away again."""
+    """Clear the status of *services*."""
     nothing = {"status": {"loadBalancer": None, "conditions": None}}
     await bare.all(("PATCH", path(namespace, name, "status"), nothing, MERGE) for name in services)
 
 
 @contextmanager
 def running(plane: ControlPlane, role: str, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """``kavip ROLE`` against *plane*: the process, and the port of its probes; it ends with the block."""
+    """Run ``kavip ROLE`` against *plane* during the block; yields the process and the port of its probes."""
     free = free_ports(2)
     ports = {"metrics": 0, "probe": free[0], "webhook": free[1]}
     flags = [f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", "--drain-seconds=0", *more]
@@ -138,6 +138,6 @@ def running(plane: ControlPlane, role: str, *more: str) -> Iterator[tuple[subpro
 
 
 def resident(pid: int) -> int:
-    """MiB of memory that *pid* has resident (VmRSS)."""
+    """The resident memory of *pid* in MiB (VmRSS)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))

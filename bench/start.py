@@ -1,8 +1,8 @@
 """
-How long ``kavip run`` takes until it is ready, and how much memory it then has.
+The time until ``kavip run`` is ready, and the memory that it then uses.
 
-kavip has given each Service an address before. What counts is what starting takes beyond a bare client's LIST of the
-same Services in the same run, process start and TLS included.
+Each Service already has an address from kavip. The time, with process start and TLS, is compared with a LIST of the
+same Services by a bare client in the same run.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ROUNDS = 3
 PATIENCE = 600.0
 BEYOND = 2.0  # seconds
 MEMORY = 150  # MiB
-SETTLED = 15.0  # seconds: it takes the lead, looks at every Service, and writes nothing
+SETTLED = 15.0  # seconds in which kavip becomes the leader and reconciles every Service, without a write
 
 
 async def measure(site: Site) -> None:
@@ -40,7 +40,7 @@ async def measure(site: Site) -> None:
 
 
 async def until_ready(port: int) -> float:
-    """Seconds until the probe says so."""
+    """The seconds until the readiness probe answers 200."""
     began = time.perf_counter()
     async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
         while True:

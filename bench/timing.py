@@ -1,6 +1,4 @@
-"""
-How the benchmarks in process take time: that of the processor, for they wait for nothing but other programs.
-"""
+"""Helpers to time the benchmarks in process, by CPU time, so that other programs on the machine do not count."""
 
 import gc
 import os
@@ -15,7 +13,7 @@ MICRO = 1e6
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Keep what there is now from the garbage collector, as kavip does once its caches are filled (kavip.app)."""
+    """Freeze all existing objects in the garbage collector, as kavip does once its caches are filled (kavip.app)."""
     gc.collect()
     gc.freeze()
     try:
@@ -33,7 +31,7 @@ def timed(operation: Callable[[], object]) -> float:
 
 
 def best(times: int, operation: Callable[[], object]) -> float:
-    """The least of several times: what disturbs a measurement only ever adds to it."""
+    """The shortest of several times, because a disturbance only makes a measurement longer."""
     return min(timed(operation) for _ in range(times))
 
 
@@ -44,12 +42,12 @@ def resident() -> float:
 
 
 def within(what: str, seconds: float, *, microseconds: float) -> None:
-    """Print how long an operation takes, and whether that is less than so many *microseconds*."""
+    """Print the time of an operation, and whether it is under *microseconds*."""
     goal.row(what, f"{seconds * MICRO:.1f} us", goal=f"under {microseconds:g} us", met=seconds * MICRO < microseconds)
 
 
 def flat(what: str, few: float, many: float, *, most: float) -> None:
-    """Print by how much an operation costs more where there is much, and whether that is next to nothing."""
+    """Print the ratio of the time with many objects to the time with few, and whether it is under *most*."""
     goal.row(what, f"{many / few:.2f} x", goal=f"flat, under {most:g} x", met=many / few < most)
 
 

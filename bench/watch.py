@@ -1,9 +1,9 @@
 """
-What the agent's watches cost beside libraries: changes of addresses and interfaces, and of files. It needs root.
+CPU time and memory of the agent's watches of the network and of files, compared with libraries. It needs root.
 
-A child process in a network namespace watches while 500 VIPs come and go, as in a fail-over of a Shared group, and 100
-interfaces, as pods start and end. Files: a dump of 255 instances is written in 60 pieces, 100 times, into the folder
-whose pid file is watched. ``asyncinotify`` is measured too if it is installed.
+Network: a child process in a network namespace watches while 500 VIPs come and go, as in a fail-over of a Shared group,
+and 100 interfaces, as when pods start and end. Files: a dump of 255 instances is written 100 times in 60 pieces, into
+the folder whose pid file is watched. ``asyncinotify`` is measured too if it is installed.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ FILES: Final = ("own watch", "pyroute2's Inotify", "asyncinotify")
 
 
 class Count:
-    """Wake-ups of the event loop (or of the library's thread), and when the last one was."""
+    """The number of wake-ups of the event loop (or of the library's thread), and the time of the last one."""
 
     def __init__(self) -> None:
         self.wakeups = 0
@@ -49,8 +49,8 @@ class Count:
 
 
 async def measured(watch: Callable[[Count], Any], disturb: Callable[[], None]) -> None:
-    """Print as JSON what *watch* costs while *disturb* runs in a thread; its child processes are not counted."""
-    import kavip.agent.main  # noqa: F401 - all that the agent has loaded anyway
+    """Print as JSON the CPU time and memory of *watch* while *disturb* runs in a thread, without child processes."""
+    import kavip.agent.main  # noqa: F401 - load what the agent loads in any case
 
     gc.collect()
     gc.freeze()
@@ -99,7 +99,7 @@ class Reader:
 
 
 def own_reader(count: Count) -> Any:
-    """kavip.agent.rtnetlink, as it stands."""
+    """The reader of kavip.agent.rtnetlink."""
     from kavip.agent.rtnetlink import changes
 
     return Reader(count, lambda data: list(changes(data)))
@@ -145,7 +145,7 @@ class IPRoute:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def dumper(folder: Path) -> Callable[[], None]:
-    """Writes dumps as keepalived does: under another name, in pieces, then a rename; at the end the pid file."""
+    """A function that writes dumps as keepalived does: a temporary name, a rename, then pieces; last the pid file."""
 
     def write() -> None:
         for _ in range(DUMPS):
@@ -161,7 +161,7 @@ def dumper(folder: Path) -> Callable[[], None]:
 
 
 def own_watch(count: Count, folder: Path) -> Any:
-    """kavip.agent.inotify, as it stands."""
+    """The watch of kavip.agent.inotify."""
     from kavip.agent.inotify import CREATED, File, Folder, FolderWatch
 
     class Counted(FolderWatch):
@@ -174,7 +174,7 @@ def own_watch(count: Count, folder: Path) -> Any:
 
 
 class Threaded:
-    """pyroute2's Inotify: it blocks, so it has a thread."""
+    """pyroute2's Inotify, in a thread because it blocks."""
 
     def __init__(self, count: Count, folder: Path) -> None:
         from pyroute2.inotify.inotify_fd import Inotify
@@ -231,7 +231,7 @@ def child(kind: str) -> None:
 
 
 def main() -> None:
-    """Print a table, each row from a process of its own."""
+    """Print a table; each row comes from its own process."""
     with runs.in_memory() as state, Segment(state, nodes=1) as lan:
         for kind in (*NETWORK, *FILES):
             if kind == "asyncinotify" and importlib.util.find_spec(kind) is None:
@@ -242,7 +242,7 @@ def main() -> None:
             found = json.loads(lan.node("n1").exec(sys.executable, "-m", "bench.watch", kind).stdout)
             plain(f"  {kind}: processor", f"{found['cpu'] * 1000:.0f} ms")
             plain("    wake-ups", f"{found['wakeups']}")
-            plain("    memory to load, and that it grows by", f"{found['loaded']:.1f} + {found['grown']:.1f} MiB")
+            plain("    memory after loading, and its growth", f"{found['loaded']:.1f} + {found['grown']:.1f} MiB")
 
 
 if __name__ == "__main__":

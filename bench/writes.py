@@ -1,4 +1,4 @@
-"""Status writes of Services as the API server's audit log tells them: whose they were, and how long they took."""
+"""Status writes of Services in the API server's audit log, with their User-Agent and times."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One status write that succeeded: its Service, its *agent*, seconds since the epoch, the *size* of its body."""
+    """A successful status write: its Service, *agent* (User-Agent), times since the epoch, and *size* of its body."""
 
     namespace: str
     name: str
@@ -23,7 +23,7 @@ class Write:
 
 
 class Writes:
-    """The status writes from here on. Nothing is parsed before somebody asks: the machine is being measured."""
+    """The status writes from now on. They are parsed only on request, because parsing would disturb a measurement."""
 
     def __init__(self, log: Path) -> None:
         """Begin at the end of *log*."""
@@ -31,7 +31,7 @@ class Writes:
         self._lines: list[bytes] = []
 
     def by(self, agent: str) -> list[Write]:
-        """Those so far of whoever calls himself *agent*."""
+        """The writes so far whose User-Agent begins with *agent*."""
         self._read()
         found = (_write(json.loads(line)) for line in self._lines)
         return [each for each in found if each and each.agent.startswith(agent)]
@@ -56,7 +56,7 @@ class Writes:
 
 
 def duration(writes: list[Write]) -> float:
-    """Seconds from the first that came to the last that was answered."""
+    """The seconds from the receipt of the first write to the response to the last."""
     return max(each.ended for each in writes) - min(each.began for each in writes)
 
 
