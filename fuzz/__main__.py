@@ -1,9 +1,9 @@
 """
-``make fuzz``: whatever is asked, the answer is a well-formed AdmissionReview or a 4xx, at a steady cost.
+``make fuzz``: the webhook answers any request with a well-formed AdmissionReview or a 4xx, in bounded time and memory.
 
-Seven reviews of ten are bytes at the endpoint, three are objects at the policy. And whatever happens in a cluster, no
-address has two holders, moves without cause, or lies idle: see :mod:`fuzz.histories`. A finding is printed with the
-seed that brings it back: ``python -m fuzz --seed N``.
+Seven of ten reviews are bytes sent to the endpoint, and three are objects evaluated by the policy. Random histories of
+a cluster follow: no address may have two holders, move without cause, or stay free while a Service waits for it
+(:mod:`fuzz.histories`). Each finding has a seed. ``python -m fuzz --seed N`` repeats it.
 """
 
 import secrets
@@ -23,11 +23,11 @@ HISTORIES: Final = 10_000
 
 
 @click.command()
-@click.option("--reviews", default=REVIEWS, show_default=True, help="How many in all.")
-@click.option("--histories", default=HISTORIES, show_default=True, help="How many histories of a cluster.")
+@click.option("--reviews", default=REVIEWS, show_default=True, help="Number of reviews.")
+@click.option("--histories", default=HISTORIES, show_default=True, help="Number of histories of a cluster.")
 @click.option("--seed", type=int, help="Repeat a run. [a new one]")
 def main(reviews: int, histories: int, seed: int | None) -> None:
-    """Run all of it; exit status 1 where something was found."""
+    """Run all parts; exit with status 1 if there is a finding."""
     chosen = secrets.randbits(32) if seed is None else seed
     print(f"seed {chosen}", flush=True)
     objects = reviews * 3 // 10
@@ -48,5 +48,5 @@ def main(reviews: int, histories: int, seed: int | None) -> None:
     )
 
 
-if __name__ == "__main__":  # the histories start processes, which look at this module too
+if __name__ == "__main__":  # the histories start processes that import this module too
     main()

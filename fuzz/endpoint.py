@@ -1,8 +1,8 @@
 """
-Bytes at the endpoint of a real server process, over TLS.
+Sends bytes to the endpoint of a real server process, over TLS.
 
-Most requests have a sound head and a damaged body, and go over connections that stand; the others have a damaged head
-and a connection of their own, for nobody can say where the next request begins.
+Most requests have a valid head and a damaged body, and use open connections again. The others have a damaged head and
+a new connection each, because the start of the next request would be unknown.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fuzz.report import Report, resident
 from kavip.webhook.server import ROUTES
 
 WORKERS: Final = 8
-PATIENCE: Final = 30.0  # for an answer, on a machine that has other things to do
+PATIENCE: Final = 30.0  # seconds until an answer, generous for a busy machine
 SOUND: Final = question()
 TOKENS: Final = (
     *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800", b"1e999999", b"9" * 400, b"-0", b"NaN", b"\\u0000"),
@@ -43,7 +43,7 @@ TARGETS: Final = (b"/", b"*", b"//", b"/%00", b"/../..", b"http://[::1", b"/vali
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One request; *framed*: its head says truly where it ends, so the connection can be used again."""
+    """One request; *framed*: its head has the correct length, so the connection can be used again."""
 
     data: bytes
     framed: bool
@@ -68,7 +68,7 @@ def case(rng: random.Random) -> Case:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """*data* with up to four wounds."""
+    """*data* with up to four random changes."""
     for _ in range(rng.randint(0, 4)):
         at = rng.randint(0, len(data))
         end = min(len(data), at + rng.randint(0, 40))
@@ -89,7 +89,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def run(count: int, *, seed: int) -> Report:
-    """Send *count* requests to a server of our own."""
+    """Start a server and send *count* requests to it."""
     report = Report("bytes at the endpoint")
     with _target(report) as told:
         asyncio.run(_run(count, report, told, seed=seed))
@@ -103,7 +103,7 @@ def _target(report: Report) -> Iterator[dict[str, Any]]:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
         if broken := json.loads(process.communicate("")[0])["errors"]:
-            report.findings.append(f"{broken} exceptions in the server; the log above has where")
+            report.findings.append(f"{broken} exceptions in the server; see the log above")
 
 
 async def _run(count: int, report: Report, told: dict[str, Any], *, seed: int) -> None:
@@ -130,14 +130,14 @@ async def _run(count: int, report: Report, told: dict[str, Any], *, seed: int) -
 
 
 class _Client:
-    """One client with a connection that it opens again when it is lost."""
+    """A client that opens its connection again after it is lost."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self._port, self._context = port, context
         self._wire: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, chosen: Case) -> str:
-        """Send it; what came back, in a word or two."""
+        """Send *chosen*; the outcome in a word or two."""
         if self._wire is None:
             self._wire = await asyncio.open_connection(HOST, self._port, ssl=self._context)
         reader, writer = self._wire

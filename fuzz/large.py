@@ -1,8 +1,8 @@
 """
-Objects as large as a body may be: none may hold up everybody else.
+Objects of the largest permitted size: the evaluation of one must not block other reviews for long.
 
-What judging one takes is a ratio to reading the same bytes as plain JSON, both in seconds of this process's own: a busy
-machine takes its time of anybody.
+The time of an evaluation is a ratio to decoding the same bytes as plain JSON. Both are CPU times of this process, so a
+busy machine does not change the result.
 """
 
 import json
@@ -21,7 +21,7 @@ _SERVICE: Final = {"metadata": {"name": "w", "namespace": "shop"}, "spec": {"typ
 
 
 def objects(size: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """What is large, the path, and the object, of about *size* bytes."""
+    """The large field, the path, and an object of about *size* bytes."""
     many, text = size // 16, "a" * size
     spread = [f"11.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(many)]
     group = {names.GROUP_ANNOTATION: "lb/g0"}
@@ -50,7 +50,7 @@ def objects(size: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def slow(size: int) -> list[str]:
-    """The objects that take too long, one line each."""
+    """One line for each object whose evaluation takes too long."""
     snapshot = cluster(100)
     found = []
     for what, path, value in objects(size):

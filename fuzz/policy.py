@@ -1,4 +1,4 @@
-"""Objects at the policy: each is allowed, or refused with words, and no rule breaks."""
+"""Evaluates objects by the policy: each is allowed, or refused with a message, and no rule raises an exception."""
 
 import contextlib
 import traceback
@@ -19,12 +19,12 @@ from kavip.errors import BadInput
 from kavip.snapshot import Snapshot
 from kavip.webhook.server import ROUTES
 
-BATCH: Final = 500  # examples of one path: hypothesis keeps each in mind until the batch ends
+BATCH: Final = 500  # examples of one path: hypothesis keeps all of them in memory until the batch ends
 SERVICES: Final = 200
 
 
 def run(count: int, *, seed: int) -> Report:
-    """Judge *count* objects, the paths in turn."""
+    """Evaluate *count* objects, with the paths in turn."""
     report = Report("objects at the policy")
     snapshot = cluster(SERVICES)
     paths = sorted(ROUTES)
@@ -57,17 +57,17 @@ def _batch(path: str, snapshot: Snapshot, report: Report, *, size: int, number: 
     with contextlib.suppress(_Finding):
         try:
             judged()
-        except Exception:  # noqa: BLE001 - whatever a rule raises is what is looked for
+        except Exception:  # noqa: BLE001 - any exception of a rule is a finding
             report.findings.append(f"seed {number}, {path}: {traceback.format_exc(limit=-4)}")
             raise _Finding from None
 
 
 class _Finding(Exception):
-    """A rule broke."""
+    """A rule has raised an exception."""
 
 
 def judge(path: str, body: bytes, snapshot: Snapshot) -> str:
-    """What the server does between reading a body and writing one; the outcome."""
+    """Evaluate *body* as the server does between reading the request and writing the response; the outcome."""
     asked = review.decode_request(body)
     try:
         found = ROUTES[path].decide(asked, snapshot, PolicyOptions())

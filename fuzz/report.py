@@ -1,4 +1,4 @@
-"""What a run has shown: what was answered, what should not have been, and whether cost or memory creep."""
+"""The results of a run: answers, findings, and whether latency or memory grew."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 SLOWER: Final = 3.0  # times the p99 of the first tenth
-LEISURE: Final = 0.02  # seconds that a busy machine may add
+NOISE: Final = 0.02  # seconds that a busy machine may add
 GROWTH: Final = 48  # MiB, allocators and caches included
 
 _SHOWN: Final = 10
@@ -15,7 +15,7 @@ _SHOWN: Final = 10
 
 @dataclass(slots=True)
 class Report:
-    """One way of asking; *seconds* are the latencies in order, *resident* the MiB at the first tenth and at the end."""
+    """The results of one kind of input: latencies in order, and MiB after the first tenth and at the end."""
 
     name: str
     answers: Counter[str] = field(default_factory=Counter)
@@ -25,16 +25,16 @@ class Report:
 
     @property
     def p99(self) -> tuple[float, float]:
-        """Of the first tenth, and of the last."""
+        """The p99 latency of the first tenth, and of the last."""
         tenth = max(len(self.seconds) // 10, 1)
         return percentile(self.seconds[:tenth]), percentile(self.seconds[-tenth:])
 
     @property
     def creep(self) -> list[str]:
-        """What has grown."""
+        """One line for each growth beyond its limit."""
         first, last = self.p99
         found = []
-        if last > SLOWER * first + LEISURE:
+        if last > SLOWER * first + NOISE:
             found.append(f"p99 grew from {first * 1e3:.2f} to {last * 1e3:.2f} ms")
         if self.resident[1] > self.resident[0] + GROWTH:
             found.append(f"memory grew from {self.resident[0]} to {self.resident[1]} MiB")
@@ -57,6 +57,6 @@ def percentile(seconds: Sequence[float]) -> float:
 
 
 def resident(pid: int | str = "self") -> int:
-    """MiB that a process has resident."""
+    """The resident memory of a process in MiB."""
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0]) // 1024

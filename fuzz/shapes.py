@@ -1,7 +1,7 @@
 """
-Objects of the right shape with the oddest values: strategies made from the wire types themselves.
+Strategies for objects with the right fields and unusual values, generated from the wire types.
 
-So a new field is fuzzed from the day it exists.
+So a new field is fuzzed as soon as it exists.
 """
 
 import json
@@ -71,12 +71,12 @@ OPERATIONS: Final = st.sampled_from(("CREATE", "UPDATE", "UPDATE", "DELETE", "CO
 
 
 def kind_of(path: str) -> type[Service] | type[KeepalivedGroup] | type[VIPPool]:
-    """The kind that *path* judges."""
+    """The kind that *path* validates."""
     return Service if "service" in path else VIPPool if "pool" in path else KeepalivedGroup
 
 
 def _managed(service: dict[str, Any]) -> dict[str, Any]:
-    """*service* as one that kavip judges, where it is a Service at all."""
+    """*service* as one that kavip manages, as far as it has the fields of a Service."""
     spec, metadata = service.get("spec"), service.get("metadata")
     if isinstance(metadata, dict):
         notes = {names.GROUP_ANNOTATION: "lb/g0"} | (metadata.get("annotations") or {})
@@ -88,7 +88,7 @@ def _managed(service: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def bodies(draw: st.DrawFn, path: str) -> bytes:
-    """A review for *path*: the envelope is sound, the objects are not, and an UPDATE may change little."""
+    """A review for *path*: the envelope is valid, the objects need not be, and an UPDATE may have equal objects."""
     anything = OBJECTS[kind_of(path)] | st.none() | JSON
     new = draw(anything)
     if kind_of(path) is Service and isinstance(new, dict) and draw(st.booleans()):

@@ -1,8 +1,8 @@
 """
-The same seed gives the same examples, whatever else the process has loaded.
+Makes the examples of a seed independent of the modules that the process has loaded.
 
-Hypothesis mixes the constants of all loaded modules of the project into what it draws: an edit of a module, or another
-test imported before, would change the examples, and no seed would bring a finding back. It has no setting for that.
+Hypothesis draws constants from all loaded modules of the project. An edit of a module, or an import by another test,
+would change the examples, and a seed would not repeat a finding. Hypothesis has no setting for this.
 """
 
 from hypothesis.internal.conjecture.providers import HypothesisProvider

@@ -1,4 +1,4 @@
-"""The server that is fuzzed, as a process of its own: ``python -m fuzz.target`` prints its port, its pid and its CA."""
+"""The server under test, in its own process: ``python -m fuzz.target`` prints its port, its pid and its CA."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ SERVICES = 200
 async def main() -> None:
     """Serve until standard input ends."""
     telemetry.configure_logging("warning", "text")
-    server.WAIT_FOR_REFERENCES = 0.0  # type: ignore[misc]  # nothing will arrive: waiting for it would be all that is measured
+    server.WAIT_FOR_REFERENCES = 0.0  # type: ignore[misc]  # no object will arrive, so a wait would dominate the measured time
     now = datetime.now(UTC)
     ca = certificates.new_ca(now)
     faults: list[object] = []
@@ -34,7 +34,7 @@ async def main() -> None:
     errors = sum(
         sample.value for sample in samples if sample.name.endswith("_total") and sample.labels["verdict"] == "error"
     )
-    gc.collect()  # a task that nobody waits for tells of its exception when it goes
+    gc.collect()  # an abandoned task reports its exception when it is collected
     for fault in faults:
         print(fault, file=sys.stderr)
     print(json.dumps({"errors": int(errors) + len(faults)}), flush=True)

@@ -1,1 +1,1 @@
-"""Random histories of a cluster: real caches, real workers and the real writer over an API server that obeys chance."""
+"""Random histories of a cluster: real caches, workers and writer over a fake API server with random faults."""

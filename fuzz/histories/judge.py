@@ -1,11 +1,12 @@
 """
-What must hold of every history, whatever has happened in it.
+The invariants of every history.
 
-*Always*: no address stands in the status of two Services that cannot share it, no write takes an address away without
-cause, none gives what rests to another than who freed it, and none is needless. *At rest*, when everything is delivered
-and worked off: nothing is left to be written for anybody, whoever looks at the objects and in whatever order; so nobody
-waits for what is free. And the ledger that has lived through the history gives the answers of one that is made from the
-objects that are left: nothing has leaked.
+*Always*: no address is in the status of two Services that cannot share it. No write takes an address away without
+cause. No write gives an address in its cool-down to another Service. No write is needless.
+
+*When idle*, which is when all changes are delivered and the queue is empty: a new ledger, made from the objects in any
+order, plans no write, so no Service waits for a free address. The ledger of the history gives the same answers as the
+new one, so nothing has leaked.
 """
 
 import random
@@ -41,39 +42,40 @@ _NOT_OURS = frozenset({"", Reason.FOREIGN_STATUS, Reason.LEFT_TO_PLATFORM})
 
 class Judge:
     """
-    What the history so far excuses, and what it does not.
+    Checks the invariants of one history, with the exceptions that its events allow.
 
-    *moved*: Services that users have asked to move since the last rest, or whose wish is still open. *contested*:
-    addresses that users, another controller or a former leader may have put into two hands since then.
+    *moved*: Services that may move: a user requested it since the last idle check, or a request is still unserved.
+    *contested*: addresses that may have two holders, because users, another controller or a former leader assigned them
+    since then.
     """
 
     def __init__(self, server: Server) -> None:
-        """Nothing is excused."""
+        """Start without exceptions."""
         self._server = server
         self.moved: set[str] = set()
         self.contested: set[Address] = set()
         self.stale = 0
-        """How often a Service at rest waited with words that have become old: who waits is not woken for words."""
+        """How often an idle check found a waiting Service with an outdated message: this alone requeues no Service."""
         self._seen = 0
-        self._defaults = {""}  # the default group, and those that were it since the last rest
-        self._rests: dict[Address, CoolingAddress] = {}  # as status told at the last rest, until something may end them
-        self._allowed: set[Range] = set()  # what pools have had to give since the last rest
+        self._defaults = {""}  # every default group since the last idle check
+        self._rests: dict[Address, CoolingAddress] = {}  # those of the last idle check that no event has ended
+        self._allowed: set[Range] = set()  # the ranges of all pools since the last idle check
 
     # --- always -------------------------------------------------------------------------------------------------------
     def writes(self, now: datetime) -> None:
-        """Judge the status writes since the last call."""
+        """Check the status writes since the last call."""
         for write in self._server.writes[self._seen :]:
             may_move = write.before.key in self.moved or write.before.metadata.annotation(names.REASSIGN_ANNOTATION)
-            has_others = len(self._defaults) > 1 and _key(write.before)  # with whom it may share
+            has_others = len(self._defaults) > 1 and _key(write.before)  # so other Services may share with it
             is_excused = may_move or has_others or not write.taken - self.contested
             assert is_excused, f"moved without cause: {_told(write)}"
             for address in sorted(write.given - self.contested):
-                assert any(span.holds(address) for span in self._allowed), f"nobody's to give: {_told(write)}"
+                assert any(span.holds(address) for span in self._allowed), f"in no pool: {_told(write)}"
                 assert not any(address in users.own(each) for each in self._owners()), f"not free: {_told(write)}"
                 rest = self._rests.get(address)
                 is_over = rest is None or rest.until <= now or rest.service == write.after.key
-                # its own external IP: it is announced already, whoever freed it
-                assert is_over or address in write.before.external_addresses, f"{rest} is given: {_told(write)}"
+                # the Service's own external IP is already announced, so its cool-down does not matter
+                assert is_over or address in write.before.external_addresses, f"in cool-down: {rest}: {_told(write)}"
             for address in write.after.ingress_addresses:
                 self._rests.pop(address, None)
         if self._seen < len(self._server.writes):
@@ -83,7 +85,7 @@ class Judge:
         assert not self._server.needless, self._server.needless
 
     def pool(self, wire: VIPPool) -> None:
-        """A pool is there, or is otherwise: what it has to give may be given from now on, and until the next rest."""
+        """A pool was created or edited: its addresses may be assigned until the next idle check."""
         self._allowed |= set(_to_give(wire))
         self._rests.clear()
 
@@ -102,15 +104,15 @@ class Judge:
                     if not any(_may_share(one, other, default) for default in self._defaults):
                         yield address, one.key, other.key
 
-    # --- what users do excuses ----------------------------------------------------------------------------------------
+    # --- events that allow exceptions ---------------------------------------------------------------------------------
     def edited(self, old: Service, new: Service) -> None:
-        """A user has edited a Service: it may move if he asked for that, and its sharing may have ended."""
+        """A user has edited a Service: it may move if the edit requests that, and its sharing may have ended."""
         if _asks(old) != _asks(new):
             self.moved.add(new.key)
         self.contested |= {*old.ingress_addresses, *(address for address, _, _ in self._doubles())}
 
     def intruded(self, key: str) -> None:
-        """Somebody who does not lead has written a status: until it is seen others may be given the same."""
+        """A writer other than the leader wrote a status: until the leader sees it, it may assign the same addresses."""
         self._seen = len(self._server.writes)
         self.moved.add(key)
         if (found := self._server.services.get(key)) is not None:
@@ -119,7 +121,7 @@ class Judge:
                 self._rests.pop(address, None)
 
     def free(self) -> None:
-        """Whoever depends on the default group may have lost or changed it, and with it whom he shares with."""
+        """The default group may have changed: Services that depend on it may move, and may share with others."""
         self._defaults.add(self._default())
         self.moved |= {key for key, each in self._server.services.items() if not each.declared_group}
 
@@ -127,9 +129,9 @@ class Judge:
         groups = self._server.objects[names.KEEPALIVED_GROUP].values()
         return next((each.key for each in groups if isinstance(each, KeepalivedGroup) and each.is_default), "")
 
-    # --- at rest ------------------------------------------------------------------------------------------------------
+    # --- when idle ----------------------------------------------------------------------------------------------------
     def rest(self, lived: Snapshot, now: datetime, luck: random.Random) -> None:
-        """Everything is delivered, answered and worked off: judge, and excuse nothing any more."""
+        """Check the invariants of an idle controller, and drop all exceptions."""
         self.writes(now)
         objects = [each for kind in self._server.objects.values() for each in kind.values()]
         luck.shuffle(objects)
@@ -150,28 +152,30 @@ class Judge:
         for address, one, other in self._doubles():
             pair = [self._server.services[key] for key in (one, other)]
             is_left = any(_reason(each) in _NOT_OURS or each.metadata.deletion_timestamp for each in pair)
-            assert is_left, f"two holders at rest: {address} of {one} and {other}"  # kavip writes to neither of these
+            assert is_left, (
+                f"two holders when idle: {address} of {one} and {other}"
+            )  # kavip may not write to one of them
         self.contested = {address for address, _, _ in self._doubles()}
         self._rests = {rest.address: rest for name in fresh.pools for rest in fresh.ledger.cooldown.of(name)}
         self._allowed = {span for wire in fresh.pools.values() for span in _to_give(wire)}
 
     def late(self, adrift: Iterable[Request]) -> None:
-        """At rest no write of the leader is open that could still give an address: it would be given twice."""
+        """Check that no open write of the idle leader can assign an address, which would then have two holders."""
         for each in adrift:
             found = self._server.services.get(each.key) if each.kind == names.SERVICE else None
             if found is not None and each.body["metadata"]["resourceVersion"] == found.metadata.resource_version:
                 given = each.body["status"].get("loadBalancer", {}).get("ingress")
-                assert not given, f"may still be done: {each.by} gives {given} to {each.key}"
+                assert not given, f"may still succeed: {each.by} assigns {given} to {each.key}"
 
     def _is_open(self, fresh: Snapshot, service: Service) -> bool:
-        """Whether a wish of *service* is not granted yet: as soon as it is, the Service moves."""
+        """Whether a request of *service* is unserved: the Service may move when it is served."""
         labels = fresh.namespace_labels(service.metadata.namespace)
         group = fresh.group_of(service)
         outcome = settle(service, fresh.parsed_pools, fresh.ledger, group=group, namespace_labels=labels)
         return isinstance(outcome, Refusal) or outcome.refusal is not None
 
     def _same(self, lived: Snapshot, fresh: Snapshot) -> None:
-        """The ledger that has lived through everything says what one says that was made just now."""
+        """The ledger of the history gives the same answers as a new one."""
         one, other = lived.ledger, fresh.ledger
         assert lived.parsed_pools.in_force == fresh.parsed_pools.in_force
         for pool in fresh.parsed_pools.in_force:
@@ -182,19 +186,19 @@ class Judge:
         for key in users.KEYS:
             assert one.held(key) == other.held(key), f"{key} holds {one.held(key)}, not {other.held(key)}"
         for address in map(parse_address, users.ADDRESSES):
-            # by key: while there is no default group, whoever lived through its going knows which it was
+            # by key: without a default group, the old ledger still knows the last one
             assert _keys(one.claims.claimants(address)) == _keys(other.claims.claimants(address)), (
                 f"claimants of {address}"
             )
-            assert _keys(one.requesting(address)) == _keys(other.requesting(address)), f"wishes for {address}"
+            assert _keys(one.requesting(address)) == _keys(other.requesting(address)), f"requests for {address}"
             assert one.owner(address) == other.owner(address), f"owner of {address}"
-        # while there is no default group, whoever lived through its going still lets those share who were in it
+        # without a default group, the old ledger still lets the Services of the last one share
         for probe in _PROBES if fresh.default_group else (each for each in _PROBES if not _key(each)):
             answers = [
                 settle(probe, each.parsed_pools, each.ledger, namespace_labels=each.namespace_labels("a"))
                 for each in (lived, fresh)
             ]
-            assert answers[0] == answers[1], f"the order of events shows: {answers}"
+            assert answers[0] == answers[1], f"the answer depends on the order of events: {answers}"
 
 
 def _keys(terms: Iterable[Terms]) -> list[str]:
@@ -218,7 +222,7 @@ def _key(service: Service) -> str:
 
 
 def _may_share(one: Service, other: Service, default: str) -> bool:
-    """The rule of sharing in words of its own: the contract's, not the code's."""
+    """The rule of sharing, written independently of the code, from the contract."""
     keys = [_key(each) for each in (one, other)]
     ports = [{(port.protocol, port.port) for port in each.spec.ports or ()} for each in (one, other)]
     local = [each.spec.external_traffic_policy == "Local" for each in (one, other)]
@@ -234,7 +238,7 @@ def _may_share(one: Service, other: Service, default: str) -> bool:
 
 
 def _to_give(wire: VIPPool) -> tuple[Range, ...]:
-    """What is declared and not excluded, where all of it can be read."""
+    """The declared ranges without the excluded ones; nothing if any of them is malformed."""
     try:
         whole = [parse_range(text) for text in wire.spec.addresses]
         return subtract(whole, [parse_range(text) for text in wire.spec.exclude or ()])
@@ -243,7 +247,7 @@ def _to_give(wire: VIPPool) -> tuple[Range, ...]:
 
 
 def _asks(service: Service) -> object:
-    """What of a Service may move it when edited."""
+    """The fields of a Service whose edit may move it."""
     notes = service.metadata.annotations or {}
     spec = service.spec
     asked = (names.POOL_ANNOTATION, names.ADDRESSES_ANNOTATION, names.GROUP_ANNOTATION)
@@ -252,7 +256,7 @@ def _asks(service: Service) -> object:
 
 
 def _is_due(service: Service, plan: Plan) -> bool:
-    """Whether *plan* gives or takes an address, or tells another reason of one who has some; mere words may wait."""
+    """Whether *plan* assigns or removes addresses, or changes the reason of a holder; a new message may wait."""
     told = _reason(service)
     for write in plan.writes:
         status = write.body["status"] if isinstance(write, StatusPatch) else {}

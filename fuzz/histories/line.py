@@ -1,8 +1,8 @@
 """
-The line between one replica and the API server: nothing passes but when the history says so.
+The fake API client of one replica: events and writes pass only when the history decides.
 
-It has of :class:`kavip.kube.client.Client` what caches and writers use. Watches lag, each kind for itself; they break,
-expire, and repeat what they have told already. Writes are done, refused, or never heard of again.
+It has those methods of :class:`kavip.kube.client.Client` that caches and writers use. The watch of each kind lags by
+itself. Watches break, expire and repeat events. Writes succeed, fail, or get no response.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from kavip.snapshot import Object
 
 
 class Fate(StrEnum):
-    """What becomes of a write."""
+    """The result of a write."""
 
     DONE = "done and answered"
     SLOW = "done; the answer comes later"
     LOST = "done, and no answer"
-    LATE = "no answer; done later, perhaps"
+    LATE = "no answer; perhaps done later"
     NEVER = "no answer, and never done"
     REFUSED = "refused"
-    THROTTLED = "told to come again"
+    THROTTLED = "throttled"
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A status patch on its way; *answer* once the server has seen it."""
+    """A status patch that was sent; *answer* is set once the server has processed it."""
 
     by: str
     kind: str
@@ -47,38 +47,38 @@ class Line:
     """One replica's client."""
 
     def __init__(self, server: Server, name: str) -> None:
-        """Everything has been delivered; nothing is under way."""
+        """Start with all events delivered and no open request."""
         self.name = name
         self.requests: list[Request] = []
-        self.adrift: list[Request] = []  # nobody waits for these any more, but the server may still get them
+        self.adrift: list[Request] = []  # the replica has given these up, but the server may still process them
         self._server = server
         self._granted: defaultdict[str, int] = defaultdict(int)
         self._rewind: defaultdict[str, int] = defaultdict(int)
         self._faults: dict[str, ApiError] = {}
         self._news: dict[str, asyncio.Future[None]] = {}
 
-    # --- what the history decides -----------------------------------------------------------------------------------
+    # --- called by the history --------------------------------------------------------------------------------------
     def backlog(self) -> list[str]:
-        """The kinds of which something is not delivered yet."""
+        """The kinds with undelivered events."""
         return [kind for kind, changes in self._server.changes.items() if self._granted[kind] < len(changes)]
 
     def deliver(self, kind: str, count: int) -> None:
-        """Let the next *count* changes of *kind* pass."""
+        """Deliver the next *count* events of *kind*."""
         self._granted[kind] = min(self._granted[kind] + count, len(self._server.changes[kind]))
         self._nudge(kind)
 
     def deliver_all(self) -> None:
-        """Let everything pass."""
+        """Deliver all events."""
         for kind in self.backlog():
             self.deliver(kind, len(self._server.changes[kind]))
 
     def disturb(self, kind: str, error: ApiError, *, rewind: int = 0) -> None:
-        """End the watch of *kind*; the next one tells the last *rewind* changes again."""
+        """End the watch of *kind* with *error*; the next watch repeats the last *rewind* events."""
         self._faults[kind], self._rewind[kind] = error, rewind
         self._nudge(kind)
 
     def settle(self, request: Request, fate: Fate) -> None:
-        """Let *request* have its fate."""
+        """End *request* with the result *fate*."""
         if fate in (Fate.DONE, Fate.SLOW, Fate.LOST) and request.answer is None:
             self.perform(request)
         if fate is Fate.SLOW:
@@ -97,27 +97,27 @@ class Line:
             request.future.set_result(answer)
 
     def perform(self, request: Request) -> None:
-        """The server gets *request*."""
+        """Let the server process *request*."""
         try:
             request.answer = self._server.patch_status(request.by, request.kind, request.key, request.body)
         except ApiError as error:
             request.answer = error
 
     def cut(self) -> list[Request]:
-        """The replica is gone; what it has sent and the server has not got."""
+        """Disconnect the replica; its requests that the server has not processed."""
         left = [*self.adrift, *(request for request in self.requests if request.answer is None)]
         self.requests, self.adrift = [], []
         return left
 
-    # --- what the replica calls -------------------------------------------------------------------------------------
+    # --- called by the replica --------------------------------------------------------------------------------------
     async def list(self, resource: Any, **_: Any) -> tuple[Sequence[Object], str]:
-        """Everything, as it is now."""
+        """All objects, and the version of the list."""
         kind = resource.kind
         return list(self._server.objects[kind].values()), str(self._server.version)
 
     @asynccontextmanager
     async def watch(self, resource: Any, version: str, **_: Any) -> AsyncIterator[AsyncIterator[Any]]:
-        """What happens after *version*, as far as it may pass."""
+        """The events after *version*, each when it is delivered."""
         kind, rewind = resource.kind, self._rewind.pop(resource.kind, 0)
         start = max(self._server.after(kind, int(version)) - rewind, 0)
         if rewind:
@@ -137,7 +137,7 @@ class Line:
             yield Changed(change.new) if change.new is not None else Deleted(change.key, str(change.version))
 
     async def patch(self, resource: Any, key: str, body: Mapping[str, Any], **_: Any) -> Object:
-        """Send a status patch, and wait for its fate."""
+        """Send a status patch, and wait for its result."""
         future: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
         self.requests.append(Request(self.name, resource.kind, key, body, future))
         return await future

@@ -1,8 +1,8 @@
 """
-An event loop whose time stands still until it is told to pass.
+An event loop with virtual time.
 
-:meth:`Loop.spin` runs whatever can run now; what waits for a time waits for :meth:`Loop.skip`. So a history needs no
-second of real time, and the same choices give the same history.
+:meth:`Loop.spin` runs all callbacks that are due; :meth:`Loop.skip` advances the time. So a history needs no real time,
+and the same choices give the same history.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class _Still(selectors.SelectSelector):
-    """Nothing ever comes from outside; asked to wait, it notes for how long and stops the loop instead."""
+    """A selector without file descriptors: instead of waiting, it records the timeout and stops the loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Loop(asyncio.SelectorEventLoop):
     """See the module."""
 
     def __init__(self) -> None:
-        """The time is 0."""
+        """Start at second 0."""
         self._still = _Still()
         super().__init__(self._still)
         self._still.stop = self.stop
@@ -42,12 +42,12 @@ class Loop(asyncio.SelectorEventLoop):
         return self.seconds
 
     def spin(self) -> float | None:
-        """Run until everybody waits; for how many seconds at least, None: for no time."""
+        """Run until all tasks wait; the seconds until the next timer, None without a timer."""
         self.run_forever()
         return self._still.wait
 
     def skip(self, seconds: float) -> None:
-        """Let *seconds* pass, and everything happen that is due meanwhile."""
+        """Advance the time by *seconds*, and run everything that becomes due."""
         until = self.seconds + seconds
         while (wait := self.spin()) is not None and self.seconds + wait <= until:
             self.seconds += wait

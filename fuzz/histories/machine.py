@@ -1,7 +1,7 @@
 """
-The state machine: users, an API server, lagging watches, failing writes, and controllers that come and go.
+The state machine: users, an API server, lagging watches, failing writes, and controllers that start and end.
 
-Hypothesis chooses what happens; nothing else does. Between two choices everything runs that can run.
+Only hypothesis chooses the events. After each event the loop runs everything that can run.
 """
 
 import random
@@ -29,11 +29,11 @@ from kavip.snapshot import KINDS
 from tests.support import build
 
 COUNTS: Counter[str] = Counter()
-"""What has happened in this process: histories, steps, writes, rests."""
+"""Counts of this process: histories, steps, writes, idle checks."""
 
 WATCHED = sorted(KINDS.values())
 CALM = 12
-"""Steps that lie between two rests at least: what goes wrong wants time to pile up."""
+"""The fewest steps between two idle checks, so that faults can accumulate."""
 
 
 class Histories(RuleBasedStateMachine):
@@ -46,7 +46,7 @@ class Histories(RuleBasedStateMachine):
         self.loop = Loop()
         self.server = Server()
         self.judge = Judge(self.server)
-        self.adrift: list[Request] = []  # of replicas that are gone
+        self.adrift: list[Request] = []  # open writes of former replicas
         self.made = 0
         for each in (
             *users.FIRST,
@@ -59,14 +59,14 @@ class Histories(RuleBasedStateMachine):
         self.born = 0
         for pool in users.FIRST:
             self.judge.pool(pool)
-        self.steps = 0  # since the last rest
+        self.steps = 0  # since the last idle check
         self.story: list[str] = []
         self.leader = self._new()
         self.standby = self._new()
         self.leader.lead()
 
     def tell(self, *what: object) -> None:
-        """Note what happens, for whoever has to understand a finding."""
+        """Record an event for the report of a finding."""
         self.story.append(" ".join(map(str, what)))
 
     def _new(self) -> Replica:
@@ -74,7 +74,7 @@ class Histories(RuleBasedStateMachine):
         return Replica(self.server, self.loop, f"replica {self.born}")
 
     def teardown(self) -> None:
-        """Whatever has happened, it comes to rest."""
+        """Every history must reach an idle state."""
         try:
             self.rest()
         except AssertionError as error:
@@ -89,7 +89,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(data=st.data(), count=st.integers(0, 8), calm=st.booleans(), cools=st.booleans())
     def begin(self, data: st.DataObject, count: int, calm: bool, cools: bool) -> None:
-        """Some Services are there already, and served, or about to be; what they free may rest for long."""
+        """Begin with *count* Services, already served if *calm*; with *cools*, a pool has a long cool-down."""
         if cools:
             wire = users.FIRST[0]
             wire = msgspec.structs.replace(wire, spec=msgspec.structs.replace(wire.spec, cooldown_seconds=600))
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
     # --- users --------------------------------------------------------------------------------------------------------
     @rule(data=st.data(), key=st.sampled_from(users.KEYS))
     def apply_another(self, data: st.DataObject, key: str) -> None:
-        """As :meth:`apply`: what happens most often."""
+        """As :meth:`apply`, to make it the most frequent event."""
         self.apply(data, key)
 
     @rule(data=st.data(), key=st.sampled_from(users.KEYS))
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
         self.judge.edited(old, self.server.services[new.key])
 
     def _wipe(self, new: Service) -> None:
-        """The API server clears the addresses of what is no LoadBalancer any more."""
+        """Clear the addresses of a Service that is no longer a LoadBalancer, as the API server does."""
         self.server.put(new)
         stored = self.server.services[new.key]
         status = msgspec.structs.replace(stored.status, load_balancer=LoadBalancer())
@@ -158,7 +158,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), name=st.sampled_from(users.POOLS))
     def pool(self, data: st.DataObject, name: str) -> None:
-        """An administrator adds, edits or deletes a pool, with or without regard to its holders."""
+        """An administrator adds, edits or deletes a pool, also one with holders."""
         if name in self.server.objects[names.VIP_POOL] and data.draw(st.integers(0, 4)) == 0:
             self.tell("drop pool", name)
             self.server.drop(names.VIP_POOL, name)
@@ -170,14 +170,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(space=st.sampled_from(users.SPACES))
     def relabel(self, space: str) -> None:
-        """A namespace gets the other label."""
+        """A namespace changes its label from prod to test, or back."""
         old = self.server.objects[names.NAMESPACE][space].metadata.label("env")
         self.server.put(new := build.namespace(space, env="test" if old == "prod" else "prod"))
         self.tell("put", tale.of(new))
 
     @rule(new=st.one_of(users.node(), users.group()), stays=st.integers(0, 4))
     def surroundings(self, new: Any, stays: int) -> None:
-        """A node or a group gets other addresses, or goes."""
+        """A node or a group gets different addresses, or is deleted."""
         kind, key = KINDS[type(new)], new.metadata.key
         if not stays:
             if key in self.server.objects[kind]:
@@ -191,15 +191,15 @@ class Histories(RuleBasedStateMachine):
             self.judge.free()
 
     def _owned(self) -> None:
-        """What a node or a group has itself may be taken from whoever has it."""
+        """A Service may lose an address that a node or a group has itself."""
         for kind in (names.NODE, names.KEEPALIVED_GROUP):
             for each in self.server.objects[kind].values():
                 self.judge.contested |= users.own(each)
 
     @precondition(lambda self: self.server.services)
-    @rule(data=st.data(), address=st.sampled_from((*users.ADDRESSES, users.ELSEWHERE)), ours=st.booleans())
+    @rule(data=st.data(), address=st.sampled_from((*users.ADDRESSES, users.OUTSIDE)), ours=st.booleans())
     def intrude(self, data: st.DataObject, address: str, ours: bool) -> None:
-        """Another controller writes an address into a status, or a kavip that has long lost its lease."""
+        """Another controller, or a kavip that lost its lease, writes an address into a status."""
         found = self.server.services[data.draw(st.sampled_from(sorted(self.server.services)))]
         if not found.is_load_balancer:
             return
@@ -227,7 +227,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), count=st.integers(1, 4))
     def deliver(self, data: st.DataObject, count: int) -> None:
-        """A watch tells a few changes, of any kind, to any replica."""
+        """A watch delivers a few events, of any kind, to any replica."""
         found = [(each, kind) for each in (self.leader, self.leader, self.standby) for kind in each.line.backlog()]
         if found:
             replica, kind = data.draw(st.sampled_from(found))
@@ -236,13 +236,13 @@ class Histories(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(WATCHED), fault=st.sampled_from((line.BROKEN, line.EXPIRED)), rewind=st.integers(0, 3))
     def disturb(self, kind: str, fault: Any, rewind: int) -> None:
-        """A watch breaks, and tells again what it has told; or what it had to tell is forgotten, and listed."""
+        """A watch breaks and repeats events, or expires so that the informer must LIST."""
         self.tell("disturb", kind, fault, rewind)
         self.leader.line.disturb(kind, fault, rewind=rewind)
 
     @rule()
     def proceed(self) -> None:
-        """For a while nothing lags and nothing fails."""
+        """Deliver all events and answer all writes, three times."""
         self.tell("proceed")
         for _ in range(3):
             self.leader.line.deliver_all()
@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.leader.line.requests)
     @rule(data=st.data(), fate=st.sampled_from((Fate.DONE, Fate.DONE, *Fate)))
     def answer(self, data: st.DataObject, fate: Fate) -> None:
-        """A write meets its fate."""
+        """A write ends with a result."""
         requests = self.leader.line.requests
         request = requests[data.draw(st.integers(0, len(requests) - 1))]
         self.tell("answer", request.by, tale.asked(request.key, request.body), fate)
@@ -270,7 +270,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.leader.line.requests)
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """A write is done, and nobody hears of it: what follows from that meets no fault."""
+        """A write succeeds, but its response is lost; the writes that follow succeed."""
         self.answer(data, Fate.LOST)
         self.loop.spin()
         for request in list(self.leader.line.requests):
@@ -280,14 +280,14 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.leader.line.adrift)
     @rule()
     def arrive(self) -> None:
-        """A write that the leader has given up is done after all."""
+        """The server processes a write that the leader has given up."""
         self.leader.line.perform(request := self.leader.line.adrift.pop(0))
         self.tell("arrive", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
 
     @precondition(lambda self: self.adrift)
     @rule()
     def haunt(self) -> None:
-        """A write of a replica that is gone is done after all."""
+        """The server processes a write of a former replica."""
         self.leader.line.perform(request := self.adrift.pop(0))
         self.tell("haunt", tale.asked(request.key, request.body), isinstance(request.answer, ApiError))
         self.judge.intruded(request.key)
@@ -295,7 +295,7 @@ class Histories(RuleBasedStateMachine):
     # --- replicas -----------------------------------------------------------------------------------------------------
     @rule(dies=st.booleans())
     def change(self, dies: bool) -> None:
-        """Another replica leads, or the same program starts anew; writes of the old one may still be on their way."""
+        """Another replica becomes the leader; writes of the old one may still be open."""
         old, new = self.leader, self.standby
         self.tell("change, the old one dies" if dies else "change")
         if dies:
@@ -313,11 +313,11 @@ class Histories(RuleBasedStateMachine):
         """Time passes."""
         self.loop.skip(seconds)
 
-    # --- judgement ----------------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
     @precondition(lambda self: self.steps >= CALM)
     @rule()
     def rest(self) -> None:
-        """Everything is delivered, answered and worked off."""
+        """Deliver all events and answer all writes until the controller is idle, then check it."""
         self.steps = 0
         COUNTS["rests"] += 1
         self.tell("rest")
@@ -337,14 +337,14 @@ class Histories(RuleBasedStateMachine):
             ):
                 break
         else:
-            raise AssertionError("the controller does not come to rest")
+            raise AssertionError("the controller does not become idle")
         self.leader.check()
         self.judge.late(self.leader.line.adrift)
         self.leader.line.adrift.clear()
         self.judge.rest(self.leader.caches.snapshot, self.leader.now, random.Random(self.server.version))
 
     def _is_idle(self) -> bool:
-        """Let time pass until nothing backs off; True where nothing comes of it."""
+        """Let the back-offs expire; whether no write and no error follows."""
         writes, version = len(self.leader.line.requests), self.server.version
         self.loop.skip(3.0)
         troubled = any(each.current_error for each in self.leader.caches.informers)
@@ -352,7 +352,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def always(self) -> None:
-        """What holds after every step."""
+        """Check the invariants after every step."""
         COUNTS["steps"] += 1
         self.steps += 1
         self.loop.spin()

@@ -1,7 +1,7 @@
 """
-Controllers that are broken on purpose, one rule each: the histories must find every one of them.
+Mutants: controllers with one broken rule each. The histories must find every one.
 
-What cannot fail proves nothing: this is how each judgement is seen to fail on the defect that it is for.
+A check that cannot fail proves nothing. Each mutant proves that a check fails on its defect.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ Break = Callable[[], AbstractContextManager[Any]]
 
 
 def _ignored(target: str, *, value: object = None) -> Break:
-    """Whatever *target* is called with, it does nothing."""
+    """Replace *target* by a function that only returns *value*."""
     return lambda: patch(target, lambda *_, **__: value)
 
 
@@ -48,24 +48,24 @@ def _is_anything(_: Any, before: Any, after: Any) -> bool:
 
 @contextmanager
 def _free_at_rest() -> Iterator[None]:
-    """Nobody is kept from an address at rest."""
+    """Ignore every cool-down."""
     with patch.object(PoolUsage, "cool", PoolUsage.free), patch.object(Cooldown, "blocking", lambda *_: None):
         yield
 
 
-_OF_POOL: Final = enqueue._of_pool  # noqa: SLF001 - what is put in its place asks it
+_OF_POOL: Final = enqueue._of_pool  # noqa: SLF001 - its replacement calls it
 
 MUTANTS: Final[Mapping[str, Break]] = {
-    "a write under way is not remembered": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
+    "an open write is not recorded": _ignored("kavip.ipam.ledger.ledger.Ledger.expect"),
     "a write that timed out counts as not done": _set("kavip.controller.worker.Rejected", ApiError),
-    "what is freed stays taken": _ignored("kavip.ipam.ledger.usage.PoolUsage.free"),
-    "what rests is free": _free_at_rest,
-    "whoever has an address keeps it": _set("kavip.ipam.ledger.claims.holders", _all_in_status),
+    "a freed address stays in use": _ignored("kavip.ipam.ledger.usage.PoolUsage.free"),
+    "a cool-down is ignored": _free_at_rest,
+    "every holder keeps its address": _set("kavip.ipam.ledger.claims.holders", _all_in_status),
     "an address stays only while its pool would give it": _set("kavip.ipam.selection.Selection.may_stay", _fits),
-    "a key shares whatever the ports": _set("kavip.ipam.ledger.sharing.SharingIndex.fits", _has_key),
-    "a node's own address is given away": _ignored("kavip.ipam.ledger.ledger.Ledger.reserve"),
-    "nobody is woken for what is freed": _ignored("kavip.ipam.ledger.ledger.Ledger.drain_requeues", value=()),
-    "a pool wakes no Service": _set("kavip.reconcile.enqueue._of_pool", _only_pools),
-    "a namespace wakes no Service": _ignored("kavip.reconcile.enqueue._services_of", value=()),
-    "every status that comes is an echo": _set("kavip.reconcile.enqueue.is_own_write", _is_anything),
+    "a sharing key ignores ports": _set("kavip.ipam.ledger.sharing.SharingIndex.fits", _has_key),
+    "a node's own address is assigned": _ignored("kavip.ipam.ledger.ledger.Ledger.reserve"),
+    "a freed address requeues no Service": _ignored("kavip.ipam.ledger.ledger.Ledger.drain_requeues", value=()),
+    "a change of a pool enqueues no Service": _set("kavip.reconcile.enqueue._of_pool", _only_pools),
+    "a change of a namespace enqueues no Service": _ignored("kavip.reconcile.enqueue._services_of", value=()),
+    "every status change counts as an own write": _set("kavip.reconcile.enqueue.is_own_write", _is_anything),
 }

@@ -1,8 +1,7 @@
 """
-One replica of the controller: its own caches, and while it leads a queue, workers and a writer, all of them the real
-ones.
+One replica of the controller: its own caches and, while it leads, a queue, workers and a writer, all of them real.
 
-What groups make is left out (DaemonSets and the like): a Service's address does not depend on it.
+Groups are not reconciled (DaemonSets and ConfigMaps): the address of a Service does not depend on that.
 """
 
 import asyncio
@@ -30,23 +29,23 @@ BACKOFF: Final = 1.0
 
 
 class _Blind:
-    """No agents are asked."""
+    """A prober without agents."""
 
     agents = AgentStates()
 
     def set_target(self, group: str, target: ProbeTarget | None) -> None:
-        """Look nowhere."""
+        """Ignore the target."""
 
 
 class _Frank(Worker):
-    """A worker that does not get over an error of its own, but keeps it."""
+    """A worker that keeps its first exception."""
 
     error: Exception | None = None
 
     def _decide(self, key: Key) -> Plan:
         try:
             return super()._decide(key)
-        except Exception as error:  # raised again for the worker, kept for the judge
+        except Exception as error:  # raised again for the worker, kept for check()
             self.error = self.error or error
             raise
 
@@ -55,7 +54,7 @@ class Replica:
     """See the module."""
 
     def __init__(self, server: Server, loop: Loop, name: str) -> None:
-        """Watching, not leading."""
+        """Start the watches; the replica does not lead yet."""
         self.name, self.loop = name, loop
         self.line = Line(server, name)
         client: Any = self.line
@@ -78,7 +77,7 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """Whether the term has begun: the caches hold what the predecessor wrote."""
+        """Whether its term has begun: the caches have the writes of the previous leader."""
         return self.queue is not None
 
     def lead(self) -> None:
@@ -118,18 +117,18 @@ class Replica:
         await worker.run(WORKERS)
 
     def resign(self) -> None:
-        """The term ends; what is on its way may still arrive."""
+        """End the term; open writes may still succeed."""
         self._end(self._term)
         self.caches.follow()
         self.queue = None
 
     def die(self) -> None:
-        """The process is gone."""
+        """End the process."""
         self.resign()
         self._end(self._tasks)
 
     def check(self) -> None:
-        """Nothing that runs has failed."""
+        """Raise the error of a failed task or decision."""
         if self.worker is not None and self.worker.error is not None:
             raise self.worker.error
         for task in (*self._tasks, *self._term):
@@ -138,10 +137,10 @@ class Replica:
 
     def forgotten(self) -> list[str]:
         """
-        The Services whose addresses are to be others by what the caches show, and whom nobody will look at.
+        The Services whose addresses differ from the plan, and which nothing will enqueue.
 
-        Somebody will who is to be looked at already, comes back from a back-off or with a write whose return is no mere
-        echo, or waits for a pool that another one is called for: it is called after him.
+        A Service is not forgotten if its key is queued, in process or in a back-off, if a write whose event enqueues it
+        is open, or if it waits for a pool for which another Service was requeued: it is requeued after that one.
         """
         queue, snapshot = self.queue, self.caches.snapshot
         if queue is None:

@@ -1,8 +1,7 @@
 """
-Many histories, on all cores for a bounded time; a finding is told as a story, with the seed that brings it back.
+Runs many histories on all cores, for a bounded time. A finding has the events of its history and its seed.
 
-Each batch is a process of its own with a seed of its own, so the same seed gives the same histories whatever the
-machine.
+Each batch has its own process and its own seed, so the same seed gives the same histories on every machine.
 """
 
 import logging
@@ -22,20 +21,20 @@ from fuzz.histories.machine import COUNTS, Histories
 from fuzz.histories.mutants import MUTANTS
 
 BATCH: Final = 100
-LIMIT: Final = 420.0  # seconds after which no further batch begins, whatever is left
+LIMIT: Final = 420.0  # seconds after which no further batch begins
 STEPS: Final = 40
-HUNTED: Final = 2_000  # histories at most for a controller that is broken on purpose
+HUNTED: Final = 2_000  # the most histories for one mutant
 
 
 class Batch(NamedTuple):
-    """What one process has seen."""
+    """The result of one process."""
 
     counts: Counter[str]
     finding: str
 
 
 class Outcome(NamedTuple):
-    """All batches together."""
+    """The sum of all batches."""
 
     counts: Counter[str]
     findings: list[str]
@@ -47,17 +46,17 @@ class Outcome(NamedTuple):
         counts = self.counts
         yield (
             f"histories of IPAM: {counts['histories']:,} histories, {counts['steps']:,} steps, {counts['rests']:,} "
-            f"times at rest, {counts['writes']:,} status writes of Services, {len(self.findings)} findings, "
+            f"idle checks, {counts['writes']:,} status writes of Services, {len(self.findings)} findings, "
             f"in {self.seconds:.0f} s"
         )
         if counts["histories"] < self.wanted:
-            yield f"  {self.wanted:,} were wanted, and the time was over"
-        yield f"  {counts['stale']:,} Services waited at rest with words that had become old"
+            yield f"  {self.wanted:,} were requested; the time limit was reached"
+        yield f"  {counts['stale']:,} waiting Services had an outdated message at an idle check"
         yield from (f"  FOUND {finding}" for finding in self.findings)
 
 
 def escaped(seed: int) -> list[str]:
-    """The controllers broken on purpose that the histories do not find."""
+    """The mutants that the histories do not find."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         hunts = {name: pool.submit(hunt, name, seed=seed) for name in sorted(MUTANTS)}
@@ -65,14 +64,14 @@ def escaped(seed: int) -> list[str]:
 
 
 def hunt(name: str, *, seed: int) -> int:
-    """After how many histories the broken controller *name* is found; 0: not at all."""
+    """The number of histories until the mutant *name* is found; 0 if it is not found."""
     with MUTANTS[name]():
         found = batch(HUNTED, number=seed)
     return found.counts["histories"] if found.finding else 0
 
 
 def run(count: int, *, seed: int, limit: float = LIMIT) -> Outcome:
-    """Live through *count* histories, or as many as begin within *limit* seconds."""
+    """Run *count* histories, or as many as begin within *limit* seconds."""
     started = monotonic()
     todo = [(min(BATCH, count - begun), seed + number) for number, begun in enumerate(range(0, count, BATCH))]
     total: Counter[str] = Counter()
@@ -94,7 +93,7 @@ def run(count: int, *, seed: int, limit: float = LIMIT) -> Outcome:
 
 
 def batch(size: int, *, number: int) -> Batch:
-    """Live through *size* histories that follow from the seed *number*, in this process."""
+    """Run *size* histories of the seed *number* in this process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     COUNTS.clear()
     last: list[Histories] = []
@@ -117,7 +116,7 @@ def batch(size: int, *, number: int) -> Batch:
     finding = ""
     try:
         run_state_machine_as_test(seed(number)(Told), settings=chosen)
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is looked for
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         story = "\n    ".join(last[0].story) if last else ""
         finding = f"{type(error).__name__}: {error}\n    seed {number}, {size} histories:\n    {story}"
     return Batch(Counter(COUNTS), finding)

@@ -1,5 +1,5 @@
 """
-An API server as far as IPAM can tell: objects with resourceVersions, conditional status patches, and what has happened.
+A fake API server for IPAM: objects with resourceVersions, conditional status patches, and a log of changes.
 
 Users change objects by :meth:`Server.put` and :meth:`Server.drop`; controllers only by :meth:`Server.patch_status`.
 """
@@ -20,7 +20,7 @@ from tests.support import patches
 
 
 class Change(NamedTuple):
-    """What a watch tells: *new* stands under *key* since *version*; None: it is gone."""
+    """An event of a watch: *new* is the object *key* since *version*; None if it was deleted."""
 
     version: int
     key: str
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One status write of a Service that was done, and by whom."""
+    """A successful status write of a Service by the replica *by*."""
 
     by: str
     before: Service
@@ -37,20 +37,20 @@ class Write:
 
     @property
     def taken(self) -> frozenset[Address]:
-        """The addresses that it took away."""
+        """The addresses that the write removed."""
         return frozenset(self.before.ingress_addresses) - frozenset(self.after.ingress_addresses)
 
     @property
     def given(self) -> frozenset[Address]:
-        """The addresses that it gave."""
+        """The addresses that the write added."""
         return frozenset(self.after.ingress_addresses) - frozenset(self.before.ingress_addresses)
 
 
 class Server:
-    """The truth."""
+    """The stored objects, and a log of their changes."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Start without objects."""
         self.version = 100
         self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS.values()}
         self.changes: dict[str, list[Change]] = {kind: [] for kind in KINDS.values()}
@@ -64,7 +64,7 @@ class Server:
         return self.objects[names.SERVICE]  # type: ignore[return-value]  # a dict of one of the kinds
 
     def put(self, obj: Any) -> None:
-        """A user creates *obj* or replaces all of it but the status; a spec that changes raises the generation."""
+        """Create *obj* as a user, or replace all except its status; a change of the spec raises the generation."""
         kind, key = KINDS[type(obj)], obj.metadata.key
         old: Any = self.objects[kind].get(key)
         meta = obj.metadata
@@ -85,11 +85,11 @@ class Server:
         self._store(kind, msgspec.structs.replace(obj, metadata=meta))
 
     def overwrite(self, service: Service) -> None:
-        """Another controller writes the status of *service*."""
+        """Replace *service* with its status, as another controller."""
         self._store(names.SERVICE, service)
 
     def drop(self, kind: str, key: str) -> None:
-        """A user deletes an object; one with finalizers stays until they are gone."""
+        """Delete an object as a user; one with finalizers stays until they are removed."""
         found = self.objects[kind][key]
         if found.metadata.finalizers:
             meta = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-06-01T00:00:00Z")
@@ -100,7 +100,7 @@ class Server:
         self.changes[kind].append(Change(self.version, key, None))
 
     def patch_status(self, by: str, kind: str, key: str, body: Mapping[str, Any]) -> Object:
-        """Carry out a status patch of *by*, on condition of its resourceVersion."""
+        """Apply a status patch of *by* if its resourceVersion is current."""
         found: Any = self.objects[kind].get(key)
         if found is None:
             raise NotFound(404, "NotFound", key)
@@ -109,7 +109,7 @@ class Server:
         join = patches.strategic if kind == names.SERVICE else patches.merged
         status = msgspec.convert(join(msgspec.to_builtins(found.status), body["status"]), type(found.status))
         if status == found.status:
-            self.needless.append(f"{by} writes to {kind} {key} what stands there: {body}")
+            self.needless.append(f"{by} writes to {kind} {key} what it already contains: {body}")
             stored: Object = found
             return stored
         new = self._store(kind, msgspec.structs.replace(found, status=status))
@@ -131,4 +131,4 @@ class Server:
         return stored
 
 
-_STATUS_IS_GIVEN = next(kind for kind, name in KINDS.items() if name == names.NODE)  # kubelet writes both
+_STATUS_IS_GIVEN = next(kind for kind, name in KINDS.items() if name == names.NODE)  # by kubelet: spec and status

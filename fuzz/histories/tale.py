@@ -1,4 +1,4 @@
-"""A history in few words: what a person needs to see why something was found."""
+"""Describes events of a history briefly, for the report of a finding."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from kavip.snapshot import KINDS, Object
 
 
 def of(obj: Object) -> str:
-    """*obj*, as far as IPAM cares."""
+    """Describe *obj* by the fields that matter to IPAM."""
     match obj:
         case Service():
             return _service(obj)
@@ -26,7 +26,7 @@ def of(obj: Object) -> str:
 
 
 def asked(key: str, body: Mapping[str, Any]) -> str:
-    """A status patch, as far as IPAM cares."""
+    """Describe a status patch by the fields that matter to IPAM."""
     status = body["status"]
     told = [
         f"{each['type'].rpartition('/')[2]}={each.get('reason', 'gone')}" for each in status.get("conditions") or ()

@@ -1,7 +1,7 @@
 """
-What users and administrators do: any Service, any pool, any node, drawn so that they get in each other's way.
+Strategies for the objects of users and administrators: Services, pools, nodes and groups that conflict often.
 
-All is small on purpose: a few addresses, a few names, so that pools are full, wishes collide and keys are shared.
+There are few addresses and few names, so that pools are full, requests collide and sharing keys repeat.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ GROUP: Final = "lb/edge"
 SPACES: Final = ("a", "b")
 KEYS: Final = tuple(f"{space}/{name}" for space in SPACES for name in ("p", "q", "r", "s"))
 ADDRESSES: Final = ("192.0.2.0", "192.0.2.1", "192.0.2.2", "198.51.100.0", "203.0.113.1", "2001:db8::", "2001:db8::1")
-ELSEWHERE: Final = "198.18.0.9"  # in no pool
+OUTSIDE: Final = "198.18.0.9"  # in no pool
 
 _SELECTED: Final = LabelSelector(match_labels={"env": "prod"})
 _STACKS: Final = (
@@ -67,13 +67,13 @@ def own(obj: Object) -> set[Address]:
 
 
 def stamp(number: int) -> str:
-    """The time of creation of what was made as the *number*-th; two at a time are of one age."""
+    """The creationTimestamp of the object *number*; two successive objects have the same."""
     return f"2026-01-01T{number // 120:02}:{number // 2 % 60:02}:00Z"
 
 
 @st.composite
 def services(draw: st.DrawFn, key: str, number: int) -> Service:
-    """A Service: one of two is plain, the other asks for anything."""
+    """A Service: half of them are plain, and the others have random requests."""
     families, policy = draw(st.sampled_from(_STACKS))
     sharing = draw(st.sampled_from(("", "", "web")))
     port = draw(st.sampled_from((80, 443)))
@@ -119,7 +119,7 @@ FACETS: Final = ("annotations", "labels", "ports", "families", "policy", "type",
 
 
 def edited(old: Service, new: Service, facet: str) -> Service:
-    """*old*, with *facet* as in *new*, as far as the API server lets it be changed."""
+    """*old* with *facet* of *new*, as far as the API server accepts such an edit."""
     spec, meta = old.spec, old.metadata
     first = (old.spec.ip_families or [])[:1]
     may_change = (new.spec.ip_families or [])[:1] == first
@@ -147,7 +147,7 @@ def edited(old: Service, new: Service, facet: str) -> Service:
 
 @st.composite
 def pools(draw: st.DrawFn, name: str, number: int) -> VIPPool:
-    """A pool of that name: as at first, or with other addresses or another rule, or with any of them."""
+    """The pool *name*, with its first or other ranges, and with up to two other rules."""
     ranges = _RANGES[name][0] if draw(st.booleans()) else draw(st.sampled_from(_RANGES[name]))
     first = ranges[0].partition("/")[0].partition("-")[0]
     rules: dict[str, tuple[Any, ...]] = {
@@ -169,13 +169,13 @@ def pools(draw: st.DrawFn, name: str, number: int) -> VIPPool:
 
 @st.composite
 def node(draw: st.DrawFn) -> Node:
-    """A node, perhaps with an address that a pool has."""
+    """A node, perhaps with an address of a pool."""
     return build.node("n1", draw(st.sampled_from(("10.0.0.1", "10.0.0.1", "192.0.2.1", "2001:db8::"))))
 
 
 @st.composite
 def group(draw: st.DrawFn) -> KeepalivedGroup:
-    """The group, which has no nodes of its own: perhaps the default one, perhaps with a VIP that a pool has."""
+    """The group, without nodes: perhaps the default group, perhaps with a VIP of a pool."""
     own = draw(st.sampled_from((None, None, None, "192.0.2.0/24", "198.51.100.1")))
     return build.group(
         GROUP,

@@ -11,12 +11,12 @@ from fuzz.histories import run
 pytestmark = pytest.mark.slow
 
 QUICK = (
-    "a node's own address is given away",
-    "a write under way is not remembered",
+    "a node's own address is assigned",
+    "an open write is not recorded",
     "an address stays only while its pool would give it",
-    "every status that comes is an echo",
-    "what is freed stays taken",
-    "whoever has an address keeps it",
+    "every status change counts as an own write",
+    "a freed address stays in use",
+    "every holder keeps its address",
 )
 HISTORIES = 40  # of each seed; `make fuzz` lives through 10,000
 
